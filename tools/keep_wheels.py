@@ -4,7 +4,7 @@
     python tools/keep_wheels.py     # in an environment with aotcuda[cu13], build and hatchling
 
 The wheels go to `tests/data/wheels`; `tests/unit/test_kept_wheels.py` reads, loads and launches them. Run this before a
-release that raises `FORMAT` in `aotcuda/manifest.py`, and never replace a wheel that a release has built.
+release that raises `FORMAT` in `aotcuda/manifest/__init__.py`, and never replace a wheel that a release has built.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from aotcuda.dtypes import structured
+from aotcuda.manifest.dtypes import structured
 from aotcuda.runtime import module_of
 from aotcuda.runtime.arguments import scalars
 
