@@ -23,8 +23,6 @@ from aotcuda.binary.text import shown
 from aotcuda.cache.entries import ENTRY
 from aotcuda.common import uninstalled_hook
 from aotcuda.errors import ManifestError, TargetError
-from aotcuda.manifest import index as manifest_index
-from aotcuda.manifest import parts as manifest_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

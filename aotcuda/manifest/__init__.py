@@ -20,8 +20,6 @@
 # An entry of the JIT cache is such a folder, with a single cubin, `kernels.cubin`, instead of the fatbins.
 # `aotcuda.manifest.schema` declares the keys.
 
-# ruff: noqa: PLC0414 (names imported `as` themselves are re-exported)
-
 from __future__ import annotations
 
 import hashlib

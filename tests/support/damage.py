@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aotcuda import manifest as manifests
 from aotcuda.cli import main
 from aotcuda.errors import AotcudaError, ManifestError
-from aotcuda.manifest import parts as manifest_parts
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.images.choice import choose
