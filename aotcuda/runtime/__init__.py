@@ -33,8 +33,8 @@ An import with `load = "first-use"` reads `module` alone; other modules are impo
 #     host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
 #     mismatch        the texts of errors: why nothing fits; problems: of one parameter; names: what types are called
 # fast/               the same once more, fast: python writes functions; the package itself has the extension in C,
-#                     learning tells it what it learns; cupy_layout, numba_layout, torch_layout: where
-#                     arrays have in memory what they tell; torch_guards: one question for many of PyTorch's
+#                     learning tells it what it learns
+# foreign_names       the private names of other libraries that launches use
 # images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
 #                     debug_exceptions: what debug kernels raise
 # jit/                fallback: what was compiled, and what could not be; compile: from the cache or the builder;
