@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from aotcuda import manifest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as fast_extension
 from aotcuda.runtime import general_path
@@ -136,8 +135,7 @@ class Fuzz:
         _learning[:] = [path != "general"]
         fast_extension._found[:] = [self._extension if path == "extension" else None]
         loader = Loader(self._module._loader.source)
-        outline = manifest.Outline({**self._module.manifest, "kernels": [case.record]})
-        loader._launch(self._module.ready(), outline)
+        loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
         return Kernel(case.record["name"], loader)[1, 1, case.stream]
 
     def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:

@@ -2490,8 +2490,6 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
 
 #include "xla_ffi.h"
 
-#include "driver_start.h"
-
 static PyMethodDef records_methods[] = {
     {"learn", (PyCFunction)records_learn, METH_VARARGS,
      "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, rare, flights,\n"
@@ -2605,11 +2603,6 @@ static PyMethodDef methods[] = {
     {"know_stream_type", know_stream_type, METH_VARARGS,
      "know_stream_type(type, attribute, is_protocol)\n\n"
      "Streams of this type tell their handle by an attribute, or by a method after the protocol __cuda_stream__."},
-    {"begin_start", begin_start, METH_O,
-     "begin_start(library) -> bool\n\n"
-     "Load the driver's library and call cuInit in a thread of its own, once; False if the library was loaded before that."},
-    {"await_start", await_start, METH_NOARGS,
-     "await_start() -> int | None: what cuInit gave there; None if there was none to call, or somebody was told before."},
     {"disable", disable, METH_NOARGS, "Let every launch go the other way from now on: the process has forked."},
     {"xla_prepare", xla_prepare, METH_VARARGS,
      "xla_prepare(where, identity, launch, stream_context, push, pop, kernel, (grid x, y, z, block x, y, z, shared),\n"

@@ -6,10 +6,11 @@ launched once does not import this.
 
 from __future__ import annotations
 
-import _struct as struct
+import ctypes
+import struct
 
-from aotcuda.runtime import ctypes, fast, foreign_names, module_of
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import fast, foreign_names, module_of
 from aotcuda.runtime.arguments import arrays, parameters, scalars
 
 TYPE_CHECKING = False

@@ -16,8 +16,10 @@ the slot is taken: who unloads empties `live` first, and then waits for the slot
 
 from __future__ import annotations
 
+import ctypes
+
 import aotcuda
-from aotcuda.runtime import ctypes, module_of
+from aotcuda.runtime import module_of
 from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 from aotcuda.runtime.driver import AFTER
 
