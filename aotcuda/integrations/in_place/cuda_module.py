@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from aotcuda.integrations.in_place import gpus
 from aotcuda.integrations.in_place.functions import Decorator, cuda_jit
 from aotcuda.integrations.in_place.numba_proxy import (
     DeclarationProxy,
@@ -175,11 +174,17 @@ class Cuda(Proxy):
 
     def _of_driver(self) -> dict[str, Any]:
         """Return the names of `cuda.cudadrv` that need the driver only: programs ask it if there is a GPU."""
+
+        def failed() -> type[Exception]:
+            from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
+            return gpus.failed(self._package)
+
         return {
             "devices.gpus": lambda: self.gpus,
             "devices.get_context": lambda: self.current_context,
             "error.CudaSupportError": lambda: self.CudaSupportError,
-            "driver.CudaAPIError": lambda: gpus.failed(self._package),
+            "driver.CudaAPIError": failed,
         }
 
     def __repr__(self) -> str:
@@ -188,10 +193,14 @@ class Cuda(Proxy):
     @property
     def CudaSupportError(self) -> type[Exception]:  # noqa: N802 (Numba's name)
         """The class of the error that no GPU raises; Numba's class if Numba is imported."""
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
         return gpus.no_gpu(self._package)
 
     def is_available(self) -> bool:
         """Return True if there is a GPU and a working driver."""
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
         return gpus.is_available()
 
     def synchronize(self) -> None:
@@ -212,6 +221,8 @@ class Cuda(Proxy):
         Raises:
             RuntimeUnavailableError: There is no driver or no GPU.
         """
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
         return gpus.current_context(self._package, devnum)
 
     def get_current_device(self) -> Device:
@@ -229,4 +240,6 @@ class Cuda(Proxy):
     @property
     def gpus(self) -> Gpus:
         """The GPUs."""
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
         return gpus.Gpus(self._package)
