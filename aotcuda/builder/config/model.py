@@ -6,6 +6,7 @@ generated from it: after a change, run `python -m aotcuda.builder.config.schema 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from aotcuda.builder.config.front_end_shapes import FrontEndName, OfFrontEnd
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Choice, Flag, Integer, ListOf, Macro, TableOf, Text
 from aotcuda.builder.config.target_list import TargetList
+from aotcuda.gpus import default_targets
 
 if TYPE_CHECKING:
     from aotcuda.arch import Target
@@ -198,7 +200,7 @@ class Config:
             TargetList(),
             "What to build for: `sm_XY` for machine code, `compute_XY` for PTX, or another of the ways below. "
             "`AOTCUDA_ARCH` replaces it.",
-            '["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"]',
+            json.dumps(default_targets()),
         )
     )
     frontend: str = field(
