@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cuda.bindings import nvjitlink
 
 from aotcuda.binary import cubin, fatbin
+from aotcuda.builder.config import nvrtc_options
 from aotcuda.builder.link import images, nvrtc
 from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
@@ -96,6 +97,7 @@ def link(
     arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
     arguments += ["-lineinfo"] if options.lineinfo else []
     arguments += ["-g"] if options.debug and not as_ptx else []
+    arguments += nvrtc_options.link_arguments(options, has_cpp=any(_is_cpp(item) for item in items))
     arguments += more
     handle = nvjitlink.create(len(arguments), arguments)
     try:
@@ -173,6 +175,11 @@ def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
         first.setdefault(item.identity, item)
         pieces.setdefault(item.identity, {}).update(item.pieces)
     return [replace(item, pieces=tuple(pieces[key].items())) for key, item in first.items()]
+
+
+def _is_cpp(item: LinkInput) -> bool:
+    """Return True for CUDA C++ of the project, compiled or not: its code is called by its file."""
+    return item.name.endswith(".cu") and not item.internal
 
 
 def _is_ltoir(item: LinkInput) -> bool:
