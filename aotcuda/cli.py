@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import ExitStack
 from pathlib import Path
 
 import aotcuda
@@ -295,20 +294,15 @@ def _build(arguments: argparse.Namespace) -> None:
         arguments.usage("--rebuild-missing is for the rule of --depfile, and that for --stamp; name both files")
     from aotcuda.builder.worker import interrupt  # noqa: PLC0415
 
-    # On during the imports too: an exception that rises in the midst of one may be lost.
-    with interrupt.Guard(), ExitStack() as stack:
+    with interrupt.raised():
         try:
-            from aotcuda.builder import ahead  # noqa: PLC0415
-
-            stack.enter_context(ahead.worker_of(arguments.project))
-            from aotcuda.builder.api import build_project  # noqa: PLC0415
+            from aotcuda.builder.build_command import build_project  # noqa: PLC0415
         except ImportError as error:
             from aotcuda import registry  # noqa: PLC0415
 
             wanted = registry.requirement(registry.DEFAULT)
             message = f"building needs compilers, which are not installed ({error}); run: pip install {wanted!r}"
             raise ToolchainError(message) from error
-        interrupt.check()
         written = build_project(
             arguments.project,
             arguments.out,
