@@ -44,7 +44,7 @@ EFFECTS = {
     "-D|VALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
     "-D VALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
 }
-"""By option (`|` stands between two items) a source, and what machine code and PTX have through it; None: they change."""
+"""By option (`|` separates two items): a source, and a pattern of machine code and of PTX; None where they change."""
 
 
 def built(source: str, options: Options, target: str) -> str:
