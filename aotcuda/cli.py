@@ -210,7 +210,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
         return
     import json  # noqa: PLC0415 (here and below: a command loads what it needs, and no more)
 
-    from aotcuda.tools.inspect import colours, summary, table  # noqa: PLC0415
+    from aotcuda.tools.inspect import summary, table  # noqa: PLC0415
     from aotcuda.tools.inspect.collect import collect  # noqa: PLC0415
     from aotcuda.tools.inspect.report import Report  # noqa: PLC0415
 
@@ -220,9 +220,9 @@ def _inspect(arguments: argparse.Namespace) -> None:
     if not arguments.json:
         width = _columns()
         if arguments.summary:
-            colours.write(summary.render(report, sort=arguments.sort, width=width), sys.stdout)
+            print(summary.render(report, sort=arguments.sort, width=width))
         else:
-            colours.write(table.render(report, width or table.WIDTH), sys.stdout)
+            print(table.render(report, width or table.WIDTH))
         return
     for part in json.JSONEncoder(indent=2).iterencode(report.json()):
         sys.stdout.write(part)
@@ -257,9 +257,9 @@ def _check(arguments: argparse.Namespace) -> None:
 def _diff(arguments: argparse.Namespace) -> None:
     import json  # noqa: PLC0415
 
-    from aotcuda.tools.diff import difference  # noqa: PLC0415
+    from aotcuda.tools.diff import compare  # noqa: PLC0415
 
-    report = difference.compare(arguments.old, arguments.new)
+    report = compare.compare(arguments.old, arguments.new)
     print(json.dumps(report.json(), indent=2) if arguments.json else report.render())
     _fail_if(report.problem())
 
