@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from aotcuda.builder.config.keys import Key
-    from aotcuda.builder.config.model import Options
 
 Fate = Literal["compile", "both", "key", "refused"]
 
@@ -170,6 +169,14 @@ class Given:
     option: Option
     value: str | None
 
+    def for_linker(self) -> list[str]:
+        """Return nvJitLink's counterparts of an option that both get; ptxas's options are several with commas."""
+        if self.option.fate != "both" or self.value is None:
+            return []
+        values = self.value.split(",") if self.option.short == "Xptxas" else [self.value]
+        numbers = {"true": "1", "false": "0"} if self.option.value == "bool" else {}
+        return [self.option.note.format(numbers.get(value, value)) for value in values]
+
 
 def read(items: Sequence[str]) -> Iterator[Given]:
     """Yield the options of a list.
@@ -196,26 +203,6 @@ def read(items: Sequence[str]) -> Iterator[Given]:
             _, following = next(numbered, (None, None))
             value, text = following, f"{item} {following}" if following is not None else item
         yield Given(index, text, option, value)
-
-
-def link_arguments(options: Options, *, has_cpp: bool) -> list[str]:
-    """Return the options by which nvJitLink generates the code that the options of a module ask for.
-
-    Args:
-        options: The module's options.
-        has_cpp: CUDA C++ is among the linked code. Without it `nvrtc-options` and NVRTC's fast math have no say.
-    """
-    found = [] if options.fma is None else [f"-fma={int(options.fma)}"]
-    if not has_cpp:
-        return found
-    if options.fastmath:
-        found += ["-ftz=1", "-prec-div=0", "-prec-sqrt=0"]
-    for given in read(options.nvrtc_options):
-        if given.option.fate == "both":
-            values = (given.value or "").split(",") if given.option.short == "Xptxas" else [given.value or ""]
-            numbers = {"true": "1", "false": "0"} if given.option.value == "bool" else {}
-            found += [given.option.note.format(numbers.get(value, value)) for value in values]
-    return found
 
 
 class OptionList:
