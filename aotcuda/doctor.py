@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import aotcuda
 from aotcuda import frontends, installed_modules, listing
-from aotcuda.binary.text import brief
 from aotcuda.builder import toolkits
 from aotcuda.cache import compilers, folder
 from aotcuda.compatibility import gpus, predict, tables
 from aotcuda.errors import AotcudaError
+from aotcuda.foreign import brief
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
 

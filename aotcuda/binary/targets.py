@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Protocol
 from aotcuda import manifest, manifest_index, manifest_parts, missing_hook
 from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.binary.text import shown
 from aotcuda.cache.entries import ENTRY
 from aotcuda.errors import ManifestError, TargetError
+from aotcuda.foreign import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

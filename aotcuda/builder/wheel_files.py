@@ -57,7 +57,6 @@ def files(
     """
     *others, (result, module) = parts
     name = module.plan.config.name
-    stem = name.rpartition(".")[2]
     base = name.replace(".", "/")
     folder = f"{base}{manifest.FOLDER_SUFFIX}"
     contents: dict[str, bytes] = {}
@@ -91,12 +90,26 @@ def files(
     contents[f"{folder}/{manifest.FILE_NAME}"] = data
     if module.plan.in_place:
         return contents  # `in_place.files` adds the digest
+    return contents | generated(whole, data, version=version, editable=editable)
+
+
+def generated(whole: manifest.Manifest, data: bytes, *, version: str, editable: bool) -> dict[str, bytes]:
+    """Return the files that are made from a manifest alone, by their paths from the folder that holds the package.
+
+    Args:
+        whole: The manifest.
+        data: Its file.
+        version: That of aotcuda.
+        editable: The build is of an editable install.
+    """
+    base = whole["module"].replace(".", "/")
+    contents: dict[str, bytes] = {}
     index = None if editable else manifest_index.make(whole, data)
     if index is not None:
-        contents[f"{folder}/{manifest.INDEX_NAME}"] = index
+        contents[f"{base}{manifest.FOLDER_SUFFIX}/{manifest.INDEX_NAME}"] = index
     facade = _facade(
         whole,
-        stem,
+        base.rpartition("/")[2],
         manifest.digest(data),
         manifest.digest(index) if index is not None else None,
         version=version,

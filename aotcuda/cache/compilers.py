@@ -50,9 +50,11 @@ def _toolkit_folders() -> list[str]:
 
 
 def digest(path: str) -> str | None:
-    """The digest of a file; None if it cannot be read."""
+    """Return the digest of a regular file; None if it cannot be read."""
     try:
+        if not manifests.is_regular(os.stat(path).st_mode):  # a pipe would be waited for, and some devices never end
+            return None
         with open(path, "rb") as file:
             return manifests.digest(file.read())
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a NUL
         return None

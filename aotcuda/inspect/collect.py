@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from aotcuda import frontends
 from aotcuda.binary import cubin, fatbin, targets
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.binary.text import shown
 from aotcuda.errors import ImageError, ManifestError, ToolchainError
+from aotcuda.foreign import shown
 from aotcuda.inspect import images, mangling
 from aotcuda.inspect.report import Module, Report, Symbol
 from aotcuda.manifest import FILE_NAME, digest

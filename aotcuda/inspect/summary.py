@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from aotcuda.binary.text import brief
 from aotcuda.errors import TargetError
+from aotcuda.foreign import brief
 from aotcuda.inspect.report import Report, SymbolImage
 from aotcuda.inspect.table import MOST_REGISTERS, WIDTH, columns, dynamic, numbers, with_dynamic
 

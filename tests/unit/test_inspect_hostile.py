@@ -14,9 +14,9 @@ import pytest
 
 from aotcuda.binary import cubin, fatbin, ptx
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.binary.text import brief, shown
 from aotcuda.cli import main
 from aotcuda.errors import ImageError
+from aotcuda.foreign import brief, shown
 from aotcuda.inspect import mangling
 from support import damage, hostile
 
