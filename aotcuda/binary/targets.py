@@ -16,12 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda import manifest, manifest_index, manifest_parts, missing_hook
+from aotcuda import manifest
 from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.cache.entries import ENTRY
+from aotcuda.common import uninstalled_hook
 from aotcuda.errors import ManifestError, TargetError
-from aotcuda.foreign import shown
+from aotcuda.common.foreign import shown
+from aotcuda.manifest import index as manifest_index
+from aotcuda.manifest import parts as manifest_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -166,16 +169,20 @@ def _hint(target: str) -> str | None:
         if wheels:
             others = f" ({len(wheels) - 1} more beside it)" if len(wheels) > 1 else ""
             return f"name the wheel itself: {wheels[0]}{others}"
-        return missing_hook.above(str(Path(target).resolve()))
+        return uninstalled_hook.above(str(Path(target).resolve()))
     top = target.partition(".")[0]
     spec = _spec(top)
     locations = (spec.submodule_search_locations or ()) if spec else ()
-    return next(filter(None, map(missing_hook.above, locations)), None) or missing_hook.installed(top)
+    return next(filter(None, map(uninstalled_hook.above, locations)), None) or uninstalled_hook.installed(top)
 
 
 def _wheel_hint(wheel: files.Wheel) -> str | None:
     names = [name for name in wheel.names if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
-    return missing_hook.in_metadata(wheel.read(names[0], _LARGEST_METADATA).decode(errors="replace")) if names else None
+    return (
+        uninstalled_hook.in_metadata(wheel.read(names[0], _LARGEST_METADATA).decode(errors="replace"))
+        if names
+        else None
+    )
 
 
 def _data_folders(folder: Path) -> list[Path]:

@@ -12,9 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import arch, frontends, project_file, system
+from aotcuda import arch, registry
 from aotcuda.builder import capacity, toolkits
 from aotcuda.builder.worker import process
+from aotcuda.common import project_file, system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,7 +67,7 @@ def fallback(root: str, package_root: str, front_end: str, target: str, driver: 
         target: `sm_XY`, the GPU.
         driver: The CUDA version that the driver supports.
     """
-    if front_end not in frontends.BUILT_IN or not _is_of_use():
+    if front_end not in registry.BUILT_IN or not _is_of_use():
         yield
         return
     toolkit = toolkits.choose(arch.parse(target), toolkits.loaded_by(driver, toolkits.installed()))
@@ -89,7 +90,7 @@ def _front_end(table: object) -> str | None:
     modules = table.get("modules") if isinstance(table, dict) else None
     if not isinstance(table, dict) or not isinstance(modules, dict):
         return None
-    of_project = table.get("frontend", frontends.DEFAULT)
+    of_project = table.get("frontend", registry.DEFAULT)
     names = [one.get("frontend", of_project) if isinstance(one, dict) else None for one in modules.values()]
     name = names[0] if names else None
-    return name if isinstance(name, str) and name in frontends.BUILT_IN and names.count(name) == len(names) else None
+    return name if isinstance(name, str) and name in registry.BUILT_IN and names.count(name) == len(names) else None

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aotcuda import missing_hook, project_file, system
 from aotcuda.arch import Target
 from aotcuda.builder import (
     build_rules,
@@ -41,6 +40,7 @@ from aotcuda.builder.build_cache.store import Store, trim
 from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
+from aotcuda.common import project_file, system, uninstalled_hook
 from aotcuda.errors import BuildError, ConfigError, ManifestError
 from aotcuda.version import __version__
 
@@ -437,7 +437,7 @@ def build_project(
     overwriting.check_before(named, path)
     if expected:
         _check_expected(expected, list(project_file.table(section, "modules")), path)
-    hint = missing_hook.in_project(str(path.parent))
+    hint = uninstalled_hook.in_project(str(path.parent))
     folder = out if out is not None else path.parent / "build" / "aotcuda"
     tells = stamp if stamp is not None else depfile  # who asks for one compares times
     since = output.now(tells) if tells is not None else None

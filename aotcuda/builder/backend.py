@@ -28,9 +28,11 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends, linkable, missing_hook, project_file
+from aotcuda import registry
 from aotcuda.builder import api, output, progress, run_time_requirement, sbom, source_tree, temporary
+from aotcuda.common import project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
+from aotcuda.manifest import linkable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Sequence
@@ -101,7 +103,7 @@ def check_alone(pyproject: Mapping[str, object], root: Path, builds: str) -> Non
     """
     system = pyproject.get("build-system", {})
     named = str(system.get("build-backend", "")) if isinstance(system, dict) else ""
-    hook = missing_hook.table(str(root))
+    hook = uninstalled_hook.table(str(root))
     if hook is None or not (builds == "setuptools" or named.startswith("setuptools.")):
         return
     message = (
@@ -195,9 +197,9 @@ def _has_host_code(table: Mapping[str, object]) -> bool:
     """Whether a front end of the table, which was checked before, makes images with code for the host's processor."""
     modules = table.get("modules")
     tables = modules.values() if isinstance(modules, dict) else ()
-    of_project = table.get("frontend", frontends.DEFAULT)
+    of_project = table.get("frontend", registry.DEFAULT)
     names = {one.get("frontend", of_project) for one in tables if isinstance(one, dict)}
-    found = [frontends.find(name) for name in names if isinstance(name, str)]
+    found = [registry.find(name) for name in names if isinstance(name, str)]
     return any(one is not None and one.host_code for one in found)
 
 

@@ -12,7 +12,8 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from aotcuda import foreign, linkable, manifest
+from aotcuda.common import foreign
+from aotcuda import linkable, manifest
 from aotcuda.builder import in_place, wheel_files
 from aotcuda.builder.c_header import header
 from aotcuda.errors import ManifestError, TargetError

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends, manifest
+from aotcuda import manifest, registry
 from aotcuda.builder import ahead, jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
-from aotcuda.compatibility import tables
+from aotcuda.common import gpu_facts
 from aotcuda.errors import ToolchainError
 from aotcuda.version import __version__
 
@@ -130,10 +130,10 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
     usable = toolkits.loaded_by(request.driver, installed)
     if installed and not usable:
         front_end = settings.frontend_of(settings.modules[0])
-        have, known = installed[0].linker[0], frontends.requirement(front_end, jit=True, cuda=request.driver[0])
+        have, known = installed[0].linker[0], registry.requirement(front_end, jit=True, cuda=request.driver[0])
         message = (
             f"the compilers that are installed are CUDA {have}'s, and the driver supports CUDA "
-            f"{tables.dotted(request.driver)}: install {known} in their place, or update the driver"
+            f"{gpu_facts.dotted(request.driver)}: install {known} in their place, or update the driver"
         )
         raise ToolchainError(message)
     return toolkits.choose(settings.arch[0], usable)

@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import arch, dependencies, manifest
+from aotcuda import arch, manifest
 from aotcuda.binary import targets
 from aotcuda.builder import ahead, capacity, plan, stages
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job
+from aotcuda.common import dependencies
 from aotcuda.errors import AotcudaError, LinkError, ManifestError, TargetError
 
 if TYPE_CHECKING:

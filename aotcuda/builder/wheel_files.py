@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotcuda import manifest, manifest_index
+from aotcuda import manifest
 from aotcuda.binary import cubin, fatbin
 from aotcuda.builder import local_memory, stub
 from aotcuda.builder.c_header import header
-from aotcuda.compatibility import tables
+from aotcuda.common import gpu_facts
 from aotcuda.errors import LinkError
+from aotcuda.manifest import index as manifest_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -153,7 +154,7 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
     Raises:
         LinkError: An image is not what the front end said it would be.
     """
-    toolkit = tables.pair(result.toolchain["cuda"])
+    toolkit = gpu_facts.pair(result.toolchain["cuda"])
     units = module.plan.functions
     functions = [
         (unit.name, built) for unit, built in zip(units, module.functions, strict=False)
@@ -165,7 +166,7 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
         "module": module.plan.config.name,
         "frontend": module.plan.frontend,
         "toolchain": result.toolchain,
-        "min_driver": tables.lowest_driver(
+        "min_driver": gpu_facts.lowest_driver(
             [(image.target, image.cuda) for image in module.images] or [(target, toolkit) for target, _ in module.ltoir]
         ),
         "load": config.load,  # type: ignore[typeddict-item]
@@ -205,10 +206,10 @@ def _options(module: BuiltModule) -> dict[str, object]:
 
 def _kernel_image(image: Image, toolchain: Mapping[str, str]) -> manifest.Image:
     described = _image(image.target, image.data)
-    described["min_driver"] = tables.lowest_driver([(image.target, image.cuda)])
-    if (cuda := tables.dotted(image.cuda)) != toolchain["cuda"]:
+    described["min_driver"] = gpu_facts.lowest_driver([(image.target, image.cuda)])
+    if (cuda := gpu_facts.dotted(image.cuda)) != toolchain["cuda"]:
         described["cuda"] = cuda
-    if (linker := tables.dotted(image.linker)) != toolchain["nvjitlink"]:
+    if (linker := gpu_facts.dotted(image.linker)) != toolchain["nvjitlink"]:
         described["linker"] = linker
     return described
 

@@ -23,7 +23,7 @@ import re
 import stat
 import time
 
-from aotcuda import foreign
+from aotcuda.common import foreign
 from aotcuda import manifest as manifests
 from aotcuda.errors import ConfigError, ManifestError
 

@@ -14,7 +14,7 @@ What is called `ctypes` here is that package where a program has imported it, el
 # written             configurations as they are written, to keep launchers by
 # launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
 # kernel_attributes   what the driver and the disassembler tell of a kernel; occupancy: how much of it a GPU holds
-# device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.interop`)
+# device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.integrations.interop`)
 # loader              which images are launched now: loading and replacing them; those of a wheel
 # loaded              what is launched for as long as they stay: the overloads of their kernels
 # edits               what is launched for sources that were edited; unloading: how images leave the driver

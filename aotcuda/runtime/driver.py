@@ -507,7 +507,7 @@ def retire(mark: Mark) -> None:
 def _why_not_here() -> str | None:
     if sys.platform == "linux":
         return None
-    from aotcuda import system  # noqa: PLC0415 (Linux needs nothing of it to start the driver)
+    from aotcuda.common import system  # noqa: PLC0415 (Linux needs nothing of it to start the driver)
 
     return system.why_not("launches kernels")
 

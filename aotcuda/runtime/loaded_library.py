@@ -343,7 +343,7 @@ class LoadedLibrary:
         head = self._head
         if not manifests.has_parts(head):
             return b""
-        from aotcuda import manifest_parts  # noqa: PLC0415 (most fatbins are short)
+        from aotcuda.manifest import parts as manifest_parts  # noqa: PLC0415 (most fatbins are short)
 
         devices = drivers.get().devices
         if any(device.capability in TEGRA or not self._has_own(device) for device in devices):

@@ -63,7 +63,7 @@ class Packaged:
     def _read(self) -> Outline:
         if self._index is None:
             return manifests.Outline(manifests.read(self._path, sha256=self._sha256))
-        from aotcuda import manifest_parts  # noqa: PLC0415 (most manifests are short)
+        from aotcuda.manifest import parts as manifest_parts  # noqa: PLC0415 (most manifests are short)
 
         return manifest_parts.read(self._path, sha256=self._sha256, index=self._index)
 

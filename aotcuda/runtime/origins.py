@@ -83,14 +83,14 @@ class Unbuilt:
         return None
 
     def _first(self, fallback: Callable[[], Fallback]) -> Compiled:
-        from aotcuda import missing_hook  # noqa: PLC0415 (only who builds comes here)
+        from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only who builds comes here)
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.jit.recipe import PYPROJECT  # noqa: PLC0415
 
         driver = drivers.get()
         gpu = driver.devices[driver.current_device() or 0]
         where = os.path.join(self._recipe.root, PYPROJECT)
-        hint = missing_hook.in_project(self._recipe.root)
+        hint = uninstalled_hook.in_project(self._recipe.root)
         advice = f"{hint}, and build it" if hint else "build it"
         from aotcuda.errors import NoImageError  # noqa: PLC0415
 

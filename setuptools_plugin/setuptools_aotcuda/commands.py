@@ -10,9 +10,9 @@ from pathlib import Path
 import setuptools
 from setuptools import Command
 
-from aotcuda import project_file
 from aotcuda.builder import ahead, backend
 from aotcuda.builder.worker import interrupt
+from aotcuda.common import project_file
 from aotcuda.errors import ConfigError
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda import frontends
+from aotcuda import registry
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of, refused, write
 from support.images import cuobjdump
@@ -54,7 +54,7 @@ def test_the_first_release_that_the_extras_accept_builds(front_end: str, oldest:
     project = write(tmp_path / "project", projects.source(SOURCE), module=MODULE)
     files = content(build_wheel(project, PYTHONPATH=oldest, AOTCUDA_ARCH="sm_75;compute_75"))
     manifest = manifest_of(files, "pkg.k")
-    assert manifest["toolchain"][front_end] == frontends.BUILT_IN[front_end].tested[0]
+    assert manifest["toolchain"][front_end] == registry.BUILT_IN[front_end].tested[0]
     (overload,) = manifest["kernels"][0]["overloads"]
     listed = cuobjdump(files["pkg/k.aotcuda/kernels.fatbin"], "--dump-elf-symbols")
     assert overload["symbol"] in listed
@@ -67,6 +67,6 @@ def test_what_it_cannot_compile_is_said_with_the_release_that_can(front_end: str
     project = write(tmp_path / "project", text, module='functions.split = "Tuple((f4, Tuple((f4, b1))))(f4)"\n')
     assert refused(project, PYTHONPATH=oldest).said == (
         'tool.aotcuda.modules."pkg.k".functions.split: Tuple((f4, Tuple((f4, b1))))(f4): it returns a tuple in a '
-        "tuple, which numba-cuda-mlir 0.5.0 cannot compile and 0.6.0 can (pkg/_k.py:1); return one tuple, or build "
+        "tuple, which numba-cuda-mlir 0.5.3 cannot compile and 0.6.0 can (pkg/_k.py:1); return one tuple, or build "
         "with that release"
     )

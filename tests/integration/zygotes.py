@@ -46,12 +46,12 @@ def settle(folder: Path, owner: int) -> Path:
     """Make `folder` the one of zygotes that live as long as the process `owner`; gives what is to start workers."""
     import subprocess
 
-    from aotcuda import frontends
+    from aotcuda import registry
     from aotcuda.builder.worker import process
 
     kinds = {
-        frontends.requirement(name, jit=jit): name
-        for name, registered in frontends.BUILT_IN.items()
+        registry.requirement(name, jit=jit): name
+        for name, registered in registry.BUILT_IN.items()
         for jit in (False, True)
         if registered.package
     }

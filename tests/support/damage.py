@@ -21,14 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aotcuda import manifest as manifests
-from aotcuda import manifest_index, manifest_parts
 from aotcuda.cli import main
 from aotcuda.errors import AotcudaError, ManifestError
-from aotcuda.inspect.collect import collect
-from aotcuda.inspect.table import render
+from aotcuda.manifest import index as manifest_index
+from aotcuda.manifest import parts as manifest_parts
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.images.choice import choose
+from aotcuda.tools.inspect.collect import collect
+from aotcuda.tools.inspect.table import render
 from support import hostile, images, modules
 from support import manifests as records
 

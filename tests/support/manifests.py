@@ -8,7 +8,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest as manifests
-from aotcuda import manifest_index
+from aotcuda.manifest import index as manifest_index
 
 if TYPE_CHECKING:
     from pathlib import Path

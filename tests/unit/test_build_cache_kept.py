@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda import dependencies, manifest
+from aotcuda import manifest
 from aotcuda.arch import parse
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.build_cache.settings import Settings
@@ -18,6 +18,7 @@ from aotcuda.builder.frontends.protocol import CompiledKernel, External, LinkInp
 from aotcuda.builder.worker import observations
 from aotcuda.builder.worker.calls import Calls
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
+from aotcuda.common import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aotcuda
-from aotcuda import manifest, manifest_parts
+from aotcuda import manifest
 from aotcuda.binary import fatbin, targets
 from aotcuda.builder import wheel_files
 from aotcuda.errors import ManifestError
+from aotcuda.manifest import parts as manifest_parts
 from aotcuda.runtime import loaded_library
 from support import manifests
 

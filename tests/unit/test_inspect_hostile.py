@@ -16,8 +16,8 @@ from aotcuda.binary import cubin, fatbin, ptx
 from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.cli import main
 from aotcuda.errors import ImageError
-from aotcuda.foreign import brief, shown
-from aotcuda.inspect import mangling
+from aotcuda.common.foreign import brief, shown
+from aotcuda.tools.inspect import mangling
 from support import damage, hostile
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from aotcuda import cli, manifest
 from aotcuda.builder.worker import imports
 from aotcuda.cache import entries
 from aotcuda.errors import AotcudaError, ImageError, ManifestError, TargetError
-from aotcuda.inspect.collect import collect
+from aotcuda.tools.inspect.collect import collect
 from support import images, modules
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import typing
 import pytest
 
 from aotcuda import manifest
-from aotcuda import manifest_shape as shape
 from aotcuda.errors import ManifestError
+from aotcuda.manifest import schema as shape
 from aotcuda.version import is_older
 from support import damage, manifests
 

@@ -11,8 +11,10 @@ import sys
 
 import pytest
 
-from aotcuda import cli, manifest, manifest_index, manifest_parts
+from aotcuda import cli, manifest
 from aotcuda.errors import ManifestError
+from aotcuda.manifest import index as manifest_index
+from aotcuda.manifest import parts as manifest_parts
 from aotcuda.runtime.images.choice import choose
 from support import manifests
 

@@ -13,7 +13,7 @@ import pytest
 
 from aotcuda import manifest
 from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDeviceError, NoDriverError
-from aotcuda.in_place import deferred
+from aotcuda.integrations.in_place import deferred
 from aotcuda.runtime import driver
 from support.manifests import kernel
 

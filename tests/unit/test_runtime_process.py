@@ -56,6 +56,7 @@ def imported(cuda, code, **environment):
 FIRST_LAUNCH = {
     "aotcuda",
     "aotcuda.manifest",
+    "aotcuda.manifest.data_folder",
     "aotcuda.runtime",
     "aotcuda.runtime.arguments",
     "aotcuda.runtime.arguments.arrays",
@@ -160,6 +161,7 @@ def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_
     assert [name for name in found if name.startswith(tuple(f"aotcuda.runtime.{each}" for each in launches))] == []
     assert {
         "aotcuda.manifest",
+        "aotcuda.manifest.data_folder",
         "aotcuda.runtime.loader",
         "aotcuda.runtime.loaded_library",
         "aotcuda.runtime.driver",
@@ -176,6 +178,7 @@ def test_an_import_that_starts_the_driver_imports_meanwhile_what_a_first_launch_
 BEFORE_THE_DRIVER = {
     "aotcuda",
     "aotcuda.manifest",
+    "aotcuda.manifest.data_folder",
     "aotcuda.runtime",
     "aotcuda.runtime.loader",
     "aotcuda.runtime.module",
@@ -427,6 +430,7 @@ def test_a_kernel_that_is_looked_up_brings_what_kernels_need_and_nothing_else(pa
     assert own == {
         "aotcuda",
         "aotcuda.manifest",
+        "aotcuda.manifest.data_folder",
         "aotcuda.runtime",
         "aotcuda.runtime.kernel",
         "aotcuda.runtime.loader",

@@ -121,7 +121,7 @@ def test_there_is_one_configuration(kernels, options):
 
 
 def test_kernels_that_are_launched_otherwise_are_refused(kernels):
-    from aotcuda.in_place.kernel import PackagedKernel
+    from aotcuda.integrations.in_place.kernel import PackagedKernel
     from aotcuda.runtime.grid_kernel import GridKernel
 
     for kind in (GridKernel, PackagedKernel, kernels.axpy[1, 1]):

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import foreign
+from aotcuda.common import foreign
 from aotcuda.builder.build_cache import remote, values
 from aotcuda.builder.build_cache.remote import NAMES, VALUE
 from aotcuda.builder.build_cache.settings import FORMAT

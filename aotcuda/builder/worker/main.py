@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import dependencies, frontends, manifest
+from aotcuda import manifest, registry
 from aotcuda.builder import progress, toolchain
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.frontends import loading
@@ -29,6 +29,7 @@ from aotcuda.builder.worker import dependency_trace, finish, imports, observatio
 from aotcuda.builder.worker.channel import Owned
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.builder.worker.steps import Steps
+from aotcuda.common import dependencies
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import FrontEnd
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.builder.worker.source_loading import Loaded
-    from aotcuda.dependencies import Answer
+    from aotcuda.common.dependencies import Answer
     from aotcuda.manifest import Source
 
 
@@ -108,7 +109,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     """
     _keep_freed_memory()
     toolchain.load(job.toolkit)
-    registered = frontends.find(job.frontend)
+    registered = registry.find(job.frontend)
     for item in job.plans:
         for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)
@@ -187,7 +188,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
 
 
 def _tools(job: Job, front: FrontEnd) -> dict[tuple[str, str], Answer]:
-    """The front end's own tools, as `aotcuda.dependencies` has it; for those of installed packages versions stand."""
+    """The front end's own tools as dependencies; for those of installed packages versions stand."""
     tools: Callable[[Target], list[str]] = getattr(front, "tools", lambda _: [])
     paths = {os.path.realpath(path) for item in job.plans for target in item.targets for path in tools(target)}
     others = [path for path in paths if dependency_trace.INSTALLED.isdisjoint(path.split("/"))]

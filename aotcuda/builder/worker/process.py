@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
-from aotcuda import errors, frontends, manifest
+from aotcuda import errors, manifest, registry
 from aotcuda.builder import progress
 from aotcuda.builder.worker import channel
 from aotcuda.errors import AotcudaError, BuildError
@@ -142,7 +142,7 @@ def _kind(root: str, front_end: str, toolkit: Toolkit | None, variables: Mapping
         root=root,
         paths=tuple(path for path in sys.path if path),
         environ={**environment(os.environ, front_end, toolkit=toolkit), **variables},
-        extra=frontends.requirement(front_end, jit=jit),
+        extra=registry.requirement(front_end, jit=jit),
         owner=_owner(),
     )
 
@@ -282,7 +282,7 @@ def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit |
 
     The compilers' settings change the code that is built. Of `toolkit` the libraries are found first.
     """
-    known = frontends.variables(front_ends)
+    known = registry.variables(front_ends)
     found = {
         name: value for name, value in current.items() if not name.startswith(known.prefixes) or name in known.kept
     }

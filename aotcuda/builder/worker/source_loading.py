@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.arch import Target
 from aotcuda.builder import plan
 from aotcuda.builder.config import rules
@@ -93,9 +93,7 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
         front, "importing", lambda _: nullcontext(())
     )
     watch = (
-        dependency_trace.watch(job.watched, job.names, frontends.internals(job.frontend))
-        if job.trace
-        else nullcontext()
+        dependency_trace.watch(job.watched, job.names, registry.internals(job.frontend)) if job.trace else nullcontext()
     )
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
@@ -155,7 +153,7 @@ def needed(job: Job, graph: ImportGraph) -> dict[str, frozenset[str]]:
 
 def in_vain(job: Job, graph: ImportGraph) -> list[str]:
     """Warnings of modules in place whose sources have the compiler itself: no launch asks for what is packaged."""
-    registered = frontends.find(job.frontend)
+    registered = registry.find(job.frontend)
     instead = registered.in_place if registered is not None else ""
     return [
         f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "

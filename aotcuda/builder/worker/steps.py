@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from aotcuda import dependencies, manifest
+from aotcuda import manifest
 from aotcuda.arch import Target
 from aotcuda.builder import sameness, shared_memory
 from aotcuda.builder.build_cache.kept import Kept
@@ -24,6 +24,7 @@ from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import dependency_trace, kernel_groups, pool, source_loading
 from aotcuda.builder.worker.finish import Parts
 from aotcuda.builder.worker.job import LinkedItem
+from aotcuda.common import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import BuiltModule, Job
     from aotcuda.builder.worker.kernel_groups import Apart, Group, Objects, Pack
     from aotcuda.builder.worker.source_loading import Elsewhere
-    from aotcuda.dependencies import Answer
+    from aotcuda.common.dependencies import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
     PerTarget = dict[tuple[str, Target], Any]
@@ -129,7 +130,7 @@ class Steps:
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def headers_elsewhere(self) -> dict[tuple[str, str], Answer]:
-        """What the compiler of CUDA C++ asked for besides, as `aotcuda.dependencies` has it."""
+        """What the compiler of CUDA C++ asked for besides, as `aotcuda.common.dependencies` has it."""
         asked: dict[tuple[str, str], Answer] = {}
         for plan in self.job.plans:
             others, missing = included_headers.elsewhere(

@@ -167,7 +167,7 @@ def element(name: Any) -> str:
     typestr: str = found
     if "V" not in typestr:
         return typestr
-    from aotcuda.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
+    from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
 
     return structured(typestr, name.descr)
 
@@ -364,14 +364,14 @@ def _torch_typestr(dtype: object) -> str:
 
 
 def _typestr(array: Any, interface: dict[str, Any]) -> str:
-    """The type string of an interface; of a structured type with its fields, as `aotcuda.dtypes` writes them."""
+    """The type string of an interface; of a structured type with its fields, as `manifest.dtypes` writes them."""
     typestr: object = interface.get("typestr")
     if not isinstance(typestr, str):
         message = f"has a __cuda_array_interface__ whose typestr is {aotcuda.errors.describe(typestr)}, and no str"
         raise aotcuda.errors.UnreadableError(message)
     if typestr[1:2] != "V":
         return typestr
-    from aotcuda.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
+    from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
 
     descr = interface.get("descr")
     if descr is None:  # Numba's arrays have it in their dtype alone

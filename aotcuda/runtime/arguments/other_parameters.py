@@ -9,7 +9,7 @@ import _struct as struct
 import sys
 
 import aotcuda
-from aotcuda.dtypes import structured
+from aotcuda.manifest.dtypes import structured
 from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, values, views
 from aotcuda.runtime.arguments.kind import Kind
 from aotcuda.runtime.arguments.parameters import Scalar

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from aotcuda.dtypes import structured
+from aotcuda.manifest.dtypes import structured
 from aotcuda.runtime import ctypes, module_of
 from aotcuda.runtime.arguments import scalars
 

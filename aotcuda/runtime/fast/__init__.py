@@ -62,7 +62,7 @@ def _find() -> tuple[Any, str]:
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
-        from aotcuda import system  # noqa: PLC0415 (where there is an extension nothing asks)
+        from aotcuda.common import system  # noqa: PLC0415 (where there is an extension nothing asks)
 
         kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"

@@ -30,11 +30,11 @@ def open_handle(manifest: Head, images: bytes) -> tuple[Any, int]:
     try:
         from cuda.core import ObjectCode  # noqa: PLC0415 (only modules with callbacks need it)
     except ImportError as error:
-        from aotcuda import frontends  # noqa: PLC0415 (only errors come here)
+        from aotcuda import registry  # noqa: PLC0415 (only errors come here)
 
         message = (
             f"{manifest['module']} has callbacks that take a {manifest['handle']}, and that cannot be imported "
-            f"({error}); install it, with what it calls the driver by: {frontends.CUDA_CORE}"
+            f"({error}); install it, with what it calls the driver by: {registry.CUDA_CORE}"
         )
         raise DependencyError(message) from error
     make = ObjectCode.from_cubin if images.startswith(b"\x7fELF") else ObjectCode.from_fatbin

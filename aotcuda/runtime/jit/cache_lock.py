@@ -13,7 +13,7 @@ import os
 import stat
 import time
 
-from aotcuda import system
+from aotcuda.common import system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

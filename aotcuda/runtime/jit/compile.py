@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from aotcuda import arch, frontends
+from aotcuda import arch, registry
 from aotcuda import manifest as manifests
 from aotcuda.cache import compilers, folder
 from aotcuda.cache.entries import size_cap
@@ -106,7 +106,7 @@ def warn(text: str) -> None:
 
 
 def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
-    front_end = frontends.find(recipe.frontend)  # an unknown one is for the configuration's check to refuse
+    front_end = registry.find(recipe.frontend)  # an unknown one is for the configuration's check to refuse
     if front_end is not None and not _is_installed(front_end):
         message = (
             f"{what}: compiling it here needs {front_end.name}, which is not installed: "
@@ -118,7 +118,7 @@ def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
         raise DependencyError(message)
 
 
-def _is_installed(front_end: frontends.Registration) -> bool:
+def _is_installed(front_end: registry.Registration) -> bool:
     package = front_end.package
     return not package or package in compilers.installed(front_end.distributions) or _is_importable(package)
 

@@ -1,0 +1,159 @@
+"""What `aotcuda cache` prints."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from aotcuda.builder.build_cache import remote, settings
+from aotcuda.cache import entries, folder
+from aotcuda.cache.entries import Files
+from aotcuda.errors import AotcudaError, TargetError
+from aotcuda.common.foreign import brief
+from aotcuda.runtime.jit import cache_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from aotcuda.cache.entries import Entry
+
+_KINDS = {
+    "build": "whole builds",
+    "index": "lists of what they asked",
+    "unit": "compiled units",
+    "step": "merged functions and linked images",
+    "declarations": "lists of what files of CUDA C++ declare",
+    "damaged": "damaged, to be replaced",
+}
+"""What the entries of builds are."""
+
+_TOLD = ("module", "kernel", "signature", "target")
+"""What the record of an entry of the fallback's says of it."""
+
+
+def cache_dir() -> Iterator[str]:
+    """The cache's folder, whether it is there or not; what builds keep lies in it, unless they are told otherwise.
+
+    Raises:
+        TargetError: There is none.
+    """
+    yield _root()
+
+
+def cache_list() -> Iterator[str]:
+    """A line for each entry of the fallback's, what was used last first; then number, size and cap of both caches.
+
+    Raises:
+        TargetError: There is no folder.
+        ConfigError: `AOTCUDA_CACHE_SIZE` is no size, or `AOTCUDA_BUILD_CACHE` no place.
+    """
+    found = sorted(entries.entries(_cache()), key=lambda entry: -entry.used)
+    rows = [("SIZE", "USED", "TARGET", "KERNEL", "ENTRY"), *map(_row, found)]
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    for size, used, target, kernel, key in rows if found else ():
+        columns = (size.rjust(widths[0]), used.rjust(widths[1]), target.ljust(widths[2]), kernel.ljust(widths[3]), key)
+        yield "  ".join(columns)
+    cap = shown_size(entries.size_cap())
+    total = sum(entry.bytes for entry in found)
+    yield f"{counted_entries(len(found))}, {shown_size(total)} of at most {cap}, in {_root()}"
+    builds = settings.shown()
+    if builds is None:
+        return
+    listed = entries.entries(_files(builds, remote.NAMES))
+    kinds = Counter(str(entry.record.get("kind")) if entry.record is not None else "damaged" for entry in listed)
+    total = sum(entry.bytes for entry in listed)
+    what = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
+    kept = f" ({what})" if what else ""
+    yield f"{counted_entries(len(listed))} of builds{kept}, {shown_size(total)} of at most {cap}, in {builds}"
+
+
+def cache_clear() -> Iterator[str]:
+    """Remove all entries of both caches, and say how many there were.
+
+    Raises:
+        TargetError: There is no folder, or one of the two cannot be used.
+        ConfigError: `AOTCUDA_BUILD_CACHE` is no place.
+    """
+    builds = settings.shown()
+    kept = _files(builds, remote.NAMES) if builds is not None else None
+    count, size = entries.clear(_cache())
+    yield f"{counted_entries(count)}, {shown_size(size)}, removed from {_root()}"
+    if kept is not None:
+        count, size = entries.clear(kept)
+        yield f"{counted_entries(count)} of builds, {shown_size(size)}, removed from {builds}"
+
+
+def totals() -> dict[str, dict[str, Any]]:
+    """Of the fallback's cache and of what builds keep: folder, entries and bytes, and what is wrong with it."""
+    return {"fallback": _totals(folder.folder, cache_files.NAMES), "builds": _totals(settings.shown, remote.NAMES)}
+
+
+def _totals(where: Callable[[], str | None], names: Iterable[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"folder": None, "entries": None, "bytes": None, "problem": None}
+    try:
+        root = found["folder"] = where()
+        if root is not None:
+            listed = entries.entries(_files(root, names))
+            found |= {"entries": len(listed), "bytes": sum(entry.bytes for entry in listed)}
+    except AotcudaError as error:
+        found["problem"] = str(error)
+    return found
+
+
+def _root() -> str:
+    root = folder.folder()
+    if root is None:
+        message = "there is no cache, because there is no home folder; AOTCUDA_CACHE_DIR can name one"
+        raise TargetError(message)
+    return root
+
+
+def _cache() -> Files:
+    return _files(_root(), cache_files.NAMES)
+
+
+def _files(root: str, names: Iterable[str]) -> Files:
+    problem = folder.problem(root, f"{root}/{entries.VERSION}")
+    if problem is not None:
+        message = f"{problem}; it is not used as a cache"
+        raise TargetError(message)
+    return Files(root, names)
+
+
+def _row(entry: Entry) -> tuple[str, str, str, str, str]:
+    record = entry.record
+    if record is None or not all(isinstance(record.get(name, ""), str | None) for name in _TOLD):
+        return (
+            shown_size(entry.bytes),
+            _age(entry.used),
+            "?",
+            "damaged, to be replaced when it is next needed",
+            entry.key,
+        )
+    module, kernel, signature, target = (record.get(name) or "" for name in _TOLD)
+    what = f"{module}.{kernel} {signature}" if kernel else f"{module}, all kernels"
+    return shown_size(entry.bytes), _age(entry.used), brief(target), brief(what), entry.key
+
+
+def counted_entries(count: int) -> str:
+    """So many entries, in words."""
+    return f"{count} {'entry' if count == 1 else 'entries'}"
+
+
+def shown_size(count: float) -> str:
+    """A number of bytes as people read it: `1.4 MiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def _age(used: float) -> str:
+    seconds = max(time.time() - used, 0)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
