@@ -21,8 +21,8 @@ from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.cache.entries import ENTRY
 from aotcuda.common import uninstalled_hook
-from aotcuda.errors import ManifestError, TargetError
 from aotcuda.common.foreign import shown
+from aotcuda.errors import ManifestError, TargetError
 from aotcuda.manifest import index as manifest_index
 from aotcuda.manifest import parts as manifest_parts
 

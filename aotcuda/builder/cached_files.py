@@ -12,11 +12,12 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from aotcuda.common import foreign
-from aotcuda import linkable, manifest
+from aotcuda import manifest
 from aotcuda.builder import in_place, wheel_files
 from aotcuda.builder.c_header import header
+from aotcuda.common import foreign
 from aotcuda.errors import ManifestError, TargetError
+from aotcuda.manifest import linkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

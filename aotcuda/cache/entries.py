@@ -23,8 +23,8 @@ import re
 import stat
 import time
 
-from aotcuda.common import foreign
 from aotcuda import manifest as manifests
+from aotcuda.common import foreign
 from aotcuda.errors import ConfigError, ManifestError
 
 TYPE_CHECKING = False

@@ -15,8 +15,8 @@ from aotcuda import registry
 from aotcuda.builder import toolkits
 from aotcuda.cache import compilers, folder
 from aotcuda.common import gpu_facts
-from aotcuda.errors import AotcudaError
 from aotcuda.common.foreign import brief
+from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
 from aotcuda.tools import installed_modules

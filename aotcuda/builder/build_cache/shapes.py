@@ -8,14 +8,14 @@ import types
 import typing
 from typing import Any, Literal
 
-from aotcuda import linkable, manifest_shape
 from aotcuda.arch import Target
+from aotcuda.manifest import linkable, schema
 
 _NAMES = {
     "Kind": Literal[tuple(linkable.SUFFIXES)],
-    "Argument": manifest_shape.Argument,
-    "FixedLaunch": manifest_shape.FixedLaunch,
-    "Parameter": manifest_shape.Parameter,
+    "Argument": schema.Argument,
+    "FixedLaunch": schema.FixedLaunch,
+    "Parameter": schema.Parameter,
     "DependencyTrace": types.NoneType,  # results that have one are not kept
     "Target": Target,
 }
@@ -40,7 +40,7 @@ def fits(value: object, hint: Any) -> bool:
     if origin is dict:
         return type(value) is dict and all(fits(key, args[0]) and fits(item, args[1]) for key, item in value.items())
     if typing.is_typeddict(hint):
-        return manifest_shape.fits(value, hint)
+        return schema.fits(value, hint)
     if dataclasses.is_dataclass(hint):
         return type(value) is hint and all(
             fits(getattr(value, name), each) for name, each in _fields(typing.cast("type", hint)).items()

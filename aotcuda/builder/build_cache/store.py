@@ -7,12 +7,12 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.common import foreign
 from aotcuda.builder.build_cache import remote, values
 from aotcuda.builder.build_cache.remote import NAMES, VALUE
 from aotcuda.builder.build_cache.settings import FORMAT
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import VERSION, Files
+from aotcuda.common import foreign
 from aotcuda.errors import ManifestError, TargetError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections import Counter
 from aotcuda.builder.build_cache import remote, settings
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
-from aotcuda.errors import AotcudaError, TargetError
 from aotcuda.common.foreign import brief
+from aotcuda.errors import AotcudaError, TargetError
 from aotcuda.runtime.jit import cache_files
 
 TYPE_CHECKING = False

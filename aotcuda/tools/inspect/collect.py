@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from aotcuda import registry
 from aotcuda.binary import cubin, fatbin, targets
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.errors import ImageError, ManifestError, ToolchainError
 from aotcuda.common.foreign import shown
+from aotcuda.errors import ImageError, ManifestError, ToolchainError
 from aotcuda.manifest import FILE_NAME, digest
 from aotcuda.tools.inspect import images, mangling
 from aotcuda.tools.inspect.report import Module, Report, Symbol
