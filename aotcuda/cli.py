@@ -301,7 +301,7 @@ def _build(arguments: argparse.Namespace) -> None:
             from aotcuda.builder import ahead  # noqa: PLC0415
 
             stack.enter_context(ahead.worker_of(arguments.project))
-            from aotcuda.builder.api import build_project  # noqa: PLC0415
+            from aotcuda.builder.build_command import build_project  # noqa: PLC0415
         except ImportError as error:
             from aotcuda import registry  # noqa: PLC0415
 

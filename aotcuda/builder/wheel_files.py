@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import cubin, fatbin
-from aotcuda.builder import local_memory, stub
+from aotcuda.builder import resource_warnings, stub
 from aotcuda.builder.c_header import header
 from aotcuda.common import gpu_facts
 from aotcuda.errors import LinkError
@@ -67,7 +67,7 @@ def files(
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
     whole = describe(config, module, result, version=version)
-    for text in local_memory.warnings(name, whole["kernels"]):
+    for text in resource_warnings.local_memory(name, whole["kernels"]):
         warn(text)
     if module.kernel_fatbin:
         whole["files"]["kernels"] = add("kernels.fatbin", module.kernel_fatbin)

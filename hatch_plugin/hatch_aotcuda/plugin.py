@@ -55,9 +55,9 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
     def clean(self, versions: list[str]) -> None:
         """Remove what editable builds left in the source tree (`hatch clean`)."""
         del versions
-        from aotcuda.builder import backend
+        from aotcuda.builder import source_tree
 
-        backend.clean(self._table(), Path(self.root))
+        source_tree.clean(self._table(), Path(self.root))
 
     @cached_property
     def _guard(self) -> Guard:
@@ -84,9 +84,9 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         return backend.table(self.metadata.config, "hook")
 
     def _install(self, built: Output | None) -> None:
-        from aotcuda.builder import backend
+        from aotcuda.builder import source_tree
 
-        for text in backend.install(built, Path(self.root)) if built is not None else ():
+        for text in source_tree.install(built, Path(self.root)) if built is not None else ():
             self.app.display_warning(f"aotcuda: {text}")
 
     def _check(self, built: Output | None, wheel: str) -> None:
@@ -102,7 +102,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
                 self.app.display_warning(f"aotcuda: {text}")
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
-        from aotcuda.builder import backend
+        from aotcuda.builder import backend, report, source_tree
 
         root, table, config = Path(self.root), self._table(), self.build_config
         backend.check_alone(self.metadata.config, root, "hatchling")
@@ -113,14 +113,14 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             self.app.display_warning(f"aotcuda: {text}")
         for text in built.notes:
             self.app.display_info(f"aotcuda: {text}")
-        for text in backend.report(built, verbose=self.app.verbosity > 0):
+        for text in report.summary(built.summary, verbose=self.app.verbosity > 0):
             self.app.display_info(f"aotcuda: {text}")
         if editable:
             # Written when hatchling has done its part, which may fail.
             build_data["aotcuda_output"] = built
             return
         build_data["aotcuda_built"] = built
-        config.build_reserved_paths.update(map(config.get_distribution_path, backend.leftovers(root)))
+        config.build_reserved_paths.update(map(config.get_distribution_path, source_tree.leftovers(root)))
         staged = build_data["aotcuda_staged"] = backend.staged(built)
         atexit.register(staged.discard)  # where hatchling gives up before `finalize`
         if tag := backend.tag(table):

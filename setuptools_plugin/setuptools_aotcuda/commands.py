@@ -10,7 +10,7 @@ from pathlib import Path
 import setuptools
 from setuptools import Command
 
-from aotcuda.builder import ahead, backend
+from aotcuda.builder import ahead, backend, report, sbom, source_tree
 from aotcuda.builder.worker import interrupt
 from aotcuda.common import project_file
 from aotcuda.errors import ConfigError
@@ -105,7 +105,7 @@ class Project:
                     dependencies_key=self._dependencies_key(),
                 )
             self._built = None if editable else built
-            _warn([*built.warnings, *backend.report(built)])
+            _warn([*built.warnings, *report.summary(built.summary)])
         return built
 
     def assemble(self, built: Output, folder: Path, fresh: set[Path]) -> list[Path]:
@@ -123,7 +123,7 @@ class Project:
             packed = {"/".join(parts[2:] if parts[0].endswith(".data") else parts) for parts in content}
             backend.check_sources(self._built, packed)
         (metadata / "sboms").mkdir(exist_ok=True)
-        (metadata / "sboms" / backend.SBOM_NAME).write_bytes(self._built.sbom)
+        (metadata / "sboms" / sbom.FILE_NAME).write_bytes(self._built.sbom)
 
     def weigh(self) -> None:
         """Look at the size of the wheel that was made last."""
@@ -135,9 +135,9 @@ class Project:
         """Write the files of an editable build into the source tree; they go again if `packing` fails."""
         with self._in_one_line():
             if self._undo is None:  # somebody has the step run by itself
-                _warn(backend.install(built, self.root))
+                _warn(source_tree.install(built, self.root))
             else:
-                _warn(self._undo.enter_context(backend.installed(built, self.root)))
+                _warn(self._undo.enter_context(source_tree.installed(built, self.root)))
 
     @contextmanager
     def packing(self) -> Iterator[None]:
@@ -152,7 +152,7 @@ class Project:
     def clean(self) -> None:
         """Remove what editable builds left in the source tree."""
         with self._in_one_line():
-            backend.clean(self.table(), self.root, self.packages())
+            source_tree.clean(self.table(), self.root, self.packages())
 
     def packages(self) -> list[Path]:
         """The folders that the project's packages and modules are imported from.

@@ -23,9 +23,9 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def fake_build(monkeypatch: pytest.MonkeyPatch, build_project: object) -> None:
-    module = types.ModuleType("aotcuda.builder.api")
+    module = types.ModuleType("aotcuda.builder.build_command")
     module.build_project = build_project
-    monkeypatch.setitem(sys.modules, "aotcuda.builder.api", module)
+    monkeypatch.setitem(sys.modules, "aotcuda.builder.build_command", module)
 
 
 def test_inspect_prints_a_table(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,7 +214,7 @@ def test_a_compilers_tabs_are_spaces_and_its_marks_stay_under_what_they_mark(
 def test_build_without_its_extra_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "aotcuda.builder.api", None)
+    monkeypatch.setitem(sys.modules, "aotcuda.builder.build_command", None)
     assert main(["build"]) == 1
     error = capsys.readouterr().err
     assert error.endswith("; run: pip install 'aotcuda[cu13]'\n")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest, registry
-from aotcuda.builder import progress, toolchain
+from aotcuda.builder import report, toolchain
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
@@ -92,12 +92,12 @@ def _observed(result: Result, job: Job) -> Result:
     if job.product == "jit":
         _print_warnings()
     noted = observations.take()
-    warnings = dict.fromkeys([*result.warnings, *progress.counted(noted.warnings)])
+    warnings = dict.fromkeys([*result.warnings, *report.counted(noted.warnings)])
     return replace(result, warnings=tuple(warnings), steps=tuple(noted.steps))
 
 
 def _print_warnings() -> None:
-    for text in progress.counted(observations.take().warnings):
+    for text in report.counted(observations.take().warnings):
         print(text, file=sys.stderr)
 
 

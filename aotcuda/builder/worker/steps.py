@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aotcuda import manifest
 from aotcuda.arch import Target
-from aotcuda.builder import sameness, shared_memory
+from aotcuda.builder import consistency, resource_warnings
 from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
@@ -256,12 +256,12 @@ class Steps:
         if self.units is not None and self.units.is_current():
             chosen = {key: self.units.choose(key[0], built, in_place=plan.in_place) for key, built in made.items()}
             self.kept.keep({key: compiled[key] for key in made}, named, titles, "unit", chosen)
-        imports = [sameness.Import(own[0], frozenset(plan.units), compiled)]
+        imports = [consistency.Import(own[0], frozenset(plan.units), compiled)]
         for other, found in others:
             target = next(target for _, target in other.compiled)
             units = frozenset(unit for unit in other.units if unit.module == plan.config.name)
-            imports.append(sameness.Import(target, units, found))
-        sameness.check(imports)
+            imports.append(consistency.Import(target, units, found))
+        consistency.check(imports)
         for _, found in others:
             compiled |= {key: _less_what_was_read(built) for key, built in found.items()}
         return compiled
@@ -591,7 +591,7 @@ class Steps:
         kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        self.warnings += shared_memory.warnings(zip(plan.kernels, kernels, strict=True))
+        self.warnings += resource_warnings.shared_memory(zip(plan.kernels, kernels, strict=True))
         linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda.builder import build_rules
+from aotcuda.builder import depfile
 from aotcuda.errors import BuildError
 
 NAMES = ["plain.py", "with blank.h", "a $sign #1.cu", "ünïcode.h", "a:b", r"a\b", r"a\ b"]
@@ -23,7 +23,7 @@ def prepare(folder: Path, name: str) -> Path:
     file.parent.mkdir()
     file.touch()
     (folder / "stamp").touch()
-    (folder / "rules.d").write_bytes(build_rules.depfile([Path("stamp")], [file]))
+    (folder / "rules.d").write_bytes(depfile.render([Path("stamp")], [file]))
     (folder / "Makefile").write_text("stamp:\n\ttrue\n-include rules.d\n")
     (folder / "build.ninja").write_text(
         "rule r\n  command = cp rules.d made.d && touch stamp\n  depfile = made.d\n  deps = gcc\nbuild stamp: r\n"
@@ -55,7 +55,7 @@ def test_make_builds_again_when_a_named_file_is_newer_or_gone(tmp_path: Path, na
     assert make(tmp_path) == 1
     file.unlink()
     assert make(tmp_path) == (2 if name in STOPPED else 1)
-    assert build_rules.warnings([Path("stamp")], [file]) == []
+    assert depfile.warnings([Path("stamp")], [file]) == []
 
 
 @pytest.mark.parametrize("name", [*NAMES, "a=b", "a:=b c", "a%b"])
@@ -78,22 +78,22 @@ def test_a_name_that_cannot_be_written_is_told_and_builds_each_time(tmp_path: Pa
     assert make(tmp_path) == 1
     assert ninja_builds(tmp_path)
     assert ninja_builds(tmp_path)
-    (said,) = build_rules.warnings([Path("stamp")], [file, file])
+    (said,) = depfile.warnings([Path("stamp")], [file, file])
     shown = str(file) if name == "a;b" else ascii(str(file))
     assert said == (
         f"no dependency file can have the name {shown} and 1 more, so make and ninja build each time; rename it"
     )
     with pytest.raises(BuildError, match="has a name for which no dependency file can have a rule; write to another"):
-        build_rules.warnings([file], [])
+        depfile.warnings([file], [])
 
 
 def test_a_target_that_make_takes_for_a_variable_is_told() -> None:
-    (said,) = build_rules.warnings([Path("out"), Path("/a=b/stamp")], [Path("/a=b/x.py")])
+    (said,) = depfile.warnings([Path("out"), Path("/a=b/stamp")], [Path("/a=b/x.py")])
     assert said.startswith("make takes the rule for /a=b/stamp for a variable, because of the =, ")
 
 
 def test_a_rule_is_one_for_all_targets_and_every_file_may_go_missing() -> None:
     files = [Path("/p/a.py"), Path("/p/b c.py"), Path("/p/c.h")]
-    assert build_rules.depfile([Path("k.py"), Path("k.pyi")], files) == (
+    assert depfile.render([Path("k.py"), Path("k.pyi")], files) == (
         b"k.py k.pyi: \\\n  /p/a.py \\\n  /p/b\\ c.py \\\n  /p/c.h\n/p/a.py:\n/p/b\\ c.py:\n/p/c.h:\n"
     )

@@ -1,6 +1,6 @@
-"""What a module has once for all GPUs, held against every import of its sources that something was compiled from.
+"""Refuse sources that differ between GPUs in a property that a module has only once.
 
-Sources that ask which GPU it is are imported for each, and every toolkit that takes part in a build imports them again.
+Sources that query the GPU are imported once for each target, and every toolkit of a build imports them again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.frontends.protocol import Unit
 
-_ALIKE = {
+_SHARED = {
     "signature": "signature",
     "parameters": "parameters",
     "layout": "parameters",
@@ -25,16 +25,16 @@ _ALIKE = {
     "prototype": "prototype",
     "result": "result",
 }
-"""What a manifest says once, whatever the target."""
+"""Attributes of a compiled unit that a manifest has once for all targets, with their names in messages."""
 
 
 class Import(NamedTuple):
     """One import of the sources.
 
     Attributes:
-        target: What they were imported for.
-        units: The units that they made.
-        compiled: What became of those that were compiled, for each target.
+        target: The target of the import.
+        units: The units that the sources made.
+        compiled: The compiled units, for each target.
     """
 
     target: Target
@@ -43,16 +43,16 @@ class Import(NamedTuple):
 
 
 def check(imports: Iterable[Import]) -> None:
-    """Refuse sources that make something else for another target which a module has but one of.
+    """Refuse sources whose imports for different targets give different signatures or properties.
 
-    A toolkit may build the functions alone, and those for more targets than the kernels. So kernels are held against
-    kernels and functions against functions, each as it is for the first target that it was compiled for.
+    A toolkit may build functions only, and for more targets than kernels. So kernels are compared with kernels and
+    functions with functions, each as compiled for its first target.
 
     Raises:
-        CompileError: They do.
+        CompileError: Two imports differ.
     """
     listed: dict[str, tuple[Target, set[Unit]]] = {}  # by kind
-    known: dict[Unit, tuple[Target, Any]] = {}
+    first_built: dict[Unit, tuple[Target, Any]] = {}
     for one in imports:
         for kind in sorted({unit.kind for unit in one.units}):
             units = {unit for unit in one.units if unit.kind == kind}
@@ -68,15 +68,15 @@ def check(imports: Iterable[Import]) -> None:
         for (unit, target), built in one.compiled.items():
             own.setdefault(unit, (target, built))
         for unit, (target, built) in own.items():
-            _check(unit, known.setdefault(unit, (target, built)), (target, built))
+            _check(unit, first_built.setdefault(unit, (target, built)), (target, built))
 
 
 def _check(unit: Unit, first: tuple[Target, Any], other: tuple[Target, Any]) -> None:
-    for name, what in _ALIKE.items():
+    for name, noun in _SHARED.items():
         one, two = (getattr(built, name, None) for _, built in (first, other))
         if one != two:
             message = (
-                f"{unit.key}: {unit.origin} has another {what} when it is imported for {other[0]} ({two}) than for "
+                f"{unit.key}: {unit.origin} has another {noun} when it is imported for {other[0]} ({two}) than for "
                 f"{first[0]} ({one}), and a module has one for all GPUs; make them the same"
             )
             raise CompileError(message)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import taken_names, wheel_files
+from aotcuda.builder import output_conflicts, wheel_files
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ FREE += ("k.aotcuda/sources/pkg/_k.py", "k/__pycache__/inner.cpython-311.pyc", "
 
 def why_refused(root: Path, *roots: str, extensions: tuple[str, ...] = ()) -> str | None:
     try:
-        taken_names.check("pkg.k", "KEY", [root / name for name in roots or (".",)], root, extensions)
+        output_conflicts.check_module("pkg.k", "KEY", [root / name for name in roots or (".",)], root, extensions)
     except ConfigError as error:
         return str(error)
     return None
@@ -56,8 +56,8 @@ def why_refused(root: Path, *roots: str, extensions: tuple[str, ...] = ()) -> st
 @pytest.mark.parametrize("name", ["json", "sys", "math"])
 def test_python_has_modules_of_its_own(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"^KEY: import {name} finds Python's own module; choose another name"):
-        taken_names.check(name, "KEY", [tmp_path], tmp_path)
-    taken_names.check(f"pkg.{name}", "KEY", [tmp_path], tmp_path)
+        output_conflicts.check_module(name, "KEY", [tmp_path], tmp_path)
+    output_conflicts.check_module(f"pkg.{name}", "KEY", [tmp_path], tmp_path)
 
 
 def put(path: Path, text: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What a wheel carries so that the JIT fallback can build one of its modules once more."""
+"""Describe the inputs from which the JIT fallback builds a module of a wheel again."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def describe(
     *,
     editable: bool,
 ) -> manifest.Rebuild:
-    """The `rebuild` object of a module's manifest.
+    """Return the `rebuild` object of a module's manifest.
 
     Args:
         table: `[tool.aotcuda]`.
-        plans: What the project builds.
+        plans: The plans of all modules of the project.
         built: The module.
-        root: The project's folder; editable installs find files there.
+        root: The project's folder, where editable installs find files.
         package_root: The folder that holds the package.
         editable: It is an editable install.
     """
@@ -46,17 +46,17 @@ def describe(
 
 
 def alone(table: Mapping[str, Any], module: str) -> dict[str, object]:
-    """`table` as it would be if `module` were the only one; it has been parsed, so it is well-formed."""
+    """Return `table`, which has been parsed before, with `module` as its only module."""
     kept = {**table, "modules": {module: table["modules"][module]}}
-    if "arch" in table:  # in which order it lists them, and how often, makes no difference
+    if "arch" in table:  # order and repetition make no difference
         kept["arch"] = sorted(set(table["arch"]))
     return cast("dict[str, object]", kept)
 
 
 def _as_installed(table: dict[str, object], root: Path, package_root: Path) -> dict[str, object]:
-    """`table` with the globs of `watch` relative to the folder that holds the package, less those that lead elsewhere.
+    """Return `table` with the `watch` globs relative to the folder that holds the package.
 
-    A wheel has no other files of the project's folder.
+    Globs that lead out of that folder are left out, since a wheel has no such files.
     """
     globs = cast("list[str]", table.get("watch", []))
     found = [os.path.relpath(root / text, package_root) if not Path(text).is_absolute() else text for text in globs]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import cli
-from aotcuda.builder import overwriting, wheel_files
+from aotcuda.builder import output_conflicts, wheel_files
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def why_refused(project: Path, **options: str) -> str | None:
     named = {f"--{name}": project / path for name, path in options.items()}
     read = [project / "pkg" / "__init__.py", project / "pkg" / "_k.py", project / "pkg"]
     try:
-        overwriting.check_before(named, project / "pyproject.toml")
-        overwriting.check(named, project / "out", FILES, read)
+        output_conflicts.check_options(named, project / "pyproject.toml")
+        output_conflicts.check_files(named, project / "out", FILES, read)
     except BuildError as error:
         return str(error).replace(f"{project}/", "")
     return None
@@ -69,9 +69,9 @@ def test_what_a_build_before_wrote_may_be_replaced_even_if_it_was_read(project: 
     (project / "k.s").write_text('{"folder": "."}')
     (project / "touched").touch()
     options = {"--depfile": project / "k.d", "--stamp": project / "k.s", "--sbom": project / "touched"}
-    overwriting.check_before(options, project / "pyproject.toml")
+    output_conflicts.check_options(options, project / "pyproject.toml")
     del options["--sbom"]
-    overwriting.check(options, project / "out", FILES, options.values())
+    output_conflicts.check_files(options, project / "out", FILES, options.values())
     assert why_refused(project, depfile="k.d", stamp="k.s", sbom="touched") is None
 
 

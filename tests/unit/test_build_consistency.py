@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aotcuda import arch
-from aotcuda.builder import sameness
+from aotcuda.builder import consistency
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.errors import CompileError
@@ -37,14 +37,14 @@ def built(bounds: int = 128) -> Any:
     return SimpleNamespace(signature="void(int64)", launch_bounds=(bounds,))
 
 
-def imported(target: str, *found: tuple[Unit, str, Any]) -> sameness.Import:
+def imported(target: str, *found: tuple[Unit, str, Any]) -> consistency.Import:
     compiled = {(unit, arch.parse(text)): item for unit, text, item in found}
-    return sameness.Import(arch.parse(target), frozenset(unit for unit, _, _ in found), compiled)
+    return consistency.Import(arch.parse(target), frozenset(unit for unit, _, _ in found), compiled)
 
 
 def test_each_unit_is_held_against_the_first_that_was_compiled() -> None:
     """Functions are compiled for more targets than kernels, and by toolkits that make no kernels."""
-    sameness.check(
+    consistency.check(
         [
             imported("sm_75", (FUNCTION, "sm_75", built(1))),
             imported("sm_110", (KERNEL, "sm_110", built()), (FUNCTION, "sm_110", built(1))),
@@ -52,7 +52,7 @@ def test_each_unit_is_held_against_the_first_that_was_compiled() -> None:
         ]
     )
     with pytest.raises(CompileError) as caught:
-        sameness.check(
+        consistency.check(
             [
                 imported("sm_75", (FUNCTION, "sm_75", built(1))),
                 imported("sm_110", (FUNCTION, "sm_75", built(1)), (KERNEL, "sm_110", built(256))),
@@ -69,7 +69,7 @@ def test_units_that_one_import_lacks_are_named() -> None:
     with pytest.raises(
         CompileError, match=r"^kernels\.h: pkg\._k:f has other signatures .* for sm_90 than for sm_75; "
     ):
-        sameness.check(
+        consistency.check(
             [
                 imported("sm_75", (KERNEL, "sm_75", built())),
                 imported("sm_90", (KERNEL, "sm_90", built()), (OTHER, "sm_90", built())),
