@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import ExitStack
 from pathlib import Path
 
 import aotcuda
@@ -211,7 +210,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
         return
     import json  # noqa: PLC0415 (here and below: a command loads what it needs, and no more)
 
-    from aotcuda.tools.inspect import colours, summary, table  # noqa: PLC0415
+    from aotcuda.tools.inspect import summary, table  # noqa: PLC0415
     from aotcuda.tools.inspect.collect import collect  # noqa: PLC0415
     from aotcuda.tools.inspect.report import Report  # noqa: PLC0415
 
@@ -221,9 +220,9 @@ def _inspect(arguments: argparse.Namespace) -> None:
     if not arguments.json:
         width = _columns()
         if arguments.summary:
-            colours.write(summary.render(report, sort=arguments.sort, width=width), sys.stdout)
+            print(summary.render(report, sort=arguments.sort, width=width))
         else:
-            colours.write(table.render(report, width or table.WIDTH), sys.stdout)
+            print(table.render(report, width or table.WIDTH))
         return
     for part in json.JSONEncoder(indent=2).iterencode(report.json()):
         sys.stdout.write(part)
@@ -258,9 +257,9 @@ def _check(arguments: argparse.Namespace) -> None:
 def _diff(arguments: argparse.Namespace) -> None:
     import json  # noqa: PLC0415
 
-    from aotcuda.tools.diff import difference  # noqa: PLC0415
+    from aotcuda.tools.diff import compare  # noqa: PLC0415
 
-    report = difference.compare(arguments.old, arguments.new)
+    report = compare.compare(arguments.old, arguments.new)
     print(json.dumps(report.json(), indent=2) if arguments.json else report.render())
     _fail_if(report.problem())
 
@@ -295,12 +294,8 @@ def _build(arguments: argparse.Namespace) -> None:
         arguments.usage("--rebuild-missing is for the rule of --depfile, and that for --stamp; name both files")
     from aotcuda.builder.worker import interrupt  # noqa: PLC0415
 
-    # On during the imports too: an exception that rises in the midst of one may be lost.
-    with interrupt.Guard(), ExitStack() as stack:
+    with interrupt.raised():
         try:
-            from aotcuda.builder import ahead  # noqa: PLC0415
-
-            stack.enter_context(ahead.worker_of(arguments.project))
             from aotcuda.builder.build_command import build_project  # noqa: PLC0415
         except ImportError as error:
             from aotcuda import registry  # noqa: PLC0415
@@ -308,7 +303,6 @@ def _build(arguments: argparse.Namespace) -> None:
             wanted = registry.requirement(registry.DEFAULT)
             message = f"building needs compilers, which are not installed ({error}); run: pip install {wanted!r}"
             raise ToolchainError(message) from error
-        interrupt.check()
         written = build_project(
             arguments.project,
             arguments.out,

@@ -23,8 +23,6 @@ from aotcuda.cache.entries import ENTRY
 from aotcuda.common import uninstalled_hook
 from aotcuda.common.foreign import shown
 from aotcuda.errors import ManifestError, TargetError
-from aotcuda.manifest import index as manifest_index
-from aotcuda.manifest import parts as manifest_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -310,19 +308,12 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_named(folder, manifest.IN_PLACE, f" {manifest.digest(data)}\n")
     elif (generated := _generated(folder)) is not None:
         _check_digest(folder, manifest.FILE_NAME, data, generated)
-        if b"\n_aotcuda_index = " in generated:
-            index = _read(folder, manifest.INDEX_NAME, manifest.LARGEST)
-            described = manifest_parts.parse_index(index, f"{where}/{manifest.INDEX_NAME}")
-            _check_digest(folder, manifest.INDEX_NAME, index, generated)
-            manifest_index.check(parsed, data, f"{where}/{manifest.FILE_NAME}", described)
     contents = {}
     for key in ("kernels", "functions", "header"):
         if file := parsed["files"].get(key):
             _check_plain(file["path"], where)
             data = contents[key] = _read(folder, file["path"], files.LARGEST)
             manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
-    if any("packed" in image for image in parsed["images"]):
-        _check_places(parsed["images"], contents.get("kernels", b""), where)
     others = parsed.get("toolchains", [])
     for other in others:
         if file := other.get("functions"):
@@ -333,18 +324,6 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_plain(file["path"], where)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
     return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
-
-
-def _check_places(images: list[manifest.Image], data: bytes, where: str) -> None:
-    """Hold what is said of the images' places in the fatbin `data` against it: launches read nothing else of it."""
-    found = [
-        (place.arch, place.start, place.end, manifest.digest(data[place.start : place.end]))
-        for place in fatbin.places(data, f"the fatbin of {where}")
-    ]
-    said = [(image["arch"], *map(image.get("packed", {}).get, ("start", "end", "sha256"))) for image in images]
-    if found != said:
-        message = f"{where}/{manifest.FILE_NAME} was altered: its images lie elsewhere; install the package again"
-        raise ManifestError(message)
 
 
 def _read(folder: files.Folder, name: str, most: int) -> bytes:

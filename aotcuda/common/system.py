@@ -24,10 +24,6 @@ def why_not(what: str) -> str | None:
 
 if sys.platform == "linux":
 
-    def read_at(descriptor: int, start: int, size: int) -> bytes:
-        """Up to `size` bytes of a file from `start` on, wherever other threads read."""
-        return os.pread(descriptor, size, start)
-
     def machine() -> str:
         """Where process numbers mean something: this host, and in it this container."""
         try:
@@ -65,7 +61,6 @@ if sys.platform == "linux":
 else:
 
     def __getattr__(name: str) -> Any:
-        # Launches never come here, since `why_not` has ended them; what reads a long manifest does.
         from aotcuda.errors import AotcudaError  # noqa: PLC0415 (nothing else here needs it)
 
         del name

@@ -86,14 +86,6 @@ class File(TypedDict):
     sha256: str
 
 
-class Packed(TypedDict):
-    """Where an image's entry lies in the fatbin, for launches that read no other."""
-
-    start: Annotated[int, Whole(2**63)]  # of its first byte
-    end: Annotated[int, Whole(2**63)]  # after its last byte
-    sha256: str  # of these bytes
-
-
 class Image(TypedDict):
     """One entry of `kernels.fatbin` or `functions.fatbin`, in file order, as it was before it was packed.
 
@@ -107,7 +99,6 @@ class Image(TypedDict):
     min_driver: NotRequired[str | None]  # of machine code and PTX: the lowest that loads it; None if not known
     cuda: NotRequired[Version]  # the CUDA version that it is written for; absent: `toolchain["cuda"]`
     linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
-    packed: NotRequired[Packed]  # where the fatbin is long
 
 
 class Size(TypedDict):
@@ -307,59 +298,35 @@ class Rebuild(TypedDict):
     files: list[File]  # what lies in it, for this purpose
 
 
-class Head(TypedDict):
-    """The keys of a manifest that loading its images takes."""
+class Manifest(TypedDict):
+    """The whole object."""
 
     format: int
     floor: Version  # the oldest aotcuda whose run time reads it
+    generator: str  # "aotcuda 0.1.0"
     module: str  # "mypkg.kernels"
+    frontend: str
     toolchain: dict[str, str]  # component -> version
+    toolchains: NotRequired[list[Toolchain]]  # the others, where several toolkits served one build
     min_driver: str | None  # the lowest driver whose CUDA can load the images: "580.65"
+    load: Literal["import", "first-use"]
     fallback: Literal["jit", "error"]
+    options: dict[str, object]
     files: dict[Literal["kernels", "functions", "header"], File]
     images: list[Image]  # of the kernels
-    callbacks: list[Callbacks]
-    by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
-    handle: str  # what callbacks are given: "cuda.core.ObjectCode"
-
-
-class Manifest(Head):
-    """The whole object."""
-
-    generator: str  # "aotcuda 0.1.0"
-    toolchains: NotRequired[list[Toolchain]]  # the others, where several toolkits served one build
-    frontend: str
-    load: Literal["import", "first-use"]
-    options: dict[str, object]
     ltoir: list[Image]  # of the functions: LTOIR for each capability, then one PTX
     kernels: list[Kernel]
     functions: list[Function]
+    callbacks: list[Callbacks]
+    handle: str  # the type of the object that callbacks are given: "cuda.core.ObjectCode"
     linked: list[Linked]
     function_links: list[File]  # what has to be linked together with the exported functions
     sources: list[Source]
+    by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
     in_place: NotRequired[bool]  # the module is its own source, and its Python functions launch what is packaged
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
-    reads: NotRequired[list[Read]]  # editable installs, and the fallback's cache: what else the images depend on
+    reads: NotRequired[list[Read]]  # editable installs, and the JIT cache: what else the images depend on
     variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
-
-
-class Part(TypedDict):
-    """A run of kernels' records in the manifest's file."""
-
-    names: list[str]  # of the kernels, in order
-    start: Annotated[int, Whole(2**63)]  # of the first record's first byte
-    end: Annotated[int, Whole(2**63)]  # after the last record's last byte
-    sha256: str  # of these bytes, which are the records with commas between them
-
-
-class Index(TypedDict):
-    """`index.json`: what a launch needs of a manifest, and where in the manifest's file it finds the rest."""
-
-    format: int
-    floor: Version
-    bytes: Annotated[int, Whole(2**63)]  # of the manifest's file
-    head: Head  # as in the manifest
-    parts: list[Part]  # in the file's order: together they are the manifest's `kernels`
 
 
 _NEEDED = {
@@ -397,11 +364,6 @@ def problem(value: object) -> str | None:
 def fits(value: object, declared: type) -> bool:
     """Return True if a value has the keys that a TypedDict declares, each with a value of its type."""
     return _is_clean(value, _spec(declared))
-
-
-def index_problem(value: object) -> str | None:
-    """The same for an index."""
-    return next(_problems(value, _spec(Index), ""), None)
 
 
 def _contradictions(value: Any) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import setuptools
 from setuptools import Command
 
-from aotcuda.builder import ahead, backend, report, sbom, source_tree
+from aotcuda.builder import backend, report, sbom, source_tree
 from aotcuda.builder.worker import interrupt
 from aotcuda.common import project_file
 from aotcuda.errors import ConfigError
@@ -64,7 +64,6 @@ class Project:
         self.root = root
         self._distribution = distribution
         self._pyproject = pyproject
-        self._guard = interrupt.Guard()
         self._undo: ExitStack | None = None
         self._built: Output | None = None
 
@@ -91,19 +90,18 @@ class Project:
         """Build what the wheel gains; see `aotcuda.builder.backend.build`."""
         with self._in_one_line():
             self._check_version()
-            with ahead.worker(self._pyproject, self.root):
-                table = self.table()
-                backend.check_alone(self._pyproject, self.root, "setuptools")
-                needed, packages = self._dependencies(), self.packages()
-                built = backend.build(
-                    table,
-                    self.root,
-                    packages,
-                    needed,
-                    editable=editable,
-                    extensions=extensions,
-                    dependencies_key=self._dependencies_key(),
-                )
+            table = self.table()
+            backend.check_alone(self._pyproject, self.root, "setuptools")
+            needed, packages = self._dependencies(), self.packages()
+            built = backend.build(
+                table,
+                self.root,
+                packages,
+                needed,
+                editable=editable,
+                extensions=extensions,
+                dependencies_key=self._dependencies_key(),
+            )
             self._built = None if editable else built
             _warn([*built.warnings, *report.summary(built.summary)])
         return built
@@ -147,7 +145,6 @@ class Project:
                 yield
         finally:
             self._undo = None
-            self._guard.off()
 
     def clean(self) -> None:
         """Remove what editable builds left in the source tree."""
@@ -220,12 +217,8 @@ class Project:
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
-        self._guard.off()
-        with interrupt.in_one_line(self._guard, _abort):
+        with interrupt.in_one_line(_abort):
             yield
-        if self._undo is not None:
-            # Setuptools' turn, which would leave a traceback, or files, when it is interrupted.
-            self._guard.on(quietly=True)
 
 
 class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in its later versions alone

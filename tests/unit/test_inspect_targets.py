@@ -268,7 +268,7 @@ DAMAGE = {
     ),
     "newer format": (
         edit(lambda whole: whole.update(format=manifest.FORMAT + 1)),
-        r"manifest\.json is of format 2, newer than this aotcuda reads \(1\); upgrade it",
+        r"manifest\.json has manifest format 3, newer than this aotcuda reads \(2\); upgrade it",
     ),
     "no fatbin": (
         lambda folder: (folder / "kernels.fatbin").unlink(),

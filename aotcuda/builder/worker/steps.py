@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aotcuda import manifest
 from aotcuda.arch import Target
-from aotcuda.builder import consistency, resource_warnings
+from aotcuda.builder import consistency, failures, resource_warnings
 from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
@@ -662,7 +662,7 @@ def _shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int
 def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
     def run() -> dict[Target, Any]:
         found = {}
-        with pool.gathered() as attempt:
+        with failures.gathered() as attempt:
             for target, task in tasks:
                 with attempt():
                     found[target] = task.run()

@@ -6,8 +6,8 @@ one when it is first launched.
 
 from __future__ import annotations
 
-from aotcuda.integrations.in_place import deferred
-from aotcuda.integrations.in_place.deferred import Deferred, FromNumba
+from aotcuda.integrations.in_place import numba_proxy
+from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy
 from aotcuda.runtime.written import are_exact, exact
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ _NONE: dict[Any, Any] = {}  # of options, or of launchers; never written
 _FunctionType: Any = type(lambda: None)  # the module types is not needed for it
 
 
-class Function(Deferred):
+class Function(Proxy):
     """A decorated Python function.
 
     Attributes:
@@ -48,7 +48,7 @@ class Function(Deferred):
         self._numba: Any = None
 
     def of_numba(self) -> Any:
-        """See Deferred: the function as Numba's own decorator makes it."""
+        """See Proxy: the function as Numba's own decorator makes it."""
         if self._numba is None:
             made = self._decorated(*self._args, **self._options)
             self._numba = self._numba or made  # another function of the module may have asked for it meanwhile
@@ -72,13 +72,13 @@ class Function(Deferred):
 
     def _decorated(self, *args: object, **options: object) -> Any:
         what = f"{self._package}.{self._decorator}, which makes {self},"
-        decorator: Any = deferred.need(self._package, what)
+        decorator: Any = numba_proxy.need(self._package, what)
         for name in self._decorator.split("."):
-            decorator = deferred.attribute(decorator, name)
-        function = deferred.real_function(self.py_func)
-        given = {name: deferred.resolved(value) for name, value in options.items()}
+            decorator = numba_proxy.attribute(decorator, name)
+        function = numba_proxy.real_function(self.py_func)
+        given = {name: numba_proxy.resolved(value) for name, value in options.items()}
         if args or given:
-            return decorator(*map(deferred.resolved, args), **given)(function)
+            return decorator(*map(numba_proxy.resolved, args), **given)(function)
         return decorator(function)
 
 
@@ -173,7 +173,7 @@ class Kernel(Function):
         return super().__getattr__(name)
 
     def of_numba(self) -> Any:
-        """See Deferred: for other kernels to call, so for whatever types they call it with."""
+        """See Proxy: for other kernels to call, so for whatever types they call it with."""
         if self._numba is None:
             made = self._decorated(**self._options)
             self._numba = self._numba or made
@@ -229,7 +229,7 @@ def cuda_jit(package: str) -> Callable[..., Any]:
     return jit
 
 
-class Decorator(FromNumba):
+class Decorator(NumbaProxy):
     """A decorator of Numba's that compiles functions: what it makes is compiled when it is called."""
 
     def __call__(self, *args: object, **options: object) -> Any:

@@ -6,7 +6,7 @@ import ctypes
 import sys
 
 from aotcuda.errors import CudaError, RuntimeUnavailableError
-from aotcuda.integrations.in_place import deferred
+from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ class Device:
             if name.startswith("_"):
                 message = f"{self!r} has no attribute {name!r}"
                 raise AttributeError(message, name=name, obj=self)
-            cuda = deferred.attribute(deferred.need(self._package, f"{name} of {self!r}"), "cuda")
+            cuda = numba_proxy.attribute(numba_proxy.need(self._package, f"{name} of {self!r}"), "cuda")
             return getattr(cuda.gpus[self.id], name)
         driver, value = _driver(), ctypes.c_int()
         code = driver.call["cuDeviceGetAttribute"](ctypes.byref(value), number, self._device.handle)
@@ -198,7 +198,7 @@ class Context:
         if name.startswith("_"):
             message = f"{self!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
-        cuda = deferred.attribute(deferred.need(self._package, f"{name} of {self!r}"), "cuda")
+        cuda = numba_proxy.attribute(numba_proxy.need(self._package, f"{name} of {self!r}"), "cuda")
         return getattr(cuda.current_context(self.device.id), name)
 
     def __repr__(self) -> str:

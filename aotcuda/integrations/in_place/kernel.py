@@ -11,7 +11,7 @@ import sys
 import warnings
 
 from aotcuda.errors import HostArrayWarning, RuntimeUnavailableError
-from aotcuda.integrations.in_place import hints
+from aotcuda.integrations.in_place.argument_annotations import is_annotation
 from aotcuda.runtime.arguments import host_arrays
 from aotcuda.runtime.for_all import ForAll
 from aotcuda.runtime.kernel import Kernel as PackagedBase
@@ -112,10 +112,10 @@ class _Copies(host_arrays.Copies):
         """Copies for a launch on a stream; a context is made current."""
         loaded = loader.ready()
         loader.enter(loaded, (), [stream], where)
-        values = tuple([arg.value if hints.is_hint(arg) else arg for arg in args])
+        values = tuple([arg.value if is_annotation(arg) else arg for arg in args])
         numbers = [number for number, value in enumerate(values, 1) if host_arrays.is_numpy(value)]
         found = cls(values, numbers, loaded.library.driver, where)
-        found._only_read = [arg.value for arg in args if hints.is_hint(arg) and type(arg).__name__ == "In"]
+        found._only_read = [arg.value for arg in args if is_annotation(arg) and type(arg).__name__ == "In"]
         return found
 
     _only_read: list[object]
@@ -137,7 +137,7 @@ class _Copies(host_arrays.Copies):
 
 
 def _is_copied(arg: object) -> bool:
-    return host_arrays.is_numpy(arg) or hints.is_hint(arg)
+    return host_arrays.is_numpy(arg) or is_annotation(arg)
 
 
 def _category() -> type[Warning]:

@@ -7,9 +7,9 @@ import sys
 
 from aotcuda import manifest as manifests
 from aotcuda.errors import DependencyError, NoImageError, StaleBuildError
-from aotcuda.integrations.in_place import deferred, sources
-from aotcuda.integrations.in_place.deferred import Deferred
+from aotcuda.integrations.in_place import numba_proxy, sources
 from aotcuda.integrations.in_place.kernel import PackagedKernel
+from aotcuda.integrations.in_place.numba_proxy import Proxy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _checked: dict[Source, str | None] = {}  # by source, why its images are not its own
 
 
-def find(kernel: Deferred, function: FunctionType) -> PackagedKernel | None:
+def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
     """The packaged kernel of what `@cuda.jit` made of a function; None if there is none.
 
     A packaged kernel is that of the object that has its name in the source, if that begins in the line that the build
@@ -46,14 +46,14 @@ def find(kernel: Deferred, function: FunctionType) -> PackagedKernel | None:
     return None
 
 
-def _named(kernel: Deferred, defined: str, module: InPlaceModule, source: Source) -> str | None:
+def _named(kernel: Proxy, defined: str, module: InPlaceModule, source: Source) -> str | None:
     """The name under which a module packages a kernel that is defined in a source."""
     wrapped = None
     for record in module.manifest["kernels"]:
         same = record.get("defined") == defined
         if _value(record["origin"], source) is kernel:
             return record["name"] if same or source.editable else None
-        if same and not isinstance(_value(record["origin"], source), Deferred):
+        if same and not isinstance(_value(record["origin"], source), Proxy):
             wrapped = record["name"]
     return wrapped
 
@@ -113,11 +113,11 @@ def allow_numba(function: FunctionType, package: str) -> None:
         message = f"{what}, and nothing may be compiled here; {advice}"
         raise NoImageError(message)
     try:
-        deferred.need(package, what)
+        numba_proxy.need(package, what)
     except DependencyError:
         message = (
             f"{what}, and compiling it here needs {package}, which is not installed: "
-            f"pip install {deferred.requirement(package)!r}; or {advice}"
+            f"pip install {numba_proxy.requirement(package)!r}; or {advice}"
         )
         raise DependencyError(message) from None
     jit_compile.warn(f"{what}, so Numba compiles it; {advice}")

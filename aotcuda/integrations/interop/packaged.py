@@ -1,4 +1,4 @@
-"""What a kernel of any compiler has to link to call a module's device functions, from the manifest and its files."""
+"""Link items and signatures for kernels of any compiler that call a module's packaged device functions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Callbacks, Function
     from aotcuda.runtime.device_function import Linkable
+
+
+class Key:
+    """The key of a compiler's type for the packaged functions of one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 class LinkCallbacks(NamedTuple):

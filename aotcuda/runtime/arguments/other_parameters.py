@@ -5,7 +5,7 @@ The first launch of a kernel that has none of them does without this import.
 
 from __future__ import annotations
 
-import _struct as struct
+import struct
 import sys
 
 import aotcuda

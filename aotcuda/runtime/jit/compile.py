@@ -132,29 +132,24 @@ def _is_importable(package: str) -> bool:
 def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: str, driver: tuple[int, int]) -> Artifact:
     # The one place where the run time meets the build.
     try:
-        from aotcuda.builder import ahead  # noqa: PLC0415
+        from aotcuda.builder import jit  # noqa: PLC0415
     except ImportError as error:
         raise _lacking(error) from error
     names = recipe.names
+    request = jit.Request(
+        table=recipe.table,
+        module=recipe.module,
+        kernel=kernel,
+        signature=signature,
+        target=target,
+        driver=driver,
+        root=recipe.root,
+        package_root=recipe.package_root,
+        names=None if names is None else {module: tuple(found) for module, found in names.items()},
+        project=recipe.names is None,
+    )
     try:
-        with ahead.fallback(recipe.root, recipe.package_root, recipe.frontend, target, driver):
-            try:
-                from aotcuda.builder import jit  # noqa: PLC0415
-            except ImportError as error:
-                raise _lacking(error) from error
-            request = jit.Request(
-                table=recipe.table,
-                module=recipe.module,
-                kernel=kernel,
-                signature=signature,
-                target=target,
-                driver=driver,
-                root=recipe.root,
-                package_root=recipe.package_root,
-                names=None if names is None else {module: tuple(found) for module, found in names.items()},
-                project=recipe.names is None,
-            )
-            built = jit.build(request)
+        built = jit.build(request)
     except OSError as error:  # no room for temporary files, no more processes, ...
         message = f"the build could not run: {error}"
         raise BuildError(message) from error

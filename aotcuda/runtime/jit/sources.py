@@ -10,7 +10,7 @@ import os
 import time
 
 from aotcuda import manifest as manifests
-from aotcuda.common import dependencies
+from aotcuda.common import dependencies, foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _difference(read: Read, path: str) -> str:
 
 
 def _digest(file: str) -> str:
-    if not manifests.is_regular(os.stat(file).st_mode):  # a pipe would be waited for, and some devices never end
+    if foreign.irregular(os.stat(file)):  # a pipe would be waited for, and some devices never end
         return ""
     with open(file, "rb") as stream:
         return manifests.digest(stream.read())

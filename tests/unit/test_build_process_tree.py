@@ -1,4 +1,4 @@
-"""Processes that go when their parent goes, and all that is below one."""
+"""Processes that end with their parent, and the end of all processes below one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-START = "import os, signal, sys; from aotcuda.builder.worker import lifetime;"
+START = "import os, signal, sys; from aotcuda.builder.worker import process_tree;"
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -15,15 +15,15 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_child_whose_parent_was_gone_before_it_asked_goes_at_once() -> None:
-    assert run("lifetime.die_with(os.getppid() + 1, signal.SIGKILL)").returncode == -signal.SIGKILL
+    assert run("process_tree.die_with(os.getppid() + 1, signal.SIGKILL)").returncode == -signal.SIGKILL
 
 
 def test_a_child_whose_parent_is_there_lives_on() -> None:
-    assert run("lifetime.die_with(os.getppid(), signal.SIGKILL)").returncode == 0
+    assert run("process_tree.die_with(os.getppid(), signal.SIGKILL)").returncode == 0
 
 
 FAMILY = """
-lifetime.adopt_orphans()
+process_tree.adopt_orphans()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
 reading, writing = os.pipe()
 def child(depth):
@@ -39,8 +39,8 @@ def child(depth):
 child(4)
 for _ in range(4):
     os.read(reading, 1)
-lifetime.end_descendants()
-assert lifetime.descendants() == set(), lifetime.descendants()
+process_tree.end_descendants()
+assert process_tree._children() == []
 os.close(writing)
 assert os.read(reading, 9) == b""  # nobody has the other end
 """
@@ -52,30 +52,33 @@ def test_all_that_is_below_a_process_is_ended_orphans_and_deaf_ones_too() -> Non
 
 
 def test_a_process_that_nobody_is_below_has_nothing_to_end() -> None:
-    assert run("lifetime.end_descendants(); assert not lifetime.descendants()").returncode == 0
+    assert run("process_tree.end_descendants(); assert not process_tree._children()").returncode == 0
 
 
 def test_the_program_name_of_a_process_may_be_anything() -> None:
     code = "import ctypes; ctypes.CDLL(None).prctl(15, b') R 1 (', 0, 0, 0)\n"
-    assert run(f"{code}assert int(lifetime.status(os.getpid())[1]) == os.getppid()").returncode == 0
+    assert (
+        run(f"{code}import pathlib; assert process_tree._parent(pathlib.Path('/proc/self')) == os.getppid()").returncode
+        == 0
+    )
 
 
 ENDS = """
 import atexit
-from aotcuda.builder.worker import supervisor
-end = supervisor._End()
-atexit.register(end.leave)
+from aotcuda.builder.worker import start
+status = [1]
+atexit.register(start._leave, os.getpid(), status)
 atexit.register(print, "what a source registered")
 class Kept:
     def __del__(self): print("freed")
 kept = Kept()
-end.status = 3
+status[0] = 3
 if os.fork() == 0:
     atexit.unregister(print)
     kept = None
     sys.exit(5)
-_, status = os.wait()
-print("the child's status:", os.waitstatus_to_exitcode(status))
+_, ended = os.wait()
+print("the child's status:", os.waitstatus_to_exitcode(ended))
 """
 
 
