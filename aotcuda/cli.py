@@ -83,7 +83,7 @@ def _open_streams() -> None:
 
 def _shown(message: str, *, lines: bool) -> str:
     """An error's text, in which files may have put a say; `lines` where it may have more than one line."""
-    from aotcuda.binary.text import shown  # noqa: PLC0415 (as below)
+    from aotcuda.common.foreign import shown  # noqa: PLC0415 (as below)
 
     return "\n".join(shown(line.expandtabs()) for line in message.split("\n")) if lines else shown(message)
 

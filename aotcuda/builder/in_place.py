@@ -56,7 +56,7 @@ def files(
         elif _names_aotcuda(path):
             found.setdefault(path.relative_to(package_root).with_suffix("").as_posix(), {})
     return {
-        f"{base}{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}": _content(digests_of, editable=editable)
+        f"{base}{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}": content(digests_of, editable=editable)
         for base, digests_of in sorted(found.items())
     }
 
@@ -75,6 +75,7 @@ def _names_aotcuda(source: Path) -> bool:
         return False
 
 
-def _content(manifests: dict[str, str], *, editable: bool) -> bytes:
+def content(manifests: dict[str, str], *, editable: bool) -> bytes:
+    """Return the text of a mark: `manifests` are digests by module."""
     lines = [manifest.EDITABLE if editable else manifest.WHEEL, *(" ".join(item) for item in manifests.items())]
     return "".join(f"{line}\n" for line in lines).encode()

@@ -54,7 +54,6 @@ def files(
     """
     *others, (result, module) = parts
     name = module.plan.config.name
-    stem = name.rpartition(".")[2]
     base = name.replace(".", "/")
     folder = f"{base}{manifest.FOLDER_SUFFIX}"
     contents: dict[str, bytes] = {}
@@ -87,6 +86,21 @@ def files(
     contents[f"{folder}/{manifest.FILE_NAME}"] = data
     if module.plan.in_place:
         return contents  # `in_place.files` adds the digest
+    return contents | generated(whole, data, version=version, editable=editable)
+
+
+def generated(whole: manifest.Manifest, data: bytes, *, version: str, editable: bool) -> dict[str, bytes]:
+    """Return the files that are made from a manifest alone, by their paths from the folder that holds the package.
+
+    Args:
+        whole: The manifest.
+        data: Its file.
+        version: That of aotcuda.
+        editable: The build is of an editable install.
+    """
+    base = whole["module"].replace(".", "/")
+    stem = base.rpartition("/")[2]
+    contents: dict[str, bytes] = {}
     facade = _facade(whole, stem, manifest.digest(data), version=version, editable=editable)
     contents[f"{base}.py"] = facade.encode()
     contents[f"{base}.pyi"] = stub.render(whole, _mark(version)).encode()

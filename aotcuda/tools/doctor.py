@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import aotcuda
 from aotcuda import registry
-from aotcuda.binary.text import brief
 from aotcuda.builder import toolkits
 from aotcuda.cache import compilers, folder
 from aotcuda.common import gpu_facts
+from aotcuda.common.foreign import brief
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from aotcuda.builder.build_cache import settings
+from aotcuda.builder.build_cache import remote, settings
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
+from aotcuda.common.foreign import brief
 from aotcuda.errors import AotcudaError, TargetError
+from aotcuda.runtime.jit import cache_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from aotcuda.cache.entries import Entry
@@ -26,6 +28,9 @@ _KINDS = {
     "damaged": "damaged, to be replaced",
 }
 """What the entries of builds are."""
+
+_TOLD = ("module", "kernel", "signature", "target")
+"""What the record of an entry of the fallback's says of it."""
 
 
 def cache_dir() -> Iterator[str]:
@@ -56,7 +61,7 @@ def cache_list() -> Iterator[str]:
     builds = settings.shown()
     if builds is None:
         return
-    listed = entries.entries(_files(builds))
+    listed = entries.entries(_files(builds, remote.NAMES))
     kinds = Counter(str(entry.record.get("kind")) if entry.record is not None else "damaged" for entry in listed)
     total = sum(entry.bytes for entry in listed)
     what = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
@@ -72,7 +77,7 @@ def cache_clear() -> Iterator[str]:
         ConfigError: `AOTCUDA_BUILD_CACHE` is no place.
     """
     builds = settings.shown()
-    kept = _files(builds) if builds is not None else None
+    kept = _files(builds, remote.NAMES) if builds is not None else None
     count, size = entries.clear(_cache())
     yield f"{counted_entries(count)}, {shown_size(size)}, removed from {_root()}"
     if kept is not None:
@@ -82,15 +87,15 @@ def cache_clear() -> Iterator[str]:
 
 def totals() -> dict[str, dict[str, Any]]:
     """Of the fallback's cache and of what builds keep: folder, entries and bytes, and what is wrong with it."""
-    return {"fallback": _totals(folder.folder), "builds": _totals(settings.shown)}
+    return {"fallback": _totals(folder.folder, cache_files.NAMES), "builds": _totals(settings.shown, remote.NAMES)}
 
 
-def _totals(where: Callable[[], str | None]) -> dict[str, Any]:
+def _totals(where: Callable[[], str | None], names: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"folder": None, "entries": None, "bytes": None, "problem": None}
     try:
         root = found["folder"] = where()
         if root is not None:
-            listed = entries.entries(_files(root))
+            listed = entries.entries(_files(root, names))
             found |= {"entries": len(listed), "bytes": sum(entry.bytes for entry in listed)}
     except AotcudaError as error:
         found["problem"] = str(error)
@@ -106,20 +111,20 @@ def _root() -> str:
 
 
 def _cache() -> Files:
-    return _files(_root())
+    return _files(_root(), cache_files.NAMES)
 
 
-def _files(root: str) -> Files:
+def _files(root: str, names: Iterable[str]) -> Files:
     problem = folder.problem(root, f"{root}/{entries.VERSION}")
     if problem is not None:
         message = f"{problem}; it is not used as a cache"
         raise TargetError(message)
-    return Files(root)
+    return Files(root, names)
 
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str]:
     record = entry.record
-    if record is None:
+    if record is None or not all(isinstance(record.get(name, ""), str | None) for name in _TOLD):
         return (
             shown_size(entry.bytes),
             _age(entry.used),
@@ -127,10 +132,9 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str]:
             "damaged, to be replaced when it is next needed",
             entry.key,
         )
-    kernel = f"{record['module']}, all kernels"
-    if record["kernel"] is not None:
-        kernel = f"{record['module']}.{record['kernel']} {record['signature']}"
-    return shown_size(entry.bytes), _age(entry.used), record["target"], kernel, entry.key
+    module, kernel, signature, target = (record.get(name) or "" for name in _TOLD)
+    what = f"{module}.{kernel} {signature}" if kernel else f"{module}, all kernels"
+    return shown_size(entry.bytes), _age(entry.used), brief(target), brief(what), entry.key
 
 
 def counted_entries(count: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aotcuda import registry
 from aotcuda.binary import cubin, fatbin, targets
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.binary.text import shown
+from aotcuda.common.foreign import shown
 from aotcuda.errors import ImageError, ManifestError, ToolchainError
 from aotcuda.manifest import FILE_NAME, digest
 from aotcuda.tools.inspect import images, mangling

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from aotcuda.binary.text import brief
+from aotcuda.common.foreign import brief
 from aotcuda.errors import TargetError
 from aotcuda.tools.inspect.report import Report, SymbolImage
 from aotcuda.tools.inspect.table import MOST_REGISTERS, WIDTH, columns, dynamic, numbers, with_dynamic

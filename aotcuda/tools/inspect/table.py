@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from aotcuda.binary.text import brief
+from aotcuda.common.foreign import brief
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
