@@ -1,4 +1,4 @@
-"""Finding GPUs and drivers by what people write: names, compute capabilities, versions."""
+"""Find GPUs and drivers by names, compute capabilities and versions that people write."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from aotcuda.errors import TargetError
 from aotcuda.gpus import BY_NUMBER, CAPABILITIES
 
 _BRANDS = re.compile("nvidia|geforce|tesla|gpu|generation")
-"""What people leave out. `Quadro` is none of it: an RTX 6000 may be Quadro, Ada or Blackwell."""
+"""Words that people leave out. `Quadro` is not among them: an RTX 6000 may be Quadro, Ada or Blackwell."""
 
 _WORDS = re.compile(r"[a-z]+|[0-9]+")
 
 _NEWER = 100
-"""How far above the newest branch that is known a number is still taken for a driver: they grow by some 40 a year."""
+"""The distance from the newest known branch up to which a number is a driver branch. They grow by some 40 a year."""
 
 
 class Gpu(NamedTuple):
-    """A GPU that was asked about: its name as it was written, and its compute capability."""
+    """A GPU with its name as written, and its compute capability."""
 
     name: str
     capability: tuple[int, int]
@@ -43,7 +43,7 @@ class Driver(NamedTuple):
 
 
 def gpu(text: str) -> Gpu:
-    """The GPU that `text` names: `RTX 5090`, `sm_90`, or what the driver calls it.
+    """Return the GPU that `text` names: `RTX 5090`, `sm_90`, or the driver's name.
 
     Raises:
         TargetError: No GPU is called so; the message has the nearest names.
@@ -73,7 +73,7 @@ def gpu(text: str) -> Gpu:
 
 
 def driver(text: str) -> Driver:
-    """The driver that `text` names: `535`, `580.65.06`, or the CUDA version that it supports, `12.2`.
+    """Return the driver that `text` names: `535`, `580.65.06`, or the CUDA version that it supports, `12.2`.
 
     Raises:
         TargetError: It is no driver's version, and no CUDA version.
@@ -124,12 +124,12 @@ def _names() -> dict[str, tuple[int, int]]:
 
 
 def _key(name: str) -> str:
-    """What of a name tells GPUs apart: its letters and numbers without the brands; `RTX5090` is `NVIDIA RTX 5090`."""
+    """Return the letters and digits of a name without brands; `RTX5090` is `NVIDIA RTX 5090`."""
     return _BRANDS.sub("", "".join(_WORDS.findall(name.lower())))
 
 
 def _near(name: str) -> list[str]:
-    """Names that resemble `name`: those that hold all of its words first."""
+    """Return names that resemble `name`, those with all of its words first."""
     wanted = set(_WORDS.findall(name.lower()))
     names = [one for row in CAPABILITIES for one in (*row.examples, *row.names)]
     holding = [one for one in names if wanted and wanted <= set(_WORDS.findall(one.lower()))]
