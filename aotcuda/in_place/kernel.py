@@ -40,7 +40,7 @@ class PackagedKernel(PackagedBase):
     @property
     def launchers(self) -> dict[object, Any]:
         """See above."""
-        return self._kept.launchers
+        return self._cache().launchers
 
     def __getitem__(self, configuration: object) -> Any:
         """As for `aotcuda.Kernel`; a launch with no stream is on the default one, whatever libraries call current."""

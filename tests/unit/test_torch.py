@@ -632,7 +632,7 @@ def test_launches_with_a_guard_send_what_the_general_path_sends(guards, kernels,
                 with pytest.raises(ArgumentError):
                     run(*args)
                 continue
-            expected = bytes(slot[0])[: overload.size]
+            expected = bytes(slot.buffer)[: overload.size]
             overload.slots.append(slot)
             run(*args)
             launched += 1

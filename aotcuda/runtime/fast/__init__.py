@@ -1,8 +1,8 @@
-"""The fast-path extension, if this installation has it: `fast._launch`, which does in C what `fast.python` does.
+"""The fast path in C, if this installation has it: the extension `fast._launch`.
 
-It takes what `aotcuda.runtime.fast.python` takes, but for tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, and cooperative kernels. What it learns it is told by `aotcuda.runtime.fast.learning`.
-`AOTCUDA_EXTENSION=0` leaves it out.
+It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
+`ctypes.c_void_p`, and cooperative kernels. `aotcuda.runtime.fast.learning` teaches it. `AOTCUDA_EXTENSION=0` leaves it
+out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.launch_config import Configuration
+    from aotcuda.runtime.specialization_cache import KernelCache
 
     Named = tuple[tuple[str, ...], tuple[object, ...], int]
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
@@ -35,7 +36,6 @@ _MOST = 0xFFFFFFFF
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _missing: list[str] = []  # why it is None, then
-_RECORDS = "records"
 _lock = new_lock()
 """Of the making of `Records`: launchers that did not share them would not share what they learn."""
 
@@ -104,8 +104,8 @@ class Records:
         self.overloads: dict[PackedOverload, object] = {}
 
 
-def records(shared: dict[object, Any], configuration: Configuration) -> Records | None:
-    """A kernel's records, which `shared` holds; None where launches of this configuration go without the extension."""
+def records(cache: KernelCache, configuration: Configuration) -> Records | None:
+    """Return the records of a kernel's cache; None where launches of this configuration go without the extension."""
     module = in_use()
     if module is None or configuration.largest() > _MOST:  # no grid has so many; a launch says so
         return None
@@ -115,10 +115,9 @@ def records(shared: dict[object, Any], configuration: Configuration) -> Records 
     if configuration.attributes is not None:  # whether a kernel can take them is known of this configuration alone
         return Records(module)
     with _lock:
-        found: Records | None = shared.get(_RECORDS)
-        if found is None:
-            found = shared[_RECORDS] = Records(module)
-    return found
+        if cache.records is None:
+            cache.records = Records(module)
+        return cache.records
 
 
 def in_front(
