@@ -6,8 +6,9 @@ path).
 
 from __future__ import annotations
 
+import ctypes
+
 import aotcuda
-from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.launch_config import allow_once
 
@@ -114,9 +115,9 @@ class GeneralPath:
             return
         specialization.launches += 1
         if specialization.launches >= LEARNT_AT and specialization.teaches(selection[0]):
-            from aotcuda.runtime import specialization_cache  # noqa: PLC0415 (many kernels are launched once)
+            from aotcuda.runtime import specialize  # noqa: PLC0415 (many kernels are launched once)
 
-            specialization_cache.teach(loaded, self._records, specialization, args, self.configuration, self.where)
+            specialize.teach(loaded, self._records, specialization, args, self.configuration, self.where)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise for a launch that the fast path could not make; launch where the thread only had no context.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.kernel_attributes import OnThisGpu
     from aotcuda.runtime.launch_attributes import LaunchAttributes
     from aotcuda.runtime.launcher import Launcher
+    from aotcuda.runtime.loaded import KernelCache
     from aotcuda.runtime.loader import Loader
-    from aotcuda.runtime.specialization_cache import KernelCache
 
 _MOST_LAUNCHERS = 256
 _MOST_SHOWN = 8
@@ -65,7 +65,7 @@ class Kernel:
     @property
     def signatures(self) -> list[str]:
         """The signatures that it was compiled for."""
-        record = self._loader.launched.kernel(self.__name__)
+        record = self._loader.kernels.get(self.__name__)
         return [overload["signature"] for overload in record["overloads"]] if record is not None else []
 
     def __getitem__(self, configuration: types.Configuration) -> Launcher:
@@ -332,7 +332,7 @@ class Kernel:
         from aotcuda.errors import ManifestError  # noqa: PLC0415 (as in launcher)
 
         try:
-            return self._loader.launched.kernel(self.__name__)
+            return self._loader.kernels.get(self.__name__)
         except ManifestError:
             return None
 

@@ -16,18 +16,44 @@ from aotcuda.runtime import new_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
-    from aotcuda.manifest import Outline
+    from aotcuda.manifest import Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import OverloadTable, Selection
     from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.fast import Records
     from aotcuda.runtime.jit.beside import Beside
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
-    from aotcuda.runtime.specialization_cache import KernelCache
 
     MakesFallback = Callable[[], Fallback]
+
+
+class KernelCache:
+    """What is known of one kernel as long as the same images are launched.
+
+    Attributes:
+        launchers: The kernel's launchers, by configuration.
+        by_configuration: Finds the launchers, also for stream objects; the fast path's own object where there is one.
+        records: The specializations of the fast path in C, which the launchers share; None until one needs them.
+        table: The overloads and their specializations; None until the first launch.
+    """
+
+    __slots__ = ("by_configuration", "launchers", "records", "table")
+
+    def __init__(self) -> None:
+        self.launchers: dict[object, Any] = {}
+        self.by_configuration: Any = None
+        self.records: Records | None = None
+        self.table: OverloadTable | None = None
+
+    def retire(self) -> None:
+        """Let nobody find a launcher here any more: the kernel then asks its loader for the cache of today."""
+        if self.by_configuration is not None:
+            self.by_configuration.clear()
+        self.launchers.clear()
 
 
 class Loaded:
@@ -35,7 +61,8 @@ class Loaded:
 
     Attributes:
         library: The images.
-        outline: The manifest that describes them.
+        manifest: The manifest that describes them.
+        kernels: The records of their kernels, by name.
         sources: What they were compiled from, where the JIT fallback made them because sources were edited; else None.
         live: The validity flag: one item, until the images are out of use or the process forks.
         caches: The caches of the kernels, by name.
@@ -44,14 +71,15 @@ class Loaded:
     def __init__(
         self,
         library: LoadedLibrary,
-        outline: Outline,
+        manifest: Manifest,
         fallback: MakesFallback,
         live: Mark,
         caches: dict[str, KernelCache],
         sources: Sources | None = None,
     ) -> None:
         self.library = library
-        self.outline = outline
+        self.manifest = manifest
+        self.kernels = {kernel["name"]: kernel for kernel in manifest["kernels"]}
         self.sources = sources
         self.live = live
         self._fallback = fallback
@@ -69,12 +97,11 @@ class Loaded:
         if cache is not None and cache.table is not None:
             return cache.table
         where = self._where(name)
-        record = self.outline.kernel(name)
+        record = self.kernels.get(name)
         if record is None:
             message = f"{where} cannot be launched: the module has no such kernel any more"
             raise aotcuda.errors.LaunchError(message)
         from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
-        from aotcuda.runtime.specialization_cache import KernelCache  # noqa: PLC0415 (likewise)
 
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
@@ -195,8 +222,8 @@ class Loaded:
 
             with self._making:
                 if self._beside is None:
-                    self._beside = Beside(self.outline.head["module"], self.library, self._fallback(), self.live)
+                    self._beside = Beside(self.manifest["module"], self.library, self._fallback(), self.live)
         return self._beside
 
     def _where(self, name: str) -> str:
-        return f"{self.outline.head['module']}.{name}"
+        return f"{self.manifest['module']}.{name}"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.cli import main
-from aotcuda.compatibility import changes, kernel_changes
+from aotcuda.tools.diff import changes, kernel_changes
 from support import manifests, modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from aotcuda.compatibility.change import Change
+    from aotcuda.tools.diff.change import Change
 
 AXPY = "void(float32, float32[::1])"
 RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "files": []}

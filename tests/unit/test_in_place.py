@@ -23,7 +23,7 @@ from aotcuda.errors import (
     NoImageError,
     StaleBuildError,
 )
-from aotcuda.in_place import entry, facade
+from aotcuda.integrations.in_place import entry, facade
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments import host_arrays
 from support import in_place
@@ -294,7 +294,7 @@ def test_the_module_is_had_by_its_name(cuda: StandIn) -> None:
     assert sorted(module.kernels) == ["add", "scale", "shift"]
     module.attribute("add")[1, 32](cuda.array(), cuda.array(), cuda.array())  # type: ignore[index]
     assert symbols(cuda) == ["add_0"]
-    assert type(s.add).__module__ == "aotcuda.in_place.functions"
+    assert type(s.add).__module__ == "aotcuda.integrations.in_place.functions"
 
 
 def test_unloading_it_loads_it_again_at_the_next_launch(cuda: StandIn) -> None:

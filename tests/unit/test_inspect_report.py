@@ -13,10 +13,10 @@ import pytest
 
 from aotcuda.binary import cubin
 from aotcuda.errors import TargetError
-from aotcuda.inspect import colours, summary
-from aotcuda.inspect.collect import collect
-from aotcuda.inspect.report import Module, PackedImage, Report, Symbol, SymbolImage
-from aotcuda.inspect.table import render
+from aotcuda.tools.inspect import colours, summary
+from aotcuda.tools.inspect.collect import collect
+from aotcuda.tools.inspect.report import Module, PackedImage, Report, Symbol, SymbolImage
+from aotcuda.tools.inspect.table import render
 from support import images, modules
 
 if TYPE_CHECKING:

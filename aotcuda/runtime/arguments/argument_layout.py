@@ -7,24 +7,21 @@
 
 from __future__ import annotations
 
-import _struct as struct
-from _weakref import ref
+import ctypes
+import struct
+from collections import deque
+from weakref import ref
 
 import aotcuda
-from aotcuda.runtime import ctypes
 from aotcuda.runtime.arguments import parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable
     from typing import Any
 
     from aotcuda.manifest import Overload
     from aotcuda.runtime.driver import Mark
-
-if not TYPE_CHECKING:
-    from _collections import deque
 
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 
@@ -107,7 +104,7 @@ class PackedOverload:
             self.apart = [(first, second) for first, second in overload.get("apart", ())]
             for at in [at for pair in self.apart for at in pair]:
                 self.parameters[at]["dtype"]  # only arrays have one
-        except (LookupError, TypeError, ValueError, struct.error) as error:  # type: ignore[attr-defined]
+        except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise aotcuda.errors.ManifestError(message) from None
         self.forms = [parameters.form(parameter) for parameter in self.parameters]

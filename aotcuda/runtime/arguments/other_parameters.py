@@ -5,7 +5,7 @@ The first launch of a kernel that has none of them does without this import.
 
 from __future__ import annotations
 
-import _struct as struct
+import struct
 
 import aotcuda
 from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, values, views

@@ -20,7 +20,7 @@
 
 from __future__ import annotations
 
-import _struct as struct
+import struct
 
 import aotcuda
 from aotcuda.runtime import arguments
@@ -222,7 +222,7 @@ class OverloadTable:
             ArgumentError: An argument cannot be read.
         """
         try:
-            key = self._key(args) if self._nested or self._open else tuple([*map(type, args)])
+            key = self._key(args) if self._nested or self._open else (*map(type, args),)
             found = self._candidates.get(key)
         except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
             raise
@@ -273,7 +273,7 @@ class OverloadTable:
                 slot = overload.take()
                 try:
                     overload.pack_into(slot.buffer, 0, *values)
-                except (struct.error, OverflowError):  # type: ignore[attr-defined]  # a number is out of its parameter's range
+                except (struct.error, OverflowError):  # a number is out of its parameter's range
                     overload.slots.append(slot)
                     continue
                 return overload, slot, values, pending, stream, specialization

@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-import _struct as struct
-from _operator import itemgetter
+import struct
+from operator import itemgetter
 
 from aotcuda.runtime.arguments import arrays, scalars
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda.runtime import LIBRARY, begun, is_begun_by_parent, new_lock
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.launch_config import Configuration
-    from aotcuda.runtime.specialization_cache import KernelCache
 
     Named = tuple[tuple[str, ...], tuple[object, ...], int]
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 20
+_VERSION = 21
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -62,7 +61,7 @@ def _find() -> tuple[Any, str]:
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
-        from aotcuda import system  # noqa: PLC0415 (where there is an extension nothing asks)
+        from aotcuda.common import system  # noqa: PLC0415 (where there is an extension nothing asks)
 
         kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
@@ -73,20 +72,6 @@ def _find() -> tuple[Any, str]:
     if version != _VERSION:
         return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
     return _launch, ""
-
-
-def begin_start() -> None:
-    """Have the extension start the driver in a thread of its own, if nobody has loaded it: `driver` waits for that."""
-    module = in_use()
-    if module is None or is_begun_by_parent():
-        return
-    with _lock:
-        begun[:] = [(os.getpid(), module.await_start)]  # before it does: another thread may fork
-        if not module.begin_start(LIBRARY.encode()):
-            begun.clear()
-            return
-    if sys.platform == "linux":
-        os.sched_yield()  # as in driver.py
 
 
 class Records:
@@ -104,8 +89,8 @@ class Records:
         self.overloads: dict[PackedOverload, object] = {}
 
 
-def records(cache: KernelCache, configuration: Configuration) -> Records | None:
-    """Return the records of a kernel's cache; None where launches of this configuration go without the extension."""
+def records(cache: Any, configuration: Configuration) -> Records | None:
+    """Return the records of a `KernelCache`; None where launches of this configuration take the general path."""
     module = in_use()
     if module is None or configuration.largest() > _MOST:  # no grid has so many; a launch says so
         return None
@@ -117,7 +102,8 @@ def records(cache: KernelCache, configuration: Configuration) -> Records | None:
     with _lock:
         if cache.records is None:
             cache.records = Records(module)
-        return cache.records
+        found: Records = cache.records
+    return found
 
 
 def in_front(
