@@ -106,12 +106,8 @@ class Loaded:
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
             if cache.table is None:
-                cache.table = OverloadTable(record, where, self.live, self._device)
+                cache.table = OverloadTable(record, where, self.live, self.library.current_device)
             return cache.table
-
-    def _device(self) -> int | None:
-        """Return the ordinal of the GPU that a launch goes to, None if no context is current."""
-        return self.library.device if self.library.device >= 0 else self.library.driver.current_device()
 
     def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection | None:
         """Select the overload of a kernel for these arguments, and pack them; see `OverloadTable.select`.

@@ -346,6 +346,10 @@ class LoadedLibrary:
 
         return subset.only(data, taken, f"the fatbin of {self._where}")
 
+    def current_device(self) -> int | None:
+        """Return the ordinal of the GPU that a launch goes to, None if no context is current."""
+        return self.device if self.device >= 0 else self.driver.current_device()
+
     def enter(self, addresses: Sequence[int]) -> int:
         """The ordinal of the GPU to launch on, with a context current in this thread.
 
