@@ -60,16 +60,16 @@ class Target:
 
     @property
     def capability(self) -> tuple[int, int]:
-        """The compute capability, `(major, minor)`."""
+        """Return the compute capability, `(major, minor)`."""
         return (self.major, self.minor)
 
     @property
     def number(self) -> str:
-        """What follows `sm_` or `compute_`: `"90"`, `"100a"`."""
+        """Return the part after `sm_` or `compute_`: `"90"`, `"100a"`."""
         return f"{self.major}{self.minor}{self.suffix}"
 
     def sort_key(self) -> tuple[int, int, int, int]:
-        """Order for lists of targets: SASS before PTX, then by compute capability, then by suffix."""
+        """Return a sort key: SASS before PTX, then by compute capability, then by suffix."""
         return (self.kind != "sass", self.major, self.minor, _SUFFIXES.index(self.suffix))
 
     def runs_on(self, capability: tuple[int, int]) -> bool:

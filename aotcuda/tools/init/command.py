@@ -232,7 +232,7 @@ def _there(kernels: dict[str, Any], source: str) -> dict[str, str]:
 
 
 def _print_open(editor: Editor, found: list[Source]) -> None:
-    """Return the kernels without a signature."""
+    """Print the kernels without a signature."""
     modules = editor.get((*_TOOL, "modules")) or {}
     named = {
         (source, path)
