@@ -68,7 +68,8 @@ _FUNCTION = re.compile(r"^[ \t]*(?:\.\w+ )*\.(entry|func)\b\s*(?:\([^)]*\)\s*)?(
 
 
 def in_ptx(text: str) -> frozenset[str]:
-    """Return the kernels in a PTX text that synchronize the whole grid, by themselves or in functions that they name."""
+    """Return the kernels in a PTX text that synchronize the whole grid, themselves or in functions that they name."""
+    text = re.sub(r"//.*", "", text)
     parts = dict(_bodies(text))
     kernels = {name for kind, name in _FUNCTION.findall(text) if kind == "entry"}
     reading = {name for name, body in parts.items() if re.search(r"%envreg[12]\b", body)}
