@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest, registry
-from aotcuda.builder import ahead, jit_older, plan, stages, stamps, toolkits, wheel_files
+from aotcuda.builder import jit_older, plan, stages, stamps, toolkits, wheel_files
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
@@ -82,10 +82,10 @@ def build(request: Request) -> Built:
     settings = parser.parse(table, environ={})
     whole = plan.make(settings)
     settings = replace(settings, modules=_wanted(settings, request))
-    root = ahead.folder(request.root, request.package_root)
+    root = jit_older.working_folder(request.root, request.package_root)
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
-    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, ahead.FALLBACK)
+    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, jit_older.VARIABLES)
     names = dict(request.names or plan.names(whole))
     project = stamps.Project(
         root=root,
@@ -108,7 +108,7 @@ def build(request: Request) -> Built:
             linked=linked,
             cache=cache,
         ),
-        ahead.FALLBACK,
+        jit_older.VARIABLES,
     )
     if cache is not None and any(result.made for result in results):
         trim(cache)
@@ -119,7 +119,7 @@ def build(request: Request) -> Built:
     described = wheel_files.describe(settings, built, result, version=__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     results = [*linked, result]
-    stamp = stamps.of(results, project, python, ahead.FALLBACK)
+    stamp = stamps.of(results, project, python, jit_older.VARIABLES)
     imported = (item["path"] for result in results for item in result.sources)
     found = stamps.listed(stamp, imported, project, request.table if request.project else None)
     described["sources"] = found.sources

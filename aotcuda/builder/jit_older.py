@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import arch, manifest
 from aotcuda.binary import targets
-from aotcuda.builder import ahead, capacity, plan, stages, stamps
+from aotcuda.builder import capacity, plan, stages, stamps
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
 from aotcuda.common.stamp import Stamp
@@ -26,6 +27,19 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Result
+
+
+VARIABLES = MappingProxyType({"AOTCUDA_LOAD": "first-use", "AOTCUDA_FALLBACK": "error"})
+"""More environment variables of a JIT build's workers.
+
+The user's modules may import the very package that is compiled, or others that aotcuda built: they are not to start a
+driver, or a JIT build of their own.
+"""
+
+
+def working_folder(root: str | Path, package_root: str | Path) -> Path:
+    """Return the folder that a JIT build works in, as an absolute path."""
+    return Path(root if Path(root).is_dir() else package_root).resolve()
 
 
 def job(
@@ -125,7 +139,7 @@ def _again(
     own_root = folder.parents[name.count(".")]
     try:
         linked = compiled(settings.modules, target, own_root, toolkit, variables)
-        root = ahead.folder(Path(own_root, rebuild["root"]), own_root)
+        root = working_folder(Path(own_root, rebuild["root"]), own_root)
         tops = stamps.tops(settings)
         project = stamps.Project(root=root, package_root=own_root, names=(), tops=tops, is_installed=True)
         results = stages.run(

@@ -87,6 +87,12 @@ class Stamp:
 
         A path is read again only after its status has changed: launches of editable installs ask each time.
         """
+        try:
+            return self._changed()
+        except (ValueError, OverflowError):  # a name with a NUL, or with half a surrogate pair
+            return "the stamp names a file or a variable that cannot exist"
+
+    def _changed(self) -> str | None:
         for (question, path), before in self.reads.items():
             state = _state(path)
             if state is None:

@@ -1,4 +1,4 @@
-"""The manifest's shape: its keys as types, and a check of objects against them.
+"""The manifest's schema: its keys as types, and a check of objects against them.
 
 The classes are what mypy holds readers and writers to, and what the check is made from: a key is declared here alone.
 They are plain dicts in a program, so nothing imports this at launches. The run time reads manifests whose SHA-256 the
@@ -29,7 +29,7 @@ class Text:
         self.what = what
 
     def fits(self, value: object) -> bool:
-        """Whether a value is such a string."""
+        """Return True if a value is such a string."""
         return isinstance(value, str) and self._pattern.fullmatch(value) is not None
 
 
@@ -41,12 +41,12 @@ class OneOf:
         self.what = f"one of {', '.join(values)}"
 
     def fits(self, value: object) -> bool:
-        """Whether a value is one of them."""
+        """Return True if a value is one of them."""
         return isinstance(value, str) and value in self._values
 
 
 class Whole:
-    """A whole number from `start` to one less than `end`; true and false are none."""
+    """A whole number from `start` to one less than `end`; booleans are excluded."""
 
     def __init__(self, end: int, *, start: int = 0) -> None:
         self._start, self._end = start, end
@@ -54,7 +54,7 @@ class Whole:
         self.what = f"a whole number{of}"
 
     def fits(self, value: object) -> bool:
-        """Whether a value is such a number."""
+        """Return True if a value is such a number."""
         return type(value) is int and self._start <= value < self._end
 
 
@@ -64,7 +64,7 @@ class Constant:
     what = "a number, a string, true or false, or null"
 
     def fits(self, value: object) -> bool:
-        """Whether a value is one of these."""
+        """Return True if a value is one of these."""
         return value is None or isinstance(value, int | float | str)
 
 
@@ -86,14 +86,6 @@ class File(TypedDict):
     sha256: str
 
 
-class Packed(TypedDict):
-    """Where an image's entry lies in the fatbin, for launches that read no other."""
-
-    start: Annotated[int, Whole(2**63)]  # of its first byte
-    end: Annotated[int, Whole(2**63)]  # after its last byte
-    sha256: str  # of these bytes
-
-
 class Image(TypedDict):
     """One entry of `kernels.fatbin` or `functions.fatbin`, in file order, as it was before it was packed.
 
@@ -107,7 +99,6 @@ class Image(TypedDict):
     min_driver: NotRequired[str | None]  # of machine code and PTX: the lowest that loads it; None if not known
     cuda: NotRequired[Version]  # the CUDA version that it is written for; absent: `toolchain["cuda"]`
     linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
-    packed: NotRequired[Packed]  # where the fatbin is long
 
 
 class Size(TypedDict):
@@ -184,7 +175,7 @@ class Parameter(TypedDict):
 
 
 class FixedLaunch(TypedDict):
-    """How a kernel has to be launched whose users say the grid alone; it depends on the image."""
+    """The launch configuration of a kernel that is launched by its grid; it depends on the image."""
 
     threads: Annotated[int, Whole(1025, start=1)]  # of a block, all of them in x
     shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
@@ -192,7 +183,7 @@ class FixedLaunch(TypedDict):
 
 
 class Argument(TypedDict):
-    """What a launch gives by position or by name."""
+    """An argument that a launch gives by position or by name."""
 
     name: Annotated[str, Text(r"[^\W\d]\w*", "a Python name")]
     default: NotRequired[Value]  # what it is where a launch does not give it
@@ -200,7 +191,7 @@ class Argument(TypedDict):
 
 
 class Resources(TypedDict):
-    """What one kernel takes on one architecture, as the machine code itself states it."""
+    """The resources of one kernel on one architecture, as the machine code states them."""
 
     registers: int  # a thread
     shared: int  # static, a block
@@ -210,7 +201,7 @@ class Resources(TypedDict):
 
 
 class Raised(TypedDict):
-    """What an error code means that a debug kernel leaves behind when it raises."""
+    """The meaning of an error code that a debug kernel stores when it raises."""
 
     code: int
     exception: str  # the name of a Python exception
@@ -268,7 +259,7 @@ class Callbacks(TypedDict):
 
 
 class Linked(TypedDict):
-    """Something foreign that was linked into the images."""
+    """A foreign item that was linked into the images."""
 
     name: str  # a file's path from the project's folder, or the name of an object in memory
     symbols: list[str]  # the functions that it defines, as far as they can be told
@@ -299,7 +290,7 @@ class Read(TypedDict):
 
 
 class Rebuild(TypedDict):
-    """What the JIT fallback needs to build the module once more: for another GPU, or for other types."""
+    """The inputs from which the JIT fallback builds the module, for another GPU or for other types."""
 
     table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
     names: dict[str, list[str]]  # every module that the wheel gains, with its names
@@ -307,59 +298,35 @@ class Rebuild(TypedDict):
     files: list[File]  # what lies in it, for this purpose
 
 
-class Head(TypedDict):
-    """The keys of a manifest that loading its images takes."""
+class Manifest(TypedDict):
+    """The manifest."""
 
     format: int
     floor: Version  # the oldest aotcuda whose run time reads it
+    generator: str  # "aotcuda 0.1.0"
     module: str  # "mypkg.kernels"
+    frontend: str
     toolchain: dict[str, str]  # component -> version
+    toolchains: NotRequired[list[Toolchain]]  # the others, where several toolkits served one build
     min_driver: str | None  # the lowest driver whose CUDA can load the images: "580.65"
+    load: Literal["import", "first-use"]
     fallback: Literal["jit", "error"]
+    options: dict[str, object]
     files: dict[Literal["kernels", "functions", "header"], File]
     images: list[Image]  # of the kernels
-    callbacks: list[Callbacks]
-    by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
-    handle: str  # what callbacks are given: "cuda.core.ObjectCode"
-
-
-class Manifest(Head):
-    """The whole object."""
-
-    generator: str  # "aotcuda 0.1.0"
-    toolchains: NotRequired[list[Toolchain]]  # the others, where several toolkits served one build
-    frontend: str
-    load: Literal["import", "first-use"]
-    options: dict[str, object]
     ltoir: list[Image]  # of the functions: LTOIR for each capability, then one PTX
     kernels: list[Kernel]
     functions: list[Function]
+    callbacks: list[Callbacks]
+    handle: str  # the type of the object that callbacks are given: "cuda.core.ObjectCode"
     linked: list[Linked]
     function_links: list[File]  # what has to be linked together with the exported functions
     sources: list[Source]
+    by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
     in_place: NotRequired[bool]  # the module is its own source, and its Python functions launch what is packaged
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
-    reads: NotRequired[list[Read]]  # editable installs, and the fallback's cache: what else the images depend on
+    reads: NotRequired[list[Read]]  # editable installs, and the JIT cache: what else the images depend on
     variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
-
-
-class Part(TypedDict):
-    """A run of kernels' records in the manifest's file."""
-
-    names: list[str]  # of the kernels, in order
-    start: Annotated[int, Whole(2**63)]  # of the first record's first byte
-    end: Annotated[int, Whole(2**63)]  # after the last record's last byte
-    sha256: str  # of these bytes, which are the records with commas between them
-
-
-class Index(TypedDict):
-    """`index.json`: what a launch needs of a manifest, and where in the manifest's file it finds the rest."""
-
-    format: int
-    floor: Version
-    bytes: Annotated[int, Whole(2**63)]  # of the manifest's file
-    head: Head  # as in the manifest
-    parts: list[Part]  # in the file's order: together they are the manifest's `kernels`
 
 
 _NEEDED = {
@@ -377,7 +344,7 @@ _NEEDED = {
     "buffer": ("dtype",),
     "struct": ("dtype", "bytes"),
 }
-"""By the `kind` of a parameter, the keys that it has."""
+"""The keys of a parameter, by its `kind`."""
 
 _WORD = re.compile(r"(?:zero|one|items|itemsize|data|(?:shape|stride|step)(\d{1,2}))", re.ASCII)
 
@@ -386,7 +353,7 @@ _UNBOUNDED = Whole(2**63)
 
 
 def problem(value: object) -> str | None:
-    """The first thing that is wrong with a manifest, and where: "kernels[3].name is not a string"; None if nothing is.
+    """Return the first fault of a manifest with its place: "kernels[3].name is not a string"; None without one.
 
     Raises:
         RecursionError: Its parameters are nested too deeply.
@@ -394,13 +361,13 @@ def problem(value: object) -> str | None:
     return next(itertools.chain(_problems(value, _spec(Manifest), ""), _contradictions(value)), None)
 
 
-def index_problem(value: object) -> str | None:
-    """The same for an index."""
-    return next(_problems(value, _spec(Index), ""), None)
+def fits(value: object, declared: type) -> bool:
+    """Return True if a value has the keys that a TypedDict declares, each with a value of its type."""
+    return _is_clean(value, _spec(declared))
 
 
 def _contradictions(value: Any) -> Iterator[str]:
-    """What is wrong with a manifest whose parts are right."""
+    """Yield the faults between parts of a manifest."""
     cuda = value["toolchain"].get("cuda")
     if cuda is not None:
         yield from _problems(cuda, _spec(Version), "toolchain.cuda")
@@ -412,7 +379,7 @@ def _contradictions(value: Any) -> Iterator[str]:
 
 
 class _Keys:
-    """An object with certain keys: what each is to be, and which may be missing."""
+    """The specification of an object with certain keys, some of which may be missing."""
 
     def __init__(self) -> None:
         self.specs: dict[str, Any] = {}
@@ -421,14 +388,14 @@ class _Keys:
 
 
 class _Mapping:
-    """An object with any keys, whose values are of one shape."""
+    """The specification of an object with any keys and values of one kind."""
 
     def __init__(self, spec: Any) -> None:
         self.spec = spec
 
 
 class _AnyOf:
-    """One of several shapes; the first says what is wrong with what is of none."""
+    """One of several specifications; the first describes the fault of a value that matches none."""
 
     def __init__(self, *specs: Any) -> None:
         self.specs = specs
@@ -438,7 +405,7 @@ _declared: dict[type, _Keys] = {}
 
 
 def _keys(declared: type) -> _Keys:
-    """The keys that a TypedDict declares."""
+    """Return the keys that a TypedDict declares."""
     if declared in _declared:
         return _declared[declared]
     keys = _declared[declared] = _Keys()  # before its keys: the members of a parameter are parameters
@@ -452,7 +419,7 @@ def _keys(declared: type) -> _Keys:
 
 
 def _spec(hint: Any) -> Any:
-    """What a value is held against, from the annotation of its key."""
+    """Return the specification of a value, from the annotation of its key."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if typing.is_typeddict(hint):
         return _keys(hint)
@@ -526,7 +493,7 @@ def _object_problems(value: Any, keys: _Keys, where: str) -> Iterator[str]:
 
 
 def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
-    """What a parameter whose parts are right lacks for its kind."""
+    """Yield the faults of a parameter whose keys are right."""
     yield from (f"{inner}{key} is missing" for key in _NEEDED[value["kind"]] if key not in value)
     if value["kind"] not in ("array", "buffer"):
         return

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
@@ -73,7 +73,7 @@ class OnThisGpu:
             gpu = loaded.library.driver.devices[self._device]
             message = f"{self._where} has no machine code for {gpu}: {choice}"
             raise LaunchError(message)
-        arch, path = choice.arch, os.path.join(loaded.library.folder, loaded.outline.head["files"]["kernels"]["path"])
+        arch, path = choice.arch, os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
         if signature is not None:
             return text(arch, self._find(signature).record["symbol"], path)
         return {

@@ -6,22 +6,23 @@ takes eleven; ctypes needs time for each.
 
 from __future__ import annotations
 
-from _operator import le
+from operator import le
 
 import aotcuda
 from aotcuda.runtime import integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Sequence
 
-    from aotcuda.runtime import ctypes
     from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes
     from aotcuda.runtime.loaded_library import DeviceKernel
 
     Dimensions = tuple[int, int, int]
 
 _MOST_STREAMS = 64
+_MOST_VERIFIED = 1024
 
 THE_KERNELS_OWN = object()
 """In the place of a block: it is compiled into the kernel, with shared memory and clusters."""
@@ -40,7 +41,7 @@ def _encoded(
     Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of nothing, the
     stream's handle, the address of the attributes, and their number as 32 bits.
     """
-    from aotcuda.runtime import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
+    import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
 
     extents = [extent & _HALF for extent in (*grid, *block)]
     pairs = (low | high << 32 for low, high in zip(extents[::2], extents[1::2], strict=True))
@@ -64,7 +65,7 @@ class OnStreams(dict[int, object]):
         self._attributes = attributes
 
     def __missing__(self, stream: int) -> object:
-        from aotcuda.runtime import ctypes  # noqa: PLC0415 (as in _encoded)
+        import ctypes  # noqa: PLC0415 (as in _encoded)
 
         found = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
         if len(self) >= _MOST_STREAMS:  # a program that makes streams as it goes
@@ -127,12 +128,8 @@ class Configuration:
         """The largest of its numbers."""
         return max(*self.grid, *self.block, self.shared)
 
-    def for_driver(self, stream: int, *, cooperative: bool) -> object:
-        """The configuration on a stream, for `Driver.launch`; `cooperative` is for a grid launched all at once."""
-        return self.on_streams(cooperative=cooperative)[stream]
-
     def on_streams(self, *, cooperative: bool) -> OnStreams:
-        """The same for each stream, by its handle."""
+        """Return what `Driver.launch` takes, by the stream's handle; `cooperative`: launch the grid all at once."""
         if not cooperative:
             return self._for_driver
         if self._cooperative is None:
@@ -190,14 +187,14 @@ class Configuration:
             raise aotcuda.errors.LaunchError(message)
 
 
-def allow_once(
-    configuration: Configuration, kernel: DeviceKernel, where: str, verified: set[DeviceKernel]
-) -> Configuration:
-    """`configuration.of(kernel)`, held against GPU and kernel by `allow` unless the kernel is among `verified`."""
+def allow_once(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
+    """Return `configuration.of(kernel)`, checked by `allow` unless it was before."""
     found = configuration.of(kernel)
-    if kernel not in verified:
+    if configuration not in kernel.verified:
         found.allow(kernel, where)
-        verified.add(kernel)
+        if len(kernel.verified) >= _MOST_VERIFIED:
+            kernel.verified.clear()
+        kernel.verified.add(configuration)
     return found
 
 

@@ -7,27 +7,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from _weakref import ref
+from weakref import ref
 
 import aotcuda
 from aotcuda import manifest as manifests
-from aotcuda.runtime import ctypes, new_lock
+from aotcuda.gpus import TEGRA
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.manifest import FixedLaunch, Head, Kernel, Overload
-    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.manifest import FixedLaunch, Manifest, Overload
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.callbacks import Callbacks
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.images.debug_exceptions import Watch
-
-TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0))
-"""`aotcuda.arch.TEGRA`, without the import of that: most launches need nothing else of it."""
 
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
@@ -87,13 +86,15 @@ class DeviceKernel:
         most_threads: The most threads of a block by its author's launch bounds; 0 if there are none.
         watch: What a debug kernel raises; None for other kernels.
         fixed: Block, shared memory and cluster that it is launched with; None where users say them.
+        verified: Configurations that it can take.
+        blocks: Block sizes of most occupancy, by bytes of dynamic shared memory.
     """
 
     __slots__ = (
-        "_best",
         "_dynamic",
         "_library",
         "_unasked",
+        "blocks",
         "cooperative",
         "device",
         "fixed",
@@ -101,6 +102,7 @@ class DeviceKernel:
         "most_threads",
         "static_shared",
         "threads",
+        "verified",
         "watch",
     )
 
@@ -124,7 +126,8 @@ class DeviceKernel:
         self.most_threads = max(bounds[0], 0) if bounds else 0
         self.watch = watch
         self.fixed = fixed
-        self._best: dict[int, int] = {}  # by the amount of dynamic shared memory
+        self.blocks: dict[int, int] = {}
+        self.verified: set[object] = set()
         self._unasked: tuple[int, ...] = ()
         carveout = record["carveout"]
         if carveout is not None:
@@ -148,17 +151,13 @@ class DeviceKernel:
             self._unasked = (*extents, max(device.limit("shared") - self.static_shared, 0), threads)
         return self._unasked
 
-    def known_block(self, shared: int) -> int | None:
-        """What `best_block` has given before, None if it was not asked."""
-        return self._best.get(shared)
-
     def best_block(self, shared: int) -> int:
         """The block size of most occupancy with so many bytes of dynamic shared memory; it needs a current context."""
-        block = self._best.get(shared)
+        block = self.blocks.get(shared)
         if block is None:
             from aotcuda.runtime import occupancy  # noqa: PLC0415 (few launches leave the block to it)
 
-            block = self._best[shared] = occupancy.best_block(self, shared)
+            block = self.blocks[shared] = occupancy.best_block(self, shared)
         return block
 
     def allow_large_clusters(self) -> None:
@@ -216,11 +215,10 @@ class LoadedLibrary:
         "_choices",
         "_guests",
         "_handles",
-        "_head",
         "_is_gone",
         "_is_kept",
-        "_kernels",
         "_library",
+        "_manifest",
         "_where",
         "callbacks",
         "device",
@@ -232,12 +230,12 @@ class LoadedLibrary:
 
     def __init__(
         self,
-        manifest: Head,
+        manifest: Manifest,
         folder: str,
         image: bytes = b"",
         choices: dict[int, Choice] | None = None,
         *,
-        whole: bytes = b"",
+        fatbin: bytes = b"",
     ) -> None:
         """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
 
@@ -246,7 +244,7 @@ class LoadedLibrary:
             folder: Where the manifest lies.
             image: The images.
             choices: What each GPU takes; by default what `survey` says.
-            whole: The module's fatbin, of who has read it already.
+            fatbin: The module's fatbin, if the caller has read it.
 
         Raises:
             ManifestError: The fatbin is missing, truncated or altered.
@@ -256,19 +254,17 @@ class LoadedLibrary:
         """
         self._is_kept = True  # as long as there is nothing
         self._where = manifest["module"]
-        self._head = manifest
+        self._manifest = manifest
         self._choices = choices
         self.folder = folder
         self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
-        self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
         self._guests: set[ref[_Guest]] = set()  # threads in a setup callback
         self._is_gone = False
         self.synchronous = _is_synchronous()
-        data = image or whole or self._own_images() or manifests.read_file(folder, manifest["files"]["kernels"])
+        data = image or fatbin or manifests.read_file(folder, manifest["files"]["kernels"])
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
-        if image and manifest.get("by_grid"):  # one that was compiled on this machine; its manifest is a whole one
-            kernels: list[Kernel] = manifest["kernels"]  # type: ignore[typeddict-item]
-            overloads = [item for kernel in kernels for item in kernel["overloads"]]
+        if image and manifest.get("by_grid"):  # compiled on this machine
+            overloads = [item for kernel in manifest["kernels"] for item in kernel["overloads"]]
             self.launches = {item["symbol"]: item["launches"] for item in overloads}
         self.driver = drivers.get()
         self._library = OpenLibrary(self.driver, self._where)
@@ -312,7 +308,7 @@ class LoadedLibrary:
         if self._choices is None:
             from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
 
-            self._choices = survey(self._head, self.driver)
+            self._choices = survey(self._manifest, self.driver)
         return self._choices
 
     def has_image(self, device: int) -> bool:
@@ -327,32 +323,12 @@ class LoadedLibrary:
         Most packages have it where they run, and need not weigh anything up then.
         """
         wanted = "sm_{}{}".format(*device.capability)
-        general = self._head["toolchain"].get("cuda", "")
-        for image in self._head["images"]:
+        general = self._manifest["toolchain"].get("cuda", "")
+        for image in self._manifest["images"]:
             if image["arch"] == wanted:
                 major = image.get("cuda", general).partition(".")[0]
                 return major.isdecimal() and device.driver_version[0] >= int(major)
         return False
-
-    def _own_images(self) -> bytes:
-        """A fatbin of the images that are for exactly the GPUs there are; nothing where the whole one is needed.
-
-        That is where the manifest does not say where they lie, where a GPU has none, where there is to be a choice, and
-        for callbacks, which are handed the whole.
-        """
-        head = self._head
-        if not manifests.has_parts(head):
-            return b""
-        from aotcuda.manifest import parts as manifest_parts  # noqa: PLC0415 (most fatbins are short)
-
-        devices = drivers.get().devices
-        if any(device.capability in TEGRA or not self._has_own(device) for device in devices):
-            return b""
-        # With those for nothing else than such a GPU, sm_90a, of which the driver may take one.
-        archs = {"sm_{}{}{}".format(*device.capability, suffix) for device in devices for suffix in ("", "a", "f")}
-        file = head["files"]["kernels"]
-        path = os.path.join(self.folder, file["path"])
-        return manifest_parts.images(path, file["bytes"], [each for each in head["images"] if each["arch"] in archs])
 
     def _for_tegra(self, data: bytes) -> bytes:
         """What the driver is handed of the fatbin `data`: where one of the GPUs is Tegra's, what is taken alone.
@@ -362,11 +338,15 @@ class LoadedLibrary:
         if all(device.capability not in TEGRA for device in self.driver.devices):
             return data
         taken = {choice.arch for choice in self.choices.values() if choice.arch}
-        if taken == {item["arch"] for item in self._head["images"]}:
+        if taken == {item["arch"] for item in self._manifest["images"]}:
             return data
         from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
 
         return subset.only(data, taken, f"the fatbin of {self._where}")
+
+    def current_device(self) -> int | None:
+        """Return the ordinal of the GPU that a launch goes to, None if no context is current."""
+        return self.device if self.device >= 0 else self.driver.current_device()
 
     def enter(self, addresses: Sequence[int]) -> int:
         """The ordinal of the GPU to launch on, with a context current in this thread.
@@ -405,7 +385,7 @@ class LoadedLibrary:
             del guest  # an error's traceback has this frame
 
     def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
-        """An overload on a GPU, looked up when first asked for.
+        """Look an overload up on a GPU.
 
         Raises:
             NoImageError: No packaged image runs on that GPU.
@@ -413,9 +393,6 @@ class LoadedLibrary:
             UnloadedError: Another thread unloads the images.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
         """
-        found = self._kernels.get((overload, device))
-        if found is not None:
-            return found
         if not self.has_image(device):
             raise self.choices[device].error(self._where)
         symbol = overload.record["symbol"]
@@ -423,7 +400,7 @@ class LoadedLibrary:
         try:
             with self._library.lock:
                 self._library.check_open()
-                found = self._kernels[overload, device] = self._look_up(overload, gpu)
+                return self._look_up(overload, gpu)
         except aotcuda.errors.UnloadedError:
             raise
         except aotcuda.errors.CudaError as error:
@@ -431,7 +408,6 @@ class LoadedLibrary:
                 f"{symbol} of {self._where} could not be loaded from {self.choices[device].arch} on {gpu}: {error}"
             )
             raise aotcuda.errors.CudaError(message, name=error.name, code=error.code) from None
-        return found
 
     def _look_up(self, overload: PackedOverload, gpu: Device) -> DeviceKernel:
         symbol, library = overload.record["symbol"], self._library.handle

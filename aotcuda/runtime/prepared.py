@@ -2,17 +2,18 @@
 
 Shapes, dtypes and numbers are known when such a program is traced. So a launch goes its general way once, with
 stand-ins of the arrays: overloads are selected, limits checked and the block packed as ever. The extension is handed
-the block with the places of the addresses, and launches it from XLA's threads (`fast/xla_ffi.h`).
+the block with the places of the addresses, and launches it from XLA's threads (`fast/xla.c`).
 """
 
 from __future__ import annotations
 
+import ctypes
 import struct
 
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError, quoted
-from aotcuda.runtime import ctypes, new_lock
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
+from aotcuda.runtime import new_lock
 from aotcuda.runtime.arguments import parameters
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.launch_config import Configuration
@@ -125,7 +126,7 @@ def prepare(
         _check_without_gpu(loader, name, where, given)
         return NOWHERE, 0
     module = _extension()
-    selection = loaded.select(name, given, 0)
+    selection = loaded.select_or_refuse(name, given, 0)
     overload, slot, values, *_ = selection
     try:
         kernel = _kernel(loader, loaded, selection, where)
@@ -138,7 +139,7 @@ def prepare(
                 raise LaunchError(message)
         wanted = Configuration(grid, block, None, shared, where, None)
         wanted.allow(kernel, where)
-        packed = bytes(slot[0].raw[: overload.size])
+        packed = bytes(slot.buffer.raw[: overload.size])
         holes = _holes(overload.parameters, values, given, places)
     finally:
         overload.slots.append(slot)
@@ -162,7 +163,7 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
     where, symbol, kernel, dimensions, counts, packed, holes, starts = described
-    identity = crc32(repr((loaded.outline.head["files"], where, symbol, dimensions, packed, holes)).encode())
+    identity = crc32(repr((loaded.manifest["files"], where, symbol, dimensions, packed, holes)).encode())
     driver = loaded.library.driver
     mark = loaded.live
     with _lock:
@@ -180,7 +181,7 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
 
 
 def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object, ...]) -> None:
-    record = loader.launched.kernel(name)
+    record = loader.kernels.get(name)
     if record is None:
         message = f"{where} cannot be launched: the module has no such kernel any more"
         raise LaunchError(message)
@@ -232,7 +233,7 @@ def _holes(
     found = []
     number = 0
     for parameter in described:
-        for offset, _, is_address in parameters.of(parameter).fields(parameter, zeros=True):
+        for offset, _, is_address in parameters.of(parameter).fields(parameter):
             value = values[number]
             number += 1
             if is_address and isinstance(value, int) and value in by_address:

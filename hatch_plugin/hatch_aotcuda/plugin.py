@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aotcuda.builder.api import Output
-    from aotcuda.builder.worker.interrupt import Guard
 
 # Keys of the hook's table that are hatchling's own.
 _HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
@@ -31,12 +29,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         if self.target_name != "wheel":
             return
         with self._in_one_line():
-            from aotcuda.builder import ahead  # before all else: the worker starts while the rest is imported
-
-            with ahead.worker(self.metadata.config, Path(self.root)):
-                self._build(build_data, editable=version == "editable")
-        # Hatchling's turn, which does not expect to be interrupted and would leave a traceback and the files behind.
-        self._guard.on(quietly=True)
+            self._build(build_data, editable=version == "editable")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Write the files of an editable build into the source tree; remove those that went into a wheel."""
@@ -59,20 +52,14 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
 
         source_tree.clean(self._table(), Path(self.root))
 
-    @cached_property
-    def _guard(self) -> Guard:
-        from aotcuda.builder.worker.interrupt import Guard
-
-        return Guard()
-
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
         try:
-            from aotcuda.builder.worker import interrupt  # alone: the rest is imported when it listens
+            from aotcuda.builder.worker import interrupt
         except KeyboardInterrupt:
             self.app.abort("aotcuda: build interrupted; nothing was written", code=130)
             raise
-        with interrupt.in_one_line(self._guard, lambda message, code: self.app.abort(message, code=code)):
+        with interrupt.in_one_line(lambda message, code: self.app.abort(message, code=code)):
             yield
 
     def _table(self) -> Mapping[str, object]:

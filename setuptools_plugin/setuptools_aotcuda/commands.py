@@ -10,7 +10,7 @@ from pathlib import Path
 import setuptools
 from setuptools import Command
 
-from aotcuda.builder import ahead, backend, report, sbom, source_tree
+from aotcuda.builder import backend, report, sbom, source_tree
 from aotcuda.builder.worker import interrupt
 from aotcuda.common import project_file
 from aotcuda.errors import ConfigError
@@ -64,7 +64,6 @@ class Project:
         self.root = root
         self._distribution = distribution
         self._pyproject = pyproject
-        self._guard = interrupt.Guard()
         self._undo: ExitStack | None = None
         self._built: Output | None = None
 
@@ -77,13 +76,13 @@ class Project:
         return backend.table(self._pyproject, "plugin")
 
     def tag(self) -> tuple[str, str, str]:
-        """The tag of a wheel that has no machine code of the host's beside what is built here."""
+        """Return the tag of a wheel without extension modules."""
         with self._in_one_line():
             python, abi, system = (backend.tag(self.table()) or backend.PURE_TAG).split("-")
         return python, abi, system
 
     def files(self) -> list[str]:
-        """What an sdist has to have for the table."""
+        """Return the files that an sdist needs for the table."""
         with self._in_one_line():
             return backend.named_files(self.table(), self.root)
 
@@ -91,19 +90,18 @@ class Project:
         """Build what the wheel gains; see `aotcuda.builder.backend.build`."""
         with self._in_one_line():
             self._check_version()
-            with ahead.worker(self._pyproject, self.root):
-                table = self.table()
-                backend.check_alone(self._pyproject, self.root, "setuptools")
-                needed, packages = self._dependencies(), self.packages()
-                built = backend.build(
-                    table,
-                    self.root,
-                    packages,
-                    needed,
-                    editable=editable,
-                    extensions=extensions,
-                    dependencies_key=self._dependencies_key(),
-                )
+            table = self.table()
+            backend.check_alone(self._pyproject, self.root, "setuptools")
+            needed, packages = self._dependencies(), self.packages()
+            built = backend.build(
+                table,
+                self.root,
+                packages,
+                needed,
+                editable=editable,
+                extensions=extensions,
+                dependencies_key=self._dependencies_key(),
+            )
             self._built = None if editable else built
             _warn([*built.warnings, *report.summary(built.summary)])
         return built
@@ -141,13 +139,12 @@ class Project:
 
     @contextmanager
     def packing(self) -> Iterator[None]:
-        """A block that makes a wheel, or an editable install: if it fails, the source tree is as it was."""
+        """Restore the source tree if the block, which makes a wheel or an editable install, fails."""
         try:
             with ExitStack() as self._undo:
                 yield
         finally:
             self._undo = None
-            self._guard.off()
 
     def clean(self) -> None:
         """Remove what editable builds left in the source tree."""
@@ -155,7 +152,7 @@ class Project:
             source_tree.clean(self.table(), self.root, self.packages())
 
     def packages(self) -> list[Path]:
-        """The folders that the project's packages and modules are imported from.
+        """Return the folders from which the project's packages and modules are imported.
 
         Raises:
             ConfigError: A package that the table names is in a folder of another name, so it cannot be imported there.
@@ -179,7 +176,7 @@ class Project:
         return list(dict.fromkeys(found))
 
     def _dependencies(self) -> list[str]:
-        """What the wheel requires, as its metadata will have it; the earlier versions keep conditions among extras."""
+        """Return the wheel's requirements as in its metadata; earlier versions keep conditions among extras."""
         distribution = self._distribution
         conditional = [
             f"{requirement}; {extra[1:]}"
@@ -220,12 +217,8 @@ class Project:
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
-        self._guard.off()
-        with interrupt.in_one_line(self._guard, _abort):
+        with interrupt.in_one_line(_abort):
             yield
-        if self._undo is not None:
-            # Setuptools' turn, which would leave a traceback, or files, when it is interrupted.
-            self._guard.on(quietly=True)
 
 
 class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in its later versions alone
@@ -269,11 +262,11 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
             self.project.assemble(built, folder, fresh)
 
     def get_source_files(self) -> list[str]:
-        """The files that an sdist needs."""
+        """Return the files that an sdist needs."""
         return self.project.files()
 
     def get_outputs(self) -> list[str]:
-        """What a wheel gains, as it was built."""
+        """Return the files that the build adds to a wheel."""
         return [str(Path(self.build_lib, name)) for name in self._files]
 
     def get_output_mapping(self) -> dict[str, str]:
@@ -284,7 +277,7 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
         }
 
     def _fresh(self) -> set[Path]:
-        """What the steps before this one have put into `build_lib`."""
+        """Return the files that earlier steps have put into `build_lib`."""
         build = self.get_finalized_command("build")
         steps = [self.get_finalized_command(name) for name in build.get_sub_commands() if name != NAME]
         return {Path(name).resolve() for step in steps if hasattr(step, "get_outputs") for name in step.get_outputs()}
@@ -335,7 +328,7 @@ class _BdistWheel(_Extension):
         return python, abi, system
 
     def write_wheelfile(self, wheelfile_base: str, *arguments: Any, **more: Any) -> None:
-        """The last of what is written into the folder of the metadata, in every version."""
+        """Write the last file of the metadata folder, in every version."""
         super().write_wheelfile(wheelfile_base, *arguments, **more)  # type: ignore[misc]
         self.project.finish(Path(wheelfile_base))
 
@@ -353,7 +346,7 @@ class _EditableWheel(_Extension):
 
 class _Develop(_Extension):
     def install_for_development(self) -> None:
-        """The way of setuptools before 80 when it is asked for its legacy; it runs none of the steps of a build."""
+        """Run the build step in the legacy mode of setuptools before 80, which runs no steps itself."""
         with self.project.packing():
             step = self.get_finalized_command(NAME)
             step.editable_mode = True

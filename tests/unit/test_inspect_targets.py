@@ -73,8 +73,8 @@ def entry_of_a_cache(root: Path) -> Path:
     """What the JIT fallback keeps of a module that is packaged in place: no mark lies beside that manifest."""
     whole, fatbins = modules.contents()
     data = manifest.dump({**whole, "in_place": True})
-    cache = entries.Files(str(root))
-    entries.write(cache, "0" * 64, {"manifest": manifest.digest(data)}, {**fatbins, manifest.FILE_NAME: data})
+    contents = {**fatbins, manifest.FILE_NAME: data}
+    entries.write(entries.Files(str(root), contents), "0" * 64, {"manifest": manifest.digest(data)}, contents)
     return root
 
 
@@ -268,7 +268,7 @@ DAMAGE = {
     ),
     "newer format": (
         edit(lambda whole: whole.update(format=manifest.FORMAT + 1)),
-        r"manifest\.json is of format 2, newer than this aotcuda reads \(1\); upgrade it",
+        r"manifest\.json has manifest format 3, newer than this aotcuda reads \(2\); upgrade it",
     ),
     "no fatbin": (
         lambda folder: (folder / "kernels.fatbin").unlink(),

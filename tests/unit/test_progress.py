@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 
 from aotcuda.builder import progress, report
-from aotcuda.builder.worker import observations, pool
+from aotcuda.builder.worker import pool, telemetry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,24 +162,24 @@ def warning() -> int:
 @pytest.mark.filterwarnings("always:mind the gap")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixture[str]) -> None:
-    observations.take()
-    with observations.noting_warnings("/project"):
+    telemetry.take()
+    with telemetry.collecting_warnings("/project"):
         warning()
         tasks = [pool.Task("one", warning), pool.Task("other", warning)]
         assert pool.run(tasks, 2, lambda _: None) == [1, 1]
-    noted = observations.take()
+    noted = telemetry.take()
     assert noted.warnings == ["pkg/_k.py:7: UserWarning: mind the gap"] * 3
     assert sorted(title for title, _ in noted.steps) == ["one", "other"]
-    assert observations.take() == observations.Observations()
+    assert telemetry.take() == telemetry.Telemetry()
     assert capfd.readouterr().err == ""
 
 
 def test_a_phase_ends_when_the_next_begins_and_when_children_take_over() -> None:
-    observations.take()
-    phases = observations.Phases()
+    telemetry.take()
+    phases = telemetry.Phases()
     for title in ("starting", "importing a", "importing a", "importing b", None, None, "packing"):
         phases.begin(title)
-    assert [title for title, _ in observations.take().steps] == ["starting", "importing a", "importing b"]
+    assert [title for title, _ in telemetry.take().steps] == ["starting", "importing a", "importing b"]
 
 
 def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> None:

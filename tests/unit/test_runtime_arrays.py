@@ -79,7 +79,6 @@ class TestStreams:
         assert cuda.calls("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent") == []
         assert cuda.launches()[0]["stream"] == stream
 
-    @pytest.mark.general("waiting for a stream", paths=["python"])
     @pytest.mark.parametrize(("ready", "stream"), [(77, 0), (1, 88), (77, 88), (2, 1)])
     def test_the_launch_and_the_stream_that_the_data_is_on_wait_for_each_other(self, cuda, line, ready, stream):
         line[1, 1, stream](cuda.array(LINE, stream=ready))
@@ -92,7 +91,6 @@ class TestStreams:
         assert record["event"] == wait["event"]
         assert record_after["event"] == wait_after["event"]
 
-    @pytest.mark.general("waiting for a stream", paths=["python"])
     def test_each_stream_is_waited_for_once(self, cuda):
         module = cuda.package(kernel("k", "void(float32[::1], float32[::1], float32[::1])"))
         module.k[1, 1](cuda.array(LINE, stream=7), cuda.array(LINE, stream=7), cuda.array(LINE, stream=9))
@@ -145,9 +143,6 @@ class Tensor:
 
     def is_conj(self):
         return self._changes["conj"]
-
-    def is_neg(self):
-        return self._changes["neg"]
 
     def is_contiguous(self):
         return self._contiguous
@@ -209,10 +204,9 @@ class TestTorch:
         with pytest.raises(ArgumentError, match=r"is int64\[::1\] where float32"):
             line[1, 1](Tensor(cuda.array(LINE), "torch.int64"))
 
-    @pytest.mark.parametrize("view", ["conj", "neg"])
-    def test_a_lazy_conjugate_is_refused_because_its_memory_holds_other_numbers(self, cuda, line, view):
+    def test_a_lazy_conjugate_is_refused_because_its_memory_holds_other_numbers(self, cuda, line):
         with pytest.raises(ArgumentError, match=r"call resolve_conj\(\)"):
-            line[1, 1](Tensor(cuda.array(LINE), **{view: True}))
+            line[1, 1](Tensor(cuda.array(LINE), conj=True))
 
 
 _DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)

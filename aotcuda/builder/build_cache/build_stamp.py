@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.build_cache.store import Store
 
+_READS = list[tuple[str, str, str | None]]
+_VARIABLES = dict[str, str | None]
+
 
 class BuildStamp:
     """The build cache's entry of one build as a whole."""
@@ -36,17 +39,17 @@ class BuildStamp:
         self._store = store
         self._name = hashing.digest("build", settings.facts, root, known)
 
-    def get(self) -> Any | None:
-        """What the build made when everything was as it is now; None if that is not known."""
-        try:
-            reads, variables, made = self._store.get([self._name])[self._name]
-            stamp = Stamp({(question, path): answer for question, path, answer in reads}, variables)
-        except (LookupError, TypeError, ValueError):
+    def get(self, shape: Any = object) -> Any | None:
+        """Return what the build made, of the type `shape`, if everything is as it was then; else None."""
+        found = self._store.get({self._name: tuple[_READS, _VARIABLES, shape]}).get(self._name)
+        if found is None:
             return None
+        reads, variables, made = found
+        stamp = Stamp({(question, path): answer for question, path, answer in reads}, variables)
         return made if stamp.changed() is None else None
 
     def keep(self, stamp: Stamp, made: object, about: str) -> None:
         """Keep what a build made, unless an input has changed since it was read; `about` is for lists of the cache."""
         if stamp.changed() is None:
-            reads = [[question, path, answer] for (question, path), answer in sorted(stamp.reads.items())]
+            reads = [(question, path, answer) for (question, path), answer in sorted(stamp.reads.items())]
             self._store.put({self._name: (reads, stamp.variables, made)}, "build", {self._name: about})

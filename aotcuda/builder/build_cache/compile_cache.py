@@ -112,24 +112,29 @@ class CompileCache:
         place = str(self._root) if included_headers.tell_their_place(inputs, self._root, folders, options) else ""
         return self.name(*made_from, options, items, headers, place)
 
-    def find(self, named: Mapping[K, Name]) -> dict[K, Any]:
-        """Those results that the cache has."""
-        wanted = [name for name in named.values() if name and name not in self._have]
+    def find(self, named: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:
+        """Return those results that the cache has.
+
+        Args:
+            named: The names.
+            shape: Gives the type that a result must have, as annotations have it.
+        """
+        wanted = {name: shape(key) for key, name in named.items() if name and name not in self._have}
         found = self._store.get(wanted) if self._store is not None and wanted else {}
         have = {key: value for key, name in named.items() if (value := found.get(name, self._have.get(name)))}
         self.reused += len(have)
         return have
 
-    def fetch(self, wanted: Sequence[Name]) -> None:
+    def fetch(self, wanted: Mapping[Name, Any]) -> None:
         """Have at hand what the cache has of these, for `find_here` in this process and its children."""
         if self._store is not None:
             self._have |= dict.fromkeys(wanted) | self._store.get(wanted)
 
-    def find_here(self, name: Name) -> Any | None:
+    def find_here(self, name: Name, shape: Any) -> Any | None:
         """A result that is at hand or in the folder on this machine; for children, which ask no URL."""
         if self._store is None or not name:
             return None
-        return self._have.get(name) or self._store.get_here([name]).get(name)
+        return self._have.get(name) or self._store.get_here({name: shape}).get(name)
 
     def note_reused(self, number: int) -> None:
         """Count results that children have found."""

@@ -223,9 +223,15 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Stands for a kernel whose code may be at the compile cache's URL, under this name: it is compiled again then."""
+    """Stands for a kernel whose code may be at the compile cache's URL: it is compiled again when that was asked.
+
+    Attributes:
+        name: The name of the code there.
+        shape: The type that it must have, as annotations have it.
+    """
 
     name: str
+    shape: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
 from aotcuda.arch import Target
-from aotcuda.builder import plan
+from aotcuda.builder import failures, plan
 from aotcuda.builder.frontends import loading, python_source
 from aotcuda.builder.frontends.protocol import Wanted
-from aotcuda.builder.worker import imports, observations, observer, pool
+from aotcuda.builder.worker import imports, observer, pool, telemetry
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
     before, of_prelude = frozenset(sys.modules), frozenset[str]()
-    with pool.gathered() as attempt, observing as seen, ask(target) as questions:
+    with failures.gathered() as attempt, observing as seen, ask(target) as questions:
         with attempt():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
@@ -251,7 +251,7 @@ def compiling(
         made: Compiled = {}
         for built in (yield pool.Round(COMPILE, tasks)):
             made |= built
-        asked = [built.name for built in made.values() if isinstance(built, Wanted)]
+        asked = {built.name: built.shape for built in made.values() if isinstance(built, Wanted)}
         if asked:
             cache.fetch(asked)
         found |= {key: built for key, built in made.items() if not isinstance(built, Wanted)}
@@ -297,14 +297,14 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
         found: Compiled = {}
         for unit, targets in row.items():
             one = _task(front, [unit], functions, targets)
-            forget = observations.undo()
+            forget = telemetry.undo()
             try:
-                with observations.step(one.title):
+                with telemetry.step(one.title):
                     found |= one.run()
             except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
                 forget()
                 break
-            if observations.warned() or not front.is_fresh():  # a warning comes once in a process
+            if telemetry.warning_count() or not front.is_fresh():  # a warning comes once in a process
                 break
         return found
 

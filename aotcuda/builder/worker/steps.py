@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aotcuda import manifest
 from aotcuda.arch import Target
-from aotcuda.binary import targets
-from aotcuda.builder import consistency, resource_warnings, toolchain
+from aotcuda.binary import grid_sync, targets
+from aotcuda.builder import consistency, failures, resource_warnings, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
-from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link.images import described
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.build_cache.compile_cache import Name
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
+    from aotcuda.builder.frontends.protocol import Callbacks, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
@@ -202,8 +202,9 @@ class Steps:
         own = [target for found in here for target in found]
         batches = self._batch_names(plan, own)
         have: Compiled = {}
-        for (units, target), built in self.cache.find(batches).items():
-            have |= {(unit, target): one for unit, one in zip(units, built, strict=True)}
+        for (units, target), built in self.cache.find(batches, lambda _: list[CompiledKernel]).items():
+            if len(built) == len(units):
+                have |= {(unit, target): one for unit, one in zip(units, built, strict=True)}
         self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
         compiled = yield from source_loading.compiling(
             self.job, self.front, plan, self.functions, own, self.cache, have
@@ -277,7 +278,7 @@ class Steps:
             return {key: self._name(plan, *key, compiled, merged, objects) for key in tasks}
 
         named = names()
-        have = self.cache.find(named)
+        have = self.cache.find(named, lambda key: bytes if key[0] == "functions" else self._linked)
         self.done += len(have)
         left = {key: task for key, task in tasks.items() if key not in have}
         made = (yield from self._left(rank, left, objects)) if left else {}
@@ -410,7 +411,7 @@ class Steps:
             for group in groups
         }
         named = {key: self._link_name(plan, "object", part, key[1]) for key, part in parts.items()}
-        have = self.cache.find(named)
+        have = self.cache.find(named, lambda _: _CODE)
         left: dict[Group, Apart] = {}
         for (group, target), part in parts.items():
             if (group, target) not in have:
@@ -493,7 +494,7 @@ class Steps:
 
         def generate(inputs: Sequence[LinkInput], target: Target) -> list[LinkInput]:
             found: list[LinkInput] = []
-            with pool.gathered() as attempt:
+            with failures.gathered() as attempt:
                 for item in inputs:
                     with attempt():
                         unit = units.get(item.name) if item.kind == "ir" else None
@@ -578,6 +579,7 @@ class Steps:
         self.warnings += [text for function in functions for text in function.warnings]
         self.warnings += resource_warnings.shared_memory(zip(plan.kernels, kernels, strict=True))
         linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
+        kernels = self._with_cooperative(plan, kernels, linked, surveyed)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
@@ -592,6 +594,34 @@ class Steps:
             linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
             called=tuple(self._called(plan, functions)),
             files=self.files_of(plan),
+        )
+
+    @property
+    def _linked(self) -> Any:
+        """The type of an image that was linked, or that the front end assembled."""
+        return _CODE if self._assemble is None else Assembled
+
+    def _with_cooperative(
+        self,
+        plan: ModulePlan,
+        kernels: tuple[CompiledKernel, ...],
+        linked: Sequence[Image],
+        surveyed: Iterable[LinkInput],
+    ) -> tuple[CompiledKernel, ...]:
+        """Mark kernels that synchronize the grid in CUDA C++ or other foreign code; front ends mark their own."""
+        foreign = any(not item.internal for item in surveyed) or bool(self._sources_of(plan.units))
+        if self._assemble is not None or not foreign:
+            return kernels
+        found: set[str] = set()
+        for image in linked:
+            if image.target.kind == "ptx":
+                found |= grid_sync.in_ptx(image.data.decode())
+            else:
+                found |= grid_sync.in_cubin(image.data, image.target.major)
+        symbols = [unit.symbol for unit in plan.kernels]
+        return tuple(
+            replace(kernel, cooperative=kernel.cooperative or symbol in found)
+            for symbol, kernel in zip(symbols, kernels, strict=True)
         )
 
     def _image(self, target: Target, made: Any) -> Image:
@@ -616,6 +646,9 @@ class Steps:
         return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
 
 
+_CODE = tuple[bytes, dict[str, int]]
+"""Machine code as the linker gives it, and what it spilled."""
+
 _SURVEY, _MERGE, _OBJECTS, _LINK, _PACK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 6)
 """The ranks of the rounds."""
 
@@ -638,7 +671,7 @@ def _shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int
 def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
     def run() -> dict[Target, Any]:
         found = {}
-        with pool.gathered() as attempt:
+        with failures.gathered() as attempt:
             for target, task in tasks:
                 with attempt():
                     found[target] = task.run()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import _struct as struct
+import struct
 
 import aotcuda
 from aotcuda.runtime.arguments import names, views
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         def fit(self, parameter: Parameter) -> Callable[[Any, list[object]], bool]:
             """See there."""
 
-        def fields(self, parameter: Parameter, *, zeros: bool) -> list[tuple[int, str, bool]]:
+        def fields(self, parameter: Parameter) -> list[tuple[int, str, bool]]:
             """See there."""
 
 
@@ -91,12 +91,12 @@ def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) ->
 def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
     """Whether a parameter takes what was read, and it is in range."""
     values: list[object] = []
-    forms = "".join(form for _, form, _ in kind.fields(parameter, zeros=True))
+    forms = "".join(form for _, form, _ in kind.fields(parameter))
     try:
         if not kind.fit(parameter)(read, values):
             return False
         struct.pack(f"<{forms}", *values)
-    except (struct.error, OverflowError):  # type: ignore[attr-defined]
+    except (struct.error, OverflowError):
         return False
     return True
 

@@ -29,7 +29,7 @@ from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, Generated, LinkInput, Wanted
 from aotcuda.builder.frontends.triton import gpu, ptx, tables
 from aotcuda.builder.link import images
-from aotcuda.builder.worker import observations
+from aotcuda.builder.worker import telemetry
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
 
@@ -230,15 +230,14 @@ class TritonFrontEnd:
         Raises:
             CompileError: It refuses.
         """
-        del options
         text = ptx.merged([item.data.decode() for item in inputs])
-        data, cuda = _assembled(module, text, target)
+        data, cuda = _assembled(module, text, target, options.fma)
         if target.kind == "sass":
             return Assembled(data=data, cuda=cuda)
 
         def machine_code(candidate: bytes) -> bytes | None:
             try:
-                return _assembled(module, candidate.decode(), target)[0]
+                return _assembled(module, candidate.decode(), target, options.fma)[0]
             except CompileError:
                 return None
 
@@ -459,6 +458,9 @@ class _KnownError(BaseException):
     """Ends a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
 
 
+CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | None]]
+"""The type of what the compile cache has: PTX, and what launches have to know."""
+
 _METADATA = (
     *("shared", "num_warps", "num_ctas", "cluster_dims", "global_scratch_size", "profile_scratch_size"),
     *("launch_cooperative_grid", "launch_pdl"),
@@ -488,7 +490,7 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache:
         if kind.hint:
             attributes[(number,)] = [["tt.divisibility", kind.hint]]
     own = _gpu(target)
-    warned = observations.warned()
+    warned = telemetry.warning_count()
     base = cache.name("ptx") if cache is not None and not _is_inspected() else ""  # before Triton's cache is elsewhere
 
     class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
@@ -500,12 +502,12 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache:
             module = super().make_ir(target, options, *more)
             if cache is not None and base:
                 name = hashing.digest(base, str(module), str(target), options.hash())
-                found = cache.find_here(name)
+                found = cache.find_here(name, CODE)
                 if found is not None:
                     text, values = found
                     raise _KnownError(_Code(text, SimpleNamespace(**values), Generated(name=name)))
                 if cache.must_ask(name):
-                    raise _KnownError(Wanted(name=name))
+                    raise _KnownError(Wanted(name=name, shape=CODE))
                 self.name_in_cache = name
             return module
 
@@ -519,7 +521,7 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache:
     text: str = compiled.asm["ptx"]
     metadata = {name: getattr(compiled.metadata, name) for name in _METADATA if hasattr(compiled.metadata, name)}
     kept = None
-    if source.name_in_cache and observations.warned() == warned:  # a warning would not come with what is taken
+    if source.name_in_cache and telemetry.warning_count() == warned:  # a warning would not come with what is taken
         kept = Generated(name=source.name_in_cache, value=(text, metadata))
     return _Code(text, SimpleNamespace(**metadata), kept)
 
@@ -551,14 +553,16 @@ def _options(unit: TritonUnit) -> dict[str, object]:
         "num_stages": unit.num_stages,
         "num_ctas": unit.num_ctas,
         **({"maxnreg": unit.maxnreg} if unit.maxnreg else {}),
-        **_fused(),
+        **_fused(unit.options.fma),
     }
 
 
-def _fused() -> dict[str, object]:
-    """The option that Triton 3.9 warns of where it is not given: it has another default from 3.10 on."""
+def _fused(fma: bool | None = None) -> dict[str, object]:
+    """Return Triton's option for `fma`. Triton 3.9 warns where it is left out: 3.10 has another default."""
     import triton  # noqa: PLC0415 (as in prepare)
 
+    if fma is not None:
+        return {"enable_fp_fusion": fma}
     return {"enable_fp_fusion": versions.pair(_release(triton.__version__)) <= _LAST_FUSING}
 
 
@@ -837,7 +841,7 @@ def _arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
         yield {"name": name, "default": None, "keyword": True}
 
 
-def _assembled(module: str, text: str, target: Target) -> tuple[bytes, tuple[int, int]]:
+def _assembled(module: str, text: str, target: Target, fma: bool | None) -> tuple[bytes, tuple[int, int]]:
     """Machine code of a PTX text by Triton's last stage, and the CUDA version of the assembler.
 
     Raises:
@@ -850,7 +854,7 @@ def _assembled(module: str, text: str, target: Target) -> tuple[bytes, tuple[int
     gpu = _gpu(target)
     backend = make_backend(gpu)
     stages: dict[str, Any] = {}
-    options = backend.parse_options(_fused())
+    options = backend.parse_options(_fused(fma))
     backend.add_stages(stages, options, Language.TRITON)
     try:
         with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):  # noqa: PTH123 (it prints the PTX)
