@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import aotcuda
+from aotcuda import registry
 from aotcuda.builder.worker import imports
 from aotcuda.common.stamp import ALL_NAMES, Stamp
 
@@ -32,7 +32,7 @@ INSTALLED = frozenset(["site-packages", "dist-packages"])
 """Names of the folders that hold installed packages."""
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
-_AOTCUDA = f"{Path(aotcuda.__file__).resolve().parent}/"
+_AOTCUDA = f"{Path(registry.__file__).resolve().parent}/"
 _STANDARD = tuple(
     f"{folder}/"
     for name in ("stdlib", "platstdlib")
