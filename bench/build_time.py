@@ -7,7 +7,8 @@ python bench/build_time.py [--runs 5] [--thousand] [--gpu]
 - edited, again: the same after one kernel was edited, and after nothing was, with a build cache that is filled before.
 - lowered: the fifty again, with all machine code made before and no kernel lowered: what a build takes at the least,
   whatever its linker takes.
-- with --thousand: twenty modules of fifty kernels each, cold and after one kernel was edited; nvcc gets twenty files of fifty.
+- with --thousand: twenty modules of fifty kernels each, cold and after one kernel was edited; nvcc gets twenty files
+  of fifty.
 - with --gpu, where there is CuPy: a process that launches a kernel of an editable install, after it was edited,
   and once more.
 - back end: the same project without aotcuda, of which the times of builds are a part.
