@@ -8,7 +8,7 @@ Rules, from the CUDA Programming Guide, "Binary Compatibility", "PTX Compatibili
 - A suffix `a` (architecture-specific) binds code to exactly its own compute capability, SASS and PTX alike.
 - A suffix `f` (family-specific) binds code to its own family, from its own minor version on.
 
-What the tables below hold is also in compatibility/data.toml, with its sources; the run time reads no files for it.
+What the tables below hold is also in common/gpus.toml, with its sources; the run time reads no files for it.
 """
 
 from __future__ import annotations

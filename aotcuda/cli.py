@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import ExitStack
 from pathlib import Path
 
 import aotcuda
@@ -211,9 +210,9 @@ def _inspect(arguments: argparse.Namespace) -> None:
         return
     import json  # noqa: PLC0415 (here and below: a command loads what it needs, and no more)
 
-    from aotcuda.inspect import colours, summary, table  # noqa: PLC0415
-    from aotcuda.inspect.collect import collect  # noqa: PLC0415
-    from aotcuda.inspect.report import Report  # noqa: PLC0415
+    from aotcuda.tools.inspect import summary, table  # noqa: PLC0415
+    from aotcuda.tools.inspect.collect import collect  # noqa: PLC0415
+    from aotcuda.tools.inspect.report import Report  # noqa: PLC0415
 
     found = Report(modules=tuple(module for target in arguments.target for module in collect(target).modules))
     report = summary.chosen(found, pattern=arguments.filter, sort=arguments.sort)
@@ -221,9 +220,9 @@ def _inspect(arguments: argparse.Namespace) -> None:
     if not arguments.json:
         width = _columns()
         if arguments.summary:
-            colours.write(summary.render(report, sort=arguments.sort, width=width), sys.stdout)
+            print(summary.render(report, sort=arguments.sort, width=width))
         else:
-            colours.write(table.render(report, width or table.WIDTH), sys.stdout)
+            print(table.render(report, width or table.WIDTH))
         return
     for part in json.JSONEncoder(indent=2).iterencode(report.json()):
         sys.stdout.write(part)
@@ -248,7 +247,7 @@ def _set_errors(errors: str) -> None:
 def _check(arguments: argparse.Namespace) -> None:
     import json  # noqa: PLC0415
 
-    from aotcuda.compatibility import check, table  # noqa: PLC0415
+    from aotcuda.tools.check import check, table  # noqa: PLC0415
 
     report = check.check(arguments.target, gpu=arguments.gpu, driver=arguments.driver, require=arguments.require)
     print(json.dumps(report.json(), indent=2) if arguments.json else table.render(report))
@@ -258,9 +257,9 @@ def _check(arguments: argparse.Namespace) -> None:
 def _diff(arguments: argparse.Namespace) -> None:
     import json  # noqa: PLC0415
 
-    from aotcuda.compatibility import difference  # noqa: PLC0415
+    from aotcuda.tools.diff import compare  # noqa: PLC0415
 
-    report = difference.compare(arguments.old, arguments.new)
+    report = compare.compare(arguments.old, arguments.new)
     print(json.dumps(report.json(), indent=2) if arguments.json else report.render())
     _fail_if(report.problem())
 
@@ -275,7 +274,7 @@ def _fail_if(problem: str | None) -> None:
 def _config(arguments: argparse.Namespace) -> None:
     import shlex  # noqa: PLC0415
 
-    from aotcuda.inspect import flags  # noqa: PLC0415
+    from aotcuda.tools.inspect import flags  # noqa: PLC0415
 
     if arguments.cmakedir != (arguments.module is None):
         arguments.usage("name MODULE, unless it is --cmakedir that you want")
@@ -295,20 +294,15 @@ def _build(arguments: argparse.Namespace) -> None:
         arguments.usage("--rebuild-missing is for the rule of --depfile, and that for --stamp; name both files")
     from aotcuda.builder.worker import interrupt  # noqa: PLC0415
 
-    # On during the imports too: an exception that rises in the midst of one may be lost.
-    with interrupt.Guard(), ExitStack() as stack:
+    with interrupt.raised():
         try:
-            from aotcuda.builder import ahead  # noqa: PLC0415
-
-            stack.enter_context(ahead.worker_of(arguments.project))
-            from aotcuda.builder.api import build_project  # noqa: PLC0415
+            from aotcuda.builder.build_command import build_project  # noqa: PLC0415
         except ImportError as error:
-            from aotcuda import frontends  # noqa: PLC0415
+            from aotcuda import registry  # noqa: PLC0415
 
-            wanted = frontends.requirement(frontends.DEFAULT)
+            wanted = registry.requirement(registry.DEFAULT)
             message = f"building needs compilers, which are not installed ({error}); run: pip install {wanted!r}"
             raise ToolchainError(message) from error
-        interrupt.check()
         written = build_project(
             arguments.project,
             arguments.out,
@@ -347,7 +341,7 @@ def _warn(text: str) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    from aotcuda.record.command import run  # noqa: PLC0415
+    from aotcuda.tools.record.command import run  # noqa: PLC0415
 
     command = arguments.command[arguments.command[:1] == ["--"] :]
     if not command:
@@ -356,8 +350,8 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _init(arguments: argparse.Namespace) -> None:
-    from aotcuda import cuda_cpp_files  # noqa: PLC0415
-    from aotcuda.record.init import run  # noqa: PLC0415
+    from aotcuda.tools.init import cuda_cpp_files  # noqa: PLC0415
+    from aotcuda.tools.init.command import run  # noqa: PLC0415
 
     run(arguments.project)
     for line in cuda_cpp_files.report(arguments.project):
@@ -367,7 +361,7 @@ def _init(arguments: argparse.Namespace) -> None:
 def _doctor(arguments: argparse.Namespace) -> None:
     import json  # noqa: PLC0415
 
-    from aotcuda import doctor  # noqa: PLC0415
+    from aotcuda.tools import doctor  # noqa: PLC0415
 
     found = doctor.examine()
     _set_errors("backslashreplace")
@@ -375,20 +369,20 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
 
 def _completion(arguments: argparse.Namespace) -> None:
-    from aotcuda import completion  # noqa: PLC0415
+    from aotcuda.tools import completion  # noqa: PLC0415
 
     print(completion.script(_parser(), arguments.shell))
 
 
 def _warm(arguments: argparse.Namespace) -> None:
-    from aotcuda import warming  # noqa: PLC0415
+    from aotcuda.tools.cache import warming  # noqa: PLC0415
 
     for line in warming.warm(arguments.module, arguments.arch, arguments.cuda):
         print(line, flush=True)
 
 
 def _cache(arguments: argparse.Namespace) -> None:
-    from aotcuda import listing  # noqa: PLC0415
+    from aotcuda.tools.cache import listing  # noqa: PLC0415
 
     for line in getattr(listing, f"cache_{arguments.action}")():
         print(line)

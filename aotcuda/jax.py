@@ -184,7 +184,7 @@ def _check_alias(
 
 def _check_numbers(kernel: Kernel, whole: list[object], places: list[prepared.Place | None]) -> None:
     """Raise ArgumentError where an array is given to parameters that are numbers."""
-    record: Any = kernel.loader.launched.kernel(kernel.__name__)
+    record: Any = kernel.loader.kernels.get(kernel.__name__)
     for overload in record["overloads"] if record is not None else ():
         if len(overload["parameters"]) != len(whole):
             continue
@@ -200,7 +200,7 @@ def _check_numbers(kernel: Kernel, whole: list[object], places: list[prepared.Pl
 
 
 def _names(kernel: Kernel) -> list[str]:
-    record: Any = kernel.loader.launched.kernel(kernel.__name__)
+    record: Any = kernel.loader.kernels.get(kernel.__name__)
     return [parameter["name"] for parameter in record["overloads"][0]["parameters"]] if record is not None else []
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys as _sys
 
-from aotcuda.in_place import entry as _entry
+from aotcuda.integrations.in_place import entry as _entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

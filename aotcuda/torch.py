@@ -133,8 +133,8 @@ class _Schema:
 
     def __init__(self, kernel: Kernel, signature: str | None) -> None:
         self._where = str(kernel)
-        record: Any = kernel.loader.launched.kernel(kernel.__name__)
-        self.only_packaged = kernel.loader.outline.head["fallback"] == "error"
+        record: Any = kernel.loader.kernels.get(kernel.__name__)
+        self.only_packaged = kernel.loader.manifest["fallback"] == "error"
         whole = {each["signature"]: each["parameters"] for each in record["overloads"]}
         if signature is not None and signature not in whole:
             self.refuse(f"it has no signature {signature!r}; it has {', '.join(whole)}")

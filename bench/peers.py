@@ -248,7 +248,8 @@ def ctypes_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[t
     What such a launch takes at the least: with the block of parameters made before, and with the same numbers packed
     each time.
     """
-    from aotcuda.runtime import ctypes as types
+    import ctypes as types
+
     from aotcuda.runtime.launch_config import Configuration
 
     loaded = case.packaged._loader.current

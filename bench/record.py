@@ -18,7 +18,7 @@ from pathlib import Path
 
 import machine
 
-from aotcuda.record import collect, process
+from aotcuda.tools.record import collect, process
 
 KERNEL = """
 import json, sys, time

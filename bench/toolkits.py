@@ -28,7 +28,7 @@ ALL = "sm_75;sm_80;sm_86;sm_87;sm_88;sm_89;sm_90;sm_100;sm_103;sm_110;sm_120;sm_
 
 def build(folder: Path) -> None:
     """Build what the installed toolkits make; imported here, since a machine with a GPU has no compiler."""
-    from aotcuda.builder import api, toolkits
+    from aotcuda.builder import build_command, toolkits
 
     found = toolkits.installed()
     made = {
@@ -41,7 +41,7 @@ def build(folder: Path) -> None:
     for name, (arch, used) in made.items():
         toolkits.installed = lambda used=used: used
         os.environ["AOTCUDA_ARCH"] = arch
-        api.build_project(KERNELS, folder / name)
+        build_command.build_project(KERNELS, folder / name)
         print(name, flush=True)
 
 

@@ -10,7 +10,7 @@ from environments import ROOT, check_machine, make, run, say
 
 import docs
 
-RUN_TIME = [f"aotcuda/{name}" for name in ("__init__.py", "cache", "in_place", "interop", "manifest.py", "runtime")]
+RUN_TIME = [f"aotcuda/{name}" for name in ("__init__.py", "cache", "common", "integrations", "manifest", "runtime")]
 
 FORGE = {
     "dependabot": "dependabot.yml",
@@ -30,7 +30,7 @@ def main() -> None:
     run(python, "-m", "ruff", "format", "--check", ".")
     say("mypy")
     run(python, "-m", "mypy")
-    # What other systems lack, the run time asks of aotcuda/system.py alone, and after forks of the driver.
+    # What other systems lack, the run time asks of aotcuda/common/system.py alone, and after forks of the driver.
     run(python, "-m", "mypy", "--platform", "win32", *RUN_TIME)
     say("zizmor")
     run(python.with_name("zizmor"), "--offline", "--quiet", ROOT / ".github")

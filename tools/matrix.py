@@ -5,7 +5,7 @@
     python tools/matrix.py --ends --python python3.12 --python python3.13     # the first and the last, with others
     python tools/matrix.py --release numba-cuda==0.31.0 -- tests/integration  # one that may become one
 
-`aotcuda/frontends.py` has the releases. What comes behind `--` goes to pytest, in place of the tests in `PART`. Run it
+`aotcuda/registry.py` has the releases. What comes behind `--` goes to pytest, in place of the tests in `PART`. Run it
 with a Python that has uv (the extra `test` brings it), which shares the files of packages between environments. The
 exit status tells whether all tests passed.
 """
@@ -26,7 +26,7 @@ from environments import ROOT, check_machine, environment
 
 sys.path.insert(0, str(ROOT))
 
-from aotcuda import frontends
+from aotcuda import registry
 
 PART = (
     "tests/unit/test_frontend_private_parts.py",
@@ -72,7 +72,7 @@ def chosen(given: list[str] | None, *, ends: bool) -> list[tuple[str, str]]:
     if given:
         return [(name, release) for name, _, release in (text.partition("==") for text in given)]
     found = []
-    for one in frontends.BUILT_IN.values():
+    for one in registry.BUILT_IN.values():
         releases = dict.fromkeys((one.tested[0], one.tested[-1])) if ends and one.tested else one.tested
         found += [(one.name, release) for release in releases]
     return found
@@ -82,7 +82,7 @@ def run(name: str, release: str, python: str, tests: list[str], folder: Path) ->
     """Make an environment with a compiler's release in `folder`, and run the tests there; how that ended."""
     uv = (sys.executable, "-m", "uv")
     own, results = folder / "environment" / "bin" / "python", folder / "results.xml"
-    beside = frontends.BUILT_IN[name].beside.get(release)
+    beside = registry.BUILT_IN[name].beside.get(release)
     wanted = [f"{name}=={release}", *([beside] if beside else [])]
     given = {**environment(), "AOTCUDA_UNTESTED": "1"}
     row: dict[str, object] = {"compiler": name, "release": release, "python": "", "tests": tests, "failed": []}

@@ -30,9 +30,9 @@ CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "
 def oldest() -> list[str]:
     """The first releases of the compilers that the extras accept, for tests that build with them in the same way."""
     sys.path.insert(0, str(ROOT))
-    from aotcuda import frontends  # noqa: PLC0415 (of this checkout)
+    from aotcuda import registry  # noqa: PLC0415 (of this checkout)
 
-    ends = [(one, one.tested[0]) for one in frontends.BUILT_IN.values() if one.tested]
+    ends = [(one, one.tested[0]) for one in registry.BUILT_IN.values() if one.tested]
     beside = [one.beside[release] for one, release in ends if release in one.beside]
     return [*(f"{one.name}=={release}" for one, release in ends), *beside, *BESIDE_OLDEST]
 

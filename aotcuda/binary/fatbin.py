@@ -69,21 +69,6 @@ class Entry:
     content: bytes = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where an image's entry lies in a fatbin, with its header.
-
-    Attributes:
-        arch: What it was built for, as `Entry` has it.
-        start: The place of its first byte.
-        end: The place after its last byte.
-    """
-
-    arch: str
-    start: int
-    end: int
-
-
 class _DamageError(Exception):
     """What is wrong with the fatbin."""
 
@@ -116,25 +101,6 @@ def entries(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
         message = f"{where} cannot be read as a fatbin: {error}"
     else:
         return
-    raise ImageError(message)
-
-
-def places(data: bytes, where: str) -> tuple[Place, ...]:
-    """Where the images lie in a fatbin that is one container, in file order; nothing where it is more than that.
-
-    A header like that of the container, with the size of some of these entries, and those entries are a fatbin, too.
-
-    Raises:
-        ImageError: As for `read`.
-    """
-    try:
-        _, _, header_size, size = _unpack(_CONTAINER, data, 0, len(data))
-        if data[: len(MAGIC)] != MAGIC or (header_size, header_size + size) != (_CONTAINER.size, len(data)):
-            return ()
-        headers = _read_headers(data, header_size, len(data), Budget(len(data)))
-        return tuple([Place(_arch(header), start, end) for start, end, header in headers])
-    except (_DamageError, TooMuchError) as error:
-        message = f"{where} cannot be read as a fatbin: {error}"
     raise ImageError(message)
 
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda import manifest, manifest_index, manifest_parts, missing_hook
+from aotcuda import manifest
 from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.binary.text import shown
 from aotcuda.cache.entries import ENTRY
+from aotcuda.common import uninstalled_hook
 from aotcuda.errors import ManifestError, TargetError
 
 if TYPE_CHECKING:
@@ -166,16 +167,20 @@ def _hint(target: str) -> str | None:
         if wheels:
             others = f" ({len(wheels) - 1} more beside it)" if len(wheels) > 1 else ""
             return f"name the wheel itself: {wheels[0]}{others}"
-        return missing_hook.above(str(Path(target).resolve()))
+        return uninstalled_hook.above(str(Path(target).resolve()))
     top = target.partition(".")[0]
     spec = _spec(top)
     locations = (spec.submodule_search_locations or ()) if spec else ()
-    return next(filter(None, map(missing_hook.above, locations)), None) or missing_hook.installed(top)
+    return next(filter(None, map(uninstalled_hook.above, locations)), None) or uninstalled_hook.installed(top)
 
 
 def _wheel_hint(wheel: files.Wheel) -> str | None:
     names = [name for name in wheel.names if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
-    return missing_hook.in_metadata(wheel.read(names[0], _LARGEST_METADATA).decode(errors="replace")) if names else None
+    return (
+        uninstalled_hook.in_metadata(wheel.read(names[0], _LARGEST_METADATA).decode(errors="replace"))
+        if names
+        else None
+    )
 
 
 def _data_folders(folder: Path) -> list[Path]:
@@ -303,19 +308,12 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_named(folder, manifest.IN_PLACE, f" {manifest.digest(data)}\n")
     elif (generated := _generated(folder)) is not None:
         _check_digest(folder, manifest.FILE_NAME, data, generated)
-        if b"\n_aotcuda_index = " in generated:
-            index = _read(folder, manifest.INDEX_NAME, manifest.LARGEST)
-            described = manifest_parts.parse_index(index, f"{where}/{manifest.INDEX_NAME}")
-            _check_digest(folder, manifest.INDEX_NAME, index, generated)
-            manifest_index.check(parsed, data, f"{where}/{manifest.FILE_NAME}", described)
     contents = {}
     for key in ("kernels", "functions", "header"):
         if file := parsed["files"].get(key):
             _check_plain(file["path"], where)
             data = contents[key] = _read(folder, file["path"], files.LARGEST)
             manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
-    if any("packed" in image for image in parsed["images"]):
-        _check_places(parsed["images"], contents.get("kernels", b""), where)
     others = parsed.get("toolchains", [])
     for other in others:
         if file := other.get("functions"):
@@ -326,18 +324,6 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_plain(file["path"], where)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
     return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
-
-
-def _check_places(images: list[manifest.Image], data: bytes, where: str) -> None:
-    """Hold what is said of the images' places in the fatbin `data` against it: launches read nothing else of it."""
-    found = [
-        (place.arch, place.start, place.end, manifest.digest(data[place.start : place.end]))
-        for place in fatbin.places(data, f"the fatbin of {where}")
-    ]
-    said = [(image["arch"], *map(image.get("packed", {}).get, ("start", "end", "sha256"))) for image in images]
-    if found != said:
-        message = f"{where}/{manifest.FILE_NAME} was altered: its images lie elsewhere; install the package again"
-        raise ManifestError(message)
 
 
 def _read(folder: files.Folder, name: str, most: int) -> bytes:

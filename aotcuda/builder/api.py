@@ -11,27 +11,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aotcuda import missing_hook, project_file, system
 from aotcuda.arch import Target
 from aotcuda.builder import (
-    build_rules,
     capacity,
+    consistency,
+    fallback_inputs,
     in_place,
     manifest_dependencies,
     output,
-    overwriting,
+    output_conflicts,
     plan,
     progress,
-    questions,
-    rebuild,
-    sameness,
+    report,
     sbom,
     stages,
-    taken_names,
     toolkits,
     wheel_files,
 )
-from aotcuda.builder import stamp as stamps
 from aotcuda.builder.build_cache import remote
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.names import NamelessError
@@ -40,17 +36,19 @@ from aotcuda.builder.build_cache.store import Store, trim
 from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
+from aotcuda.common import project_file, system
 from aotcuda.errors import BuildError, ConfigError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from aotcuda.builder.build_cache.remote import Fetched
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.manifest_dependencies import Dependencies
     from aotcuda.builder.plan import ModulePlan
-    from aotcuda.builder.progress import Progress, Summary
+    from aotcuda.builder.progress import Progress
+    from aotcuda.builder.report import Summary
     from aotcuda.builder.worker.job import BuiltModule, Result
 
 
@@ -134,7 +132,7 @@ def build(
         module = item.config
         _check_package_exists(module.name, module.key, roots, root)
         if not item.in_place:
-            taken_names.check(module.name, module.key, roots, root, extensions)
+            output_conflicts.check_module(module.name, module.key, roots, root, extensions)
         for folder in module.options.include_dirs:
             if not (root / folder).is_dir():
                 message = f"{module.key}.options.include-dirs: {root / folder} is no folder; correct it or take it out"
@@ -186,7 +184,7 @@ def build(
             version=__version__,
             dependencies=dependent,
             editable=editable,
-            rebuild=rebuild.describe(table, plans, parts[-1][1], root, package_root, editable=editable)
+            rebuild=fallback_inputs.describe(table, plans, parts[-1][1], root, package_root, editable=editable)
             if settings.fallback == "jit"
             else None,
             warn=warnings.append,
@@ -195,8 +193,8 @@ def build(
     built = Output(
         files=files,
         package_root=os.path.relpath(package_root, root),
-        warnings=tuple(dict.fromkeys([*warnings, *progress.size_warnings(files)])),
-        notes=questions.report(question for result in results for question in result.questions),
+        warnings=tuple(dict.fromkeys([*warnings, *report.size_warnings(files)])),
+        notes=report.gpu_queries(question for result in results for question in result.questions),
         sbom=sbom.make(made, installed, version=__version__),
         needed=needed,
         depends=depends if followed else (),
@@ -274,7 +272,7 @@ def _unpacked(found: Any, places: Places, seconds: float) -> Output:
         needed=needed,
         sbom=bill,
         depends=tuple(Path(places.path(name)) for name in named),
-        summary=progress.Summary(
+        summary=report.Summary(
             modules=modules,
             kernels=kernels,
             functions=functions,
@@ -306,7 +304,7 @@ def _looks(results: Sequence[Result], project: manifest_dependencies.Project, ro
 def _summary(
     plans: Sequence[ModulePlan], files: Mapping[str, bytes], results: Sequence[Result], seconds: float
 ) -> Summary:
-    return progress.Summary(
+    return report.Summary(
         modules=len(plans),
         kernels=len({(unit.module, unit.name) for item in plans for unit in item.kernels}),
         functions=len({(unit.module, unit.name) for item in plans for unit in item.functions}),
@@ -334,113 +332,17 @@ def _made(
             for built in result.modules:
                 made.setdefault(built.plan.config.name, []).append((result, built))
     for parts in made.values():
-        sameness.check(_import(built) for _, built in parts)
+        consistency.check(_import(built) for _, built in parts)
     return results, made
 
 
-def _import(built: BuiltModule) -> sameness.Import:
+def _import(built: BuiltModule) -> consistency.Import:
     """A module as one toolkit has built it."""
     item = built.plan
     pairs = [*zip(item.kernels, built.kernels, strict=True), *zip(item.functions, built.functions, strict=True)]
     compiled = {(unit, item.compiled_for(unit)[0]): found for unit, found in pairs}
     first = min((target for _, target in compiled), key=Target.sort_key)
-    return sameness.Import(first, frozenset(item.units), compiled)
-
-
-def _ignore(text: str) -> None:
-    del text
-
-
-def build_project(
-    project: Path,
-    out: Path | None = None,
-    warn: Callable[[str], None] = _ignore,
-    *,
-    bill: Path | None = None,
-    depfile: Path | None = None,
-    stamp: Path | None = None,
-    rebuild_missing: bool = False,
-    expected: Collection[str] = (),
-    quiet: bool = False,
-    verbose: bool = False,
-) -> list[Path]:
-    """Build the project in folder `project` into folder `out`, with no wheel; returns the files of the build.
-
-    Those that are there with the same content are not written again.
-
-    Args:
-        project: A folder with a pyproject.toml, or that file itself.
-        out: Where the files go, as they would lie beside the package in a wheel; `build/aotcuda` in the project by
-            default.
-        warn: Is told what the user should know.
-        bill: Where the bill of materials goes, if it is wanted.
-        depfile: Where to write what was read, as a rule for make and ninja.
-        stamp: A file to write when all is written, whether or not anything has changed; that rule is for it then. What
-            the build before wrote, as it tells, and this one does not, is removed.
-        rebuild_missing: That rule names what was written, too, so that it is built again where somebody removes it.
-        expected: The modules that the build system lists, if it does; the project must have these and no others.
-        quiet: Tell `warn` no summary.
-        verbose: Tell it the slowest steps, too.
-
-    Raises:
-        AotcudaError: As for `build`; nothing has been written.
-    """
-    is_file = os.path.isfile(project)  # noqa: PTH113 (pathlib raises where a name is too long)
-    path = project if is_file else project / project_file.FILE_NAME
-    try:
-        read = project_file.read(path)
-    except project_file.UnreadableError as error:
-        message = f"{path} {error}"
-        raise ConfigError(message) from None
-    if read is None:
-        message = f"{path} does not exist; name a folder with a pyproject.toml"
-        raise ConfigError(message)
-    section = project_file.table(read[1], "tool").get("aotcuda")
-    if isinstance(section, list):
-        raise ConfigError(project_file.LISTED)
-    if not isinstance(section, dict):
-        message = f"{path} has no [tool.aotcuda] table; the documentation's first page shows one"
-        raise ConfigError(message)
-    named = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp}
-    overwriting.check_before(named, path)
-    if expected:
-        _check_expected(expected, list(project_file.table(section, "modules")), path)
-    hint = missing_hook.in_project(str(path.parent))
-    folder = out if out is not None else path.parent / "build" / "aotcuda"
-    tells = stamp if stamp is not None else depfile  # who asks for one compares times
-    since = output.now(tells) if tells is not None else None
-    built = build(section, path.parent, followed=depfile is not None)
-    overwriting.check(named, folder, built.files, built.depends)
-    given = [path.resolve(), *built.depends]
-    targets = [stamp] if stamp is not None else [folder / name for name in built.files]
-    if rebuild_missing and stamp is not None:
-        given += [folder / name for name in built.files]  # as targets are: as it was given
-    unnamed = build_rules.warnings(targets, given) if depfile is not None else []
-    for text in [*([hint] if hint else []), *built.warnings, *built.notes, *unnamed]:
-        warn(text)
-    with output.written(built.files, folder, since) as paths:
-        if stamp is not None:
-            stamps.remove_stale(stamp, built.files, folder)
-        written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
-        if depfile is not None:
-            output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
-        if stamp is not None:
-            output.replace(stamp, stamps.content(built.files, folder), since)
-    for text in () if quiet else progress.report(built.summary, verbose=verbose):
-        warn(text)
-    return written
-
-
-def _check_expected(expected: Collection[str], modules: Collection[str], path: Path) -> None:
-    """Refuse modules that are not those that a build system lists: it would install an old one, or leave one out."""
-    problem = None
-    if missing := [name for name in expected if name not in modules]:
-        problem = f"has no module {missing[0]}, which --expect names, but {', '.join(modules)}; change it"
-    elif unlisted := [name for name in modules if name not in expected]:
-        problem = f"has the module {unlisted[0]}, which --expect does not name; add it"
-    if problem is not None:
-        message = f"{path} {problem} in the step that runs this, and its files among the outputs there"
-        raise ConfigError(message)
+    return consistency.Import(first, frozenset(item.units), compiled)
 
 
 def _import_roots(root: Path, given: Sequence[Path]) -> list[Path]:

@@ -1,19 +1,18 @@
-"""What every build back end does alike when a project names aotcuda.
+"""Steps that all build back ends share: hatchling's hook and setuptools' plugin call them, and others may.
 
-The hook for hatchling and the plugin for setuptools follow it, and so may others. A back end hands over what it has
-parsed (the table, the dependencies, the folders of packages) and builds inside
-`aotcuda.builder.worker.interrupt.in_one_line`, once `check_alone` has seen that no other one does.
+A back end passes the parsed table, the dependencies and the package folders. It builds inside
+`aotcuda.builder.worker.interrupt.in_one_line`, after `check_alone`.
 
-| of | a back end that lists the files to pack | one that packs a folder |
+| step | back end that lists the files to pack | back end that packs a folder |
 |---|---|---|
-| a wheel | takes those of `staged`, leaves the project's `leftovers` out | calls `assemble` |
-| its tag | `tag`; where that is None, `PURE_TAG`, unless the project has machine code of its own | the same |
-| an editable install | `install` when all else has succeeded | `installed` around what is left to do |
-| an sdist | has all files of the project | adds those of `named_files` |
-| a bill of materials | that of `staged` | writes `built.sbom` as `SBOM_NAME` |
-| a wheel that is whole | `check_sources`, `size_warnings` | the same |
+| wheel | packs the files of `staged`, leaves out `source_tree.leftovers` | calls `assemble` |
+| tag | `tag`; if that is None, `PURE_TAG`, unless the project has machine code of its own | the same |
+| editable install | `source_tree.install` after all other steps | `source_tree.installed` around the other steps |
+| sdist | has all files of the project | adds those of `named_files` |
+| bill of materials | that of `staged` | writes `built.sbom` as `sbom.FILE_NAME` |
+| packed wheel | `check_sources`, `size_warnings` | the same |
 
-`clean` undoes an editable install.
+`source_tree.clean` undoes an editable install.
 """
 
 from __future__ import annotations
@@ -22,15 +21,16 @@ import ast
 import shutil
 import sysconfig
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends, linkable, missing_hook, project_file
-from aotcuda.builder import api, output, progress, run_time_requirement, sbom, source_tree, temporary
+from aotcuda import registry
+from aotcuda.builder import api, output, progress, report, run_time_requirement, sbom, source_tree, temporary
+from aotcuda.common import project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
+from aotcuda.manifest import linkable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Sequence
@@ -38,11 +38,7 @@ if TYPE_CHECKING:
 
 
 PURE_TAG = "py3-none-any"
-"""The tag of a wheel that depends on no system: what it gains are data, and a few lines of Python."""
-
-
-SBOM_NAME = sbom.FILE_NAME
-"""The name of the bill of materials in a wheel's folder `.dist-info/sboms` (PEP 770)."""
+"""The tag of a wheel without host code: its GPU code is data."""
 
 _MODULES = frozenset(["prelude", "source"])
 """Keys that may name a Python module, which need not be in a package of the wheel."""
@@ -52,11 +48,11 @@ _HEADERS = frozenset([".h", ".hh", ".hpp", ".cuh", ".inl", ".inc"])
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The files of a wheel, on disk until the back end has packed them.
+    """The files of a wheel in a temporary folder, until the back end has packed them.
 
     Attributes:
-        folder: Where they lie.
-        files: By the path of each, its name in the wheel.
+        folder: The temporary folder.
+        files: The name in the wheel of each file, by its path.
         sbom: The bill of materials, for the wheel's folder `.dist-info/sboms`.
     """
 
@@ -65,15 +61,15 @@ class Staged:
     sbom: Path
 
     def discard(self) -> None:
-        """Remove them."""
+        """Remove the temporary folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def table(pyproject: Mapping[str, object], plugin: str) -> Mapping[str, object]:
-    """`[tool.aotcuda]` of a parsed pyproject.toml that enables `plugin`, such as `hook`.
+    """Return `[tool.aotcuda]` of a parsed pyproject.toml that enables `plugin`, such as `hook`.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such table.
     """
     tools = pyproject.get("tool", {})
     found = tools.get("aotcuda") if isinstance(tools, dict) else None
@@ -89,19 +85,19 @@ def table(pyproject: Mapping[str, object], plugin: str) -> Mapping[str, object]:
 
 
 def check_alone(pyproject: Mapping[str, object], root: Path, builds: str) -> None:
-    """Refuse a project that two back ends would build for: one that names setuptools and turns hatchling's hook on.
+    """Refuse a project that names setuptools and also enables hatchling's hook: both would build it.
 
     Args:
         pyproject: The parsed pyproject.toml.
         root: The project's folder.
-        builds: The back end that builds now, `hatchling` or `setuptools`.
+        builds: The current back end, `hatchling` or `setuptools`.
 
     Raises:
-        ConfigError: It is such a project.
+        ConfigError: Two back ends would build the project.
     """
     system = pyproject.get("build-system", {})
     named = str(system.get("build-backend", "")) if isinstance(system, dict) else ""
-    hook = missing_hook.table(str(root))
+    hook = uninstalled_hook.table(str(root))
     if hook is None or not (builds == "setuptools" or named.startswith("setuptools.")):
         return
     message = (
@@ -112,10 +108,10 @@ def check_alone(pyproject: Mapping[str, object], root: Path, builds: str) -> Non
 
 
 def check_settings(given: Iterable[str], place: str) -> None:
-    """Refuse keys in the back end's own table, at `place`, that only enables the plugin.
+    """Refuse keys in the back end's own table `place`, which only enables the plugin.
 
     Raises:
-        ConfigError: There are such.
+        ConfigError: There is such a key.
     """
     for name in sorted(given):
         message = f"{place}.{name}: this table only enables the hook; configure it under [tool.aotcuda]"
@@ -133,38 +129,32 @@ def build(
     quiet: bool = False,
     dependencies_key: str = "project.dependencies",
 ) -> api.Output:
-    """Build what a project's wheel gains.
+    """Build the files that a project's wheel gains.
 
     Args:
         table: `[tool.aotcuda]`.
         root: The project's folder.
         packages: The folders that hold the packages of the wheel.
-        dependencies: The project's own, as metadata has them.
+        dependencies: The project's dependencies (PEP 508).
         editable: The files are for an editable install.
         extensions: Extension modules that the back end has compiled, where they are not beside the sources.
         quiet: Show no progress.
-        dependencies_key: Where its dependencies stand.
+        dependencies_key: The key of the dependencies, for messages.
 
     Raises:
         AotcudaError: As for `aotcuda.builder.api.build`.
     """
-    # Before anything is compiled: it may refuse.
     of_dependencies = run_time_requirement.warnings(dependencies, key=dependencies_key)
     watcher = progress.Progress() if quiet else None
     built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
     return replace(built, warnings=(*built.warnings, *of_dependencies))
 
 
-def report(built: api.Output, *, verbose: bool = False) -> list[str]:
-    """What a build says at its end, when all is well: what it did; if `verbose`, what of it was slowest."""
-    return progress.report(built.summary, verbose=verbose)
-
-
 def check_sources(built: api.Output, included: Collection[str]) -> None:
-    """Refuse a wheel without files that its JIT fallback would compile; `included` are the names of what it takes in.
+    """Refuse a wheel that lacks sources of its JIT fallback; `included` are the names of the wheel's files.
 
     Raises:
-        ConfigError: One is missing.
+        ConfigError: A source is missing.
     """
     for path, module in sorted(built.needed.items()):
         if path not in included:
@@ -176,15 +166,12 @@ def check_sources(built: api.Output, included: Collection[str]) -> None:
 
 
 def size_warnings(built: api.Output, wheel: Path) -> list[str]:
-    """What to say of a wheel that is whole, and near the size that package indexes take; the build may have said it."""
-    return [] if progress.size_warnings(built.files) else progress.wheel_warnings(wheel)
+    """Return a warning if a packed wheel is near the size limit of package indexes, unless the build has warned."""
+    return [] if report.size_warnings(built.files) else report.wheel_warnings(wheel)
 
 
 def tag(table: Mapping[str, object]) -> str | None:
-    """The tag of a wheel that depends on the host's system; None for one that does not (`PURE_TAG`).
-
-    It is the name that wheels for one system have that no repair tool has looked at.
-    """
+    """Return the platform tag of a wheel with host code, as before repair; None for one without (`PURE_TAG`)."""
     if not table.get("host-abi") and not _has_host_code(table):
         return None
     system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -192,26 +179,26 @@ def tag(table: Mapping[str, object]) -> str | None:
 
 
 def _has_host_code(table: Mapping[str, object]) -> bool:
-    """Whether a front end of the table, which was checked before, makes images with code for the host's processor."""
+    """Return True if a front end of the table, which has been checked before, makes images with host code."""
     modules = table.get("modules")
     tables = modules.values() if isinstance(modules, dict) else ()
-    of_project = table.get("frontend", frontends.DEFAULT)
+    of_project = table.get("frontend", registry.DEFAULT)
     names = {one.get("frontend", of_project) for one in tables if isinstance(one, dict)}
-    found = [frontends.find(name) for name in names if isinstance(name, str)]
+    found = [registry.find(name) for name in names if isinstance(name, str)]
     return any(one is not None and one.host_code for one in found)
 
 
 def staged(built: api.Output) -> Staged:
-    """The files of a wheel, written into a temporary folder.
+    """Write the files of a wheel into a temporary folder.
 
     Raises:
-        BuildError: They cannot be written.
+        BuildError: A file cannot be written.
     """
     folder = temporary.folder()
     try:
         content, beside = folder / "content", folder / "beside"
         written = output.write(built.files, content)
-        (bill,) = output.write({SBOM_NAME: built.sbom}, beside)
+        (bill,) = output.write({sbom.FILE_NAME: built.sbom}, beside)
     except BaseException:
         temporary.remove(folder)
         raise
@@ -219,27 +206,27 @@ def staged(built: api.Output) -> Staged:
 
 
 def assemble(built: api.Output, folder: Path, fresh: Container[Path]) -> list[Path]:
-    """Write the files of a wheel into the folder that it is packed from; returns their paths.
+    """Write the files of a wheel into the folder from which it is packed, and return their paths.
 
     Args:
-        built: The files.
-        folder: The folder, in which builds before this one may have left theirs.
-        fresh: What the back end has put there now.
+        built: The build.
+        folder: The folder, which may have files of earlier builds.
+        fresh: The files that the back end has copied there in this build.
 
     Raises:
-        BuildError: They cannot be written.
+        BuildError: A file cannot be written.
     """
     source_tree.remove_stale(folder, fresh)
     return output.write(built.files, folder)
 
 
 def named_files(table: Mapping[str, object], root: Path) -> list[str]:
-    """The files of the project that the table names, by their paths from its folder; what an sdist needs besides code.
+    """Return the files that an sdist needs besides code, relative to the project's folder.
 
-    Whatever key a path stands under counts: front ends have keys of their own. The folders of `include-dirs` count with
-    all that is in them, and headers beside a `.cu`. What sources link is found by its name: a file below the folder
-    counts that is called as a string of the package ends, as in `declare_device(..., link=HERE / "csrc" / "norm.cu")`.
-    Nothing is checked, since an sdist is made without building.
+    They are all paths in the table, under any key, since front ends have keys of their own; all files in
+    `include-dirs`; headers beside a `.cu` file; and files that sources link, found by name: a string in a Python file
+    of the package ends with it, as in `declare_device(..., link=HERE / "csrc" / "norm.cu")`. Nothing is checked, since
+    an sdist is made without a build.
     """
     root = root.resolve()
     found = {path for key, text in _texts(table) for path in _files(text, root, folders=key == "include-dirs")}
@@ -252,13 +239,13 @@ def named_files(table: Mapping[str, object], root: Path) -> list[str]:
 
 
 _NOT_SOURCES = frozenset(["build", "dist", "node_modules"])
-"""Folders that hold what builds have made."""
+"""Folders with build results."""
 
 
 def _linked_names(sources: Iterable[Path]) -> set[str]:
-    """The names of files that Python modules may link, and those of their packages: strings with such a suffix.
+    """Return the names of files that modules and their packages may link: their strings with a linkable suffix.
 
-    The modules are read and not run. One that does not parse is left to the build, which says what is wrong with it.
+    The modules are parsed, not run. The build reports a module that cannot be parsed.
     """
     modules = set(sources)
     for source in [*modules]:
@@ -278,7 +265,7 @@ def _linked_names(sources: Iterable[Path]) -> set[str]:
 
 
 def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """All strings in a table, at any depth, each with the key that it stands under; and the files of modules."""
+    """Yield all strings in a table with their keys, and the file paths of module names."""
     if isinstance(value, str):
         yield key, value
         if key in _MODULES:
@@ -293,7 +280,7 @@ def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _files(text: str, root: Path, *, folders: bool) -> Iterator[Path]:
-    """The files below `root` that a path stands for, or a glob, or a folder; none if it is no path."""
+    """Yield the files below `root` that a path, a glob or (with `folders`) a folder names."""
     path = root / text
     try:
         found = [path] if path.exists() else [*root.glob(text)] if "*" in text else []
@@ -308,28 +295,3 @@ def _files(text: str, root: Path, *, folders: bool) -> Iterator[Path]:
             yield each
         if each.suffix == ".cu":
             yield from (beside for beside in each.parent.iterdir() if beside.suffix in _HEADERS)
-
-
-def leftovers(root: Path) -> list[str]:
-    """The files of editable builds in the project, which a wheel must not take in."""
-    return source_tree.leftovers(root)
-
-
-def install(built: api.Output, root: Path) -> list[str]:
-    """Write the files of an editable build where the import system finds them; what the user should know.
-
-    An editable install imports from the source tree, where files of the wheel are not seen.
-    """
-    return source_tree.install(built, root)
-
-
-@contextmanager
-def installed(built: api.Output, root: Path) -> Iterator[list[str]]:
-    """`install` for a block that may fail: then the source tree is as it was."""
-    with source_tree.installed(built, root) as said:
-        yield said
-
-
-def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()) -> None:
-    """Remove what editable builds left in the source tree; `packages` as for `build`."""
-    source_tree.clean(table, root, packages)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends, manifest
-from aotcuda.builder import ahead, jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
+from aotcuda import manifest, registry
+from aotcuda.builder import jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
-from aotcuda.compatibility import tables
+from aotcuda.common import gpu_facts
 from aotcuda.errors import ToolchainError
 from aotcuda.version import __version__
 
@@ -81,10 +81,10 @@ def build(request: Request) -> Built:
     settings = parser.parse(table, environ={})
     whole = plan.make(settings)
     settings = replace(settings, modules=_wanted(settings, request))
-    root = ahead.folder(request.root, request.package_root)
+    root = jit_older.working_folder(request.root, request.package_root)
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
-    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, ahead.FALLBACK)
+    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, jit_older.VARIABLES)
     names = dict(request.names or plan.names(whole))
     cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed(), root)
     results = stages.run(
@@ -98,7 +98,7 @@ def build(request: Request) -> Built:
             linked=linked,
             cache=cache,
         ),
-        ahead.FALLBACK,
+        jit_older.VARIABLES,
     )
     if cache is not None and any(result.made for result in results):
         trim(cache)
@@ -111,7 +111,7 @@ def build(request: Request) -> Built:
     project = manifest_dependencies.Project(
         root=root, package_root=package_root, names=tuple(names) if request.project else (), tops=_tops(settings)
     )
-    found = manifest_dependencies.of([*linked, result], project, own_variables=ahead.FALLBACK)
+    found = manifest_dependencies.of([*linked, result], project, own_variables=jit_older.VARIABLES)
     if request.project:
         found.sources.append(manifest_dependencies.table_source(request.table, project))
     described["sources"] = found.sources
@@ -130,10 +130,10 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
     usable = toolkits.loaded_by(request.driver, installed)
     if installed and not usable:
         front_end = settings.frontend_of(settings.modules[0])
-        have, known = installed[0].linker[0], frontends.requirement(front_end, jit=True, cuda=request.driver[0])
+        have, known = installed[0].linker[0], registry.requirement(front_end, jit=True, cuda=request.driver[0])
         message = (
             f"the compilers that are installed are CUDA {have}'s, and the driver supports CUDA "
-            f"{tables.dotted(request.driver)}: install {known} in their place, or update the driver"
+            f"{gpu_facts.dotted(request.driver)}: install {known} in their place, or update the driver"
         )
         raise ToolchainError(message)
     return toolkits.choose(settings.arch[0], usable)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import arch, dependencies, manifest
+from aotcuda import arch, manifest
 from aotcuda.binary import targets
-from aotcuda.builder import ahead, capacity, plan, stages
+from aotcuda.builder import capacity, plan, stages
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job
+from aotcuda.common import dependencies
 from aotcuda.errors import AotcudaError, LinkError, ManifestError, TargetError
 
 if TYPE_CHECKING:
@@ -27,6 +29,19 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Result
+
+
+VARIABLES = MappingProxyType({"AOTCUDA_LOAD": "first-use", "AOTCUDA_FALLBACK": "error"})
+"""More environment variables of a JIT build's workers.
+
+The user's modules may import the very package that is compiled, or others that aotcuda built: they are not to start a
+driver, or a JIT build of their own.
+"""
+
+
+def working_folder(root: str | Path, package_root: str | Path) -> Path:
+    """Return the folder that a JIT build works in, as an absolute path."""
+    return Path(root if Path(root).is_dir() else package_root).resolve()
 
 
 def job(
@@ -126,7 +141,7 @@ def _again(
         results = stages.run(
             job(
                 settings,
-                root=ahead.folder(Path(own_root, rebuild["root"]), own_root),
+                root=working_folder(Path(own_root, rebuild["root"]), own_root),
                 package_root=own_root,
                 toolkit=toolkit,
                 names={module: tuple(found) for module, found in rebuild["names"].items()},

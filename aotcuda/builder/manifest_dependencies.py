@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, frontends, manifest, project_file
+from aotcuda import manifest, registry
 from aotcuda.builder import toolkits
 from aotcuda.builder.worker import dependency_trace, process
+from aotcuda.common import dependencies, project_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -154,7 +155,7 @@ def of(
         else:
             questions.append({"ask": ask, "path": project.relative(path), "answer": answer})
     front_ends = {module.plan.frontend for result in results for module in result.modules}
-    compilers = frontends.variables(sorted(front_ends))
+    compilers = registry.variables(sorted(front_ends))
     taken = {
         *process.environment({}, *front_ends, toolkit=next(iter(toolkits.installed()), None)),
         *own_variables,

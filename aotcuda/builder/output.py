@@ -68,7 +68,6 @@ def _written(
                 temporary.sweep((folder / target).parent)
             else:
                 change.prepare(folder / target, content)
-        interrupt.check()
         change.make()
     except OSError as error:
         change.undo()

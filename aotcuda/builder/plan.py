@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.arch import Target
 from aotcuda.builder import toolkits
 from aotcuda.builder.config import checks
@@ -177,7 +177,7 @@ def share(
 
 def _part(plan: ModulePlan, toolkit: Toolkit, installed: Sequence[Toolkit]) -> ModulePlan | None:
     """What a toolkit builds of a module; None if that is nothing."""
-    front_end = frontends.find(plan.frontend)
+    front_end = registry.find(plan.frontend)
     if front_end is not None and front_end.assembles:
         return plan if toolkit is installed[-1] else None
     targets = tuple(target for target in plan.targets if toolkits.choose(target, installed) is toolkit)

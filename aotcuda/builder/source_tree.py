@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, manifest, project_file
+from aotcuda import manifest
 from aotcuda.builder import output, temporary, wheel_files
+from aotcuda.common import dependencies, project_file
 from aotcuda.errors import ManifestError
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda.builder.worker import dependency_trace, pool, process
+from aotcuda.builder import failures
+from aotcuda.builder.worker import dependency_trace, process
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: 
     results: dict[str, Result] = {}
     found: list[Result] = []
     wanted = tuple(sorted({*job.wanted} | {name for plan in job.plans for name in linked(plan, job.plans)}))
-    with pool.gathered() as attempt:
+    with failures.gathered() as attempt:
         for stage in split(job.plans):
             # What links a module that failed cannot be tried, and would say nothing new.
             plans = tuple(plan for plan in stage if linked(plan, job.plans) <= results.keys())

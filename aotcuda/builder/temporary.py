@@ -16,7 +16,6 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from aotcuda.builder.worker import lifetime
 from aotcuda.errors import BuildError
 
 _NAME = re.compile(r".*\.?aotcuda-tmp-(?P<place>[0-9a-f]{12})-(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]+")
@@ -84,6 +83,9 @@ def _place() -> str:
 
 
 def _start(pid: int) -> int:
-    """When a process started, in ticks since the machine did; 0 if there is none."""
-    fields = lifetime.status(pid)
-    return int(fields[19]) if fields else 0
+    """Return when a process started, in ticks since the machine did, by proc_pid_stat(5); 0 if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[19])  # the program's name before it may hold any character

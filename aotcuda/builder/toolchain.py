@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from cuda import pathfinder
 from cuda.bindings import nvjitlink, nvrtc
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.arch import FIRST_WITH
 from aotcuda.builder import toolkits
-from aotcuda.compatibility import tables
+from aotcuda.common import gpu_facts
 from aotcuda.errors import ToolchainError
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def check_loaded() -> None:
     for name, (version, wanted) in found.items():
         if tuple(version) != wanted:
             message = (
-                f"this build is to use {name} {tables.dotted(wanted)}, and {tables.dotted(version)} is loaded; run it "
-                "in a fresh environment, with one of aotcuda's extras and no other CUDA on LD_LIBRARY_PATH"
+                f"this build is to use {name} {gpu_facts.dotted(wanted)}, and {gpu_facts.dotted(version)} is loaded; "
+                "run it in a fresh environment, with one of aotcuda's extras and no other CUDA on LD_LIBRARY_PATH"
             )
             raise ToolchainError(message)
     own = Path(toolkit.libraries["nvvm"]).resolve()
@@ -102,7 +102,7 @@ def unknown_target(name: str, where: str, tool: str, known: Iterable[str]) -> To
     )
 
 
-def check_target(target: Target, where: str, frontend: str = frontends.DEFAULT) -> None:
+def check_target(target: Target, where: str, frontend: str = registry.DEFAULT) -> None:
     """Refuse a target that the toolchain does not know; `frontend` is for what the message says to install.
 
     Raises:
@@ -115,13 +115,13 @@ def check_target(target: Target, where: str, frontend: str = frontends.DEFAULT) 
     toolkit = loaded()
     if toolkit is not None and toolkit.links(target):
         return
-    version = tables.dotted(toolkit_version())
+    version = gpu_facts.dotted(toolkit_version())
     kind = str(target).partition("_")[0]
     listed = ", ".join(f"{kind}_{major}{minor}{target.suffix}" for major, minor in known if (major, minor) >= first)
     message = f"{where}: {target} is not known to the CUDA {version} toolchain, which builds for {listed}"
-    if other := tables.builders(target):
+    if other := gpu_facts.builders(target):
         message += f"; {target} needs {other}"
-        extra = next((name for name, one in frontends.TOOLKITS.items() if toolkits.knows(one, target)), None)
-        asker = frontends.find(frontend)
+        extra = next((name for name, one in registry.TOOLKITS.items() if toolkits.knows(one, target)), None)
+        asker = registry.find(frontend)
         message += f": install {asker.bringing(extra)}" if extra and asker else ", which no extra of aotcuda brings"
     raise ToolchainError(message)

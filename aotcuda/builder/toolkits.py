@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aotcuda.arch import FIRST_OF_CUDA_13, FIRST_WITH, Target
-from aotcuda.compatibility import tables
+from aotcuda.common import gpu_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -122,14 +122,14 @@ def _code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int])
         return Target("sass", target.major, target.minor, target.suffix)
     if target.suffix or not _knows(linker, target):
         return None
-    lower = [row.number for row in tables.capabilities() if row.number < target.capability and not row.renamed]
+    lower = [row.number for row in gpu_facts.capabilities() if row.number < target.capability and not row.renamed]
     known = [number for number in lower if _is_known(number, cuda)]
     return Target("sass", *max(known)) if known else None
 
 
 def _is_known(number: tuple[int, int], cuda: tuple[int, int]) -> bool:
     """Whether compilers of a CUDA version know a compute capability; those below Turing's are CUDA 12's."""
-    row = tables.capability(number)
+    row = gpu_facts.capability(number)
     return row.known_to(cuda) if row is not None else number < FIRST_OF_CUDA_13 and cuda < (13, 0)
 
 
@@ -159,7 +159,7 @@ def _toolkit(path: str, layout: _Layout) -> Toolkit | None:
     versions = [_version(path, name) for name in (layout.compiler, layout.linker)]
     if None in versions:
         return None
-    compiler, linker = (tables.pair(text) for text in versions if text is not None)
+    compiler, linker = (gpu_facts.pair(text) for text in versions if text is not None)
     return Toolkit(
         cuda=compiler,
         linker=linker,
@@ -200,5 +200,5 @@ def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
 def capabilities(toolkits: Iterable[Toolkit]) -> tuple[tuple[int, int], ...]:
     """The compute capabilities from Turing on that any of `toolkits` makes images for, in order."""
     listed = list(toolkits)
-    rows = [row.number for row in tables.capabilities() if row.renamed is None]
+    rows = [row.number for row in gpu_facts.capabilities() if row.renamed is None]
     return tuple(number for number in rows if any(one.links(Target("sass", *number)) for one in listed))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda import frontends
 from aotcuda import manifest as manifests
+from aotcuda import registry
 
 _TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm", "nvidia_nvfatbin")
 _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
@@ -19,7 +19,7 @@ def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
         distributions: How the names of those begin that a front end from outside has.
     """
     found: dict[str, str] = {}
-    own = [name for item in frontends.BUILT_IN.values() for name in item.distributions]
+    own = [name for item in registry.BUILT_IN.values() for name in item.distributions]
     taken = (*_TOOLCHAIN, *own, *distributions)
     for entry in sys.path:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from aotcuda import system
+from aotcuda.common import system
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

@@ -1,7 +1,6 @@
 """The run time: load -> choose -> select -> launch, with the standard library alone; docs/design.md draws the ways.
 
-An import with `load = "first-use"` reads `module` alone; everything else is imported by what first needs it.
-What is called `ctypes` here is that package where a program has imported it, else the little of it in `c_types`.
+An import with `load = "first-use"` reads `module` alone; other modules are imported where they are first needed.
 """
 
 # module              what a generated module calls: `load`, and `Module` with what it exports
@@ -14,7 +13,7 @@ What is called `ctypes` here is that package where a program has imported it, el
 # written             configurations as they are written, to keep launchers by
 # launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
 # kernel_attributes   what the driver and the disassembler tell of a kernel; occupancy: how much of it a GPU holds
-# device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.interop`)
+# device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.integrations.interop`)
 # loader              which images are launched now: loading and replacing them; those of a wheel
 # loaded              what is launched for as long as they stay: the overloads of their kernels
 # edits               what is launched for sources that were edited; unloading: how images leave the driver
@@ -23,7 +22,6 @@ What is called `ctypes` here is that package where a program has imported it, el
 # loaded_library      images in the driver, and their kernels on each GPU
 # driver              libcuda; driver_errors: what its errors mean
 # streams             streams of every library, their order; `AOTCUDA_SYNCHRONIZE`: launches that wait
-# c_types             the little of ctypes that this takes, without the rest of it
 #
 # arguments/          what an argument means, written once; the package itself: how one is read, by its type alone
 #     arrays, dlpack  device arrays of every library; views: what any of them may say of itself; overlap: whether two do
@@ -35,8 +33,8 @@ What is called `ctypes` here is that package where a program has imported it, el
 #     host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
 #     mismatch        the texts of errors: why nothing fits; problems: of one parameter; names: what types are called
 # fast/               the same once more, fast: python writes functions; the package itself has the extension in C,
-#                     learning tells it what it learns; cupy_layout, numba_layout, torch_layout: where
-#                     arrays have in memory what they tell; torch_guards: one question for many of PyTorch's
+#                     learning tells it what it learns
+# foreign_names       the private names of other libraries that launches use
 # images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
 #                     debug_exceptions: what debug kernels raise
 # jit/                fallback: what was compiled, and what could not be; compile: from the cache or the builder;
@@ -47,18 +45,11 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
-from _weakref import ref
+from weakref import ref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import ctypes as ctypes
     from typing import Any
-
-LIBRARY = "libcuda.so.1"
-"""The driver, as the dynamic linker knows it."""
-
-begun: list[tuple[int, Any]] = []
-"""Of a driver that is started before `driver` is imported: the process, and what waits for the code of `cuInit`."""
 
 _locks: set[ref[RLock]] = set()
 
@@ -80,7 +71,7 @@ def module_of(kind: type) -> str:
 
 def integer(value: object) -> int | None:
     """The number that an integer of any type is, as Python's own int; None of all else, and of what raises."""
-    from _operator import index  # noqa: PLC0415 (an import of a package needs none)
+    from operator import index  # noqa: PLC0415 (an import of a package needs none)
 
     try:
         return int.__index__(index(value))  # type: ignore[arg-type]  # which is to be found out
@@ -90,32 +81,8 @@ def integer(value: object) -> int | None:
         return None
 
 
-def is_begun_by_parent() -> bool:
-    """Whether a driver was begun to be started by a process that this one was forked from."""
-    return any(process != os.getpid() for process, _ in [*begun])  # a copy: another thread may empty it
-
-
 def _renew_locks() -> None:
     for each in list(_locks):
         lock: Any = each()
         if lock is not None and not lock._is_owned():  # noqa: SLF001 (as logging and threading do it)
             lock._at_fork_reinit()  # noqa: SLF001
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name != "ctypes":
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message)
-        import sys  # noqa: PLC0415 (once)
-
-        try:
-            if name in sys.modules:
-                import ctypes as found  # noqa: PLC0415 (which waits for a thread that is in the midst of this)
-            else:
-                from aotcuda.runtime import c_types as found  # noqa: PLC0415
-        except (ImportError, TypeError):  # its C half has other names, in a Python to come
-            import ctypes as found  # noqa: PLC0415
-        # Types of the two do not mix: of threads that come here at once, all take what the first has found.
-        return globals().setdefault(name, found)

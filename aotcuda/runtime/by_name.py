@@ -9,7 +9,7 @@ import os
 import sys
 from types import ModuleType
 
-from aotcuda import missing_hook
+from aotcuda.common import uninstalled_hook
 from aotcuda.errors import ManifestError
 from aotcuda.runtime.jit import recipe
 
@@ -35,8 +35,8 @@ def find(name: str, kind: type[Any]) -> Any:
             package = name.rpartition(".")[0]
             message = (
                 f"there is no module {name} in the package {package}. If it was built without aotcuda's hook, "
-                f"{missing_hook.ADVICE} (HATCH_BUILD_NO_HOOKS leaves hooks out too); or ship its pyproject.toml in the "
-                "package, which the module can be made from"
+                f"{uninstalled_hook.ADVICE} (HATCH_BUILD_NO_HOOKS leaves hooks out too); or ship its pyproject.toml in "
+                "the package, which the module can be made from"
             )
             raise ModuleNotFoundError(message, name=name) from None
         return made

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from aotcuda import frontends
 from aotcuda import manifest as manifests
+from aotcuda import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class _Callable:
             AttributeError: Something else asks, such as Numba's compiler for the host.
         """
         asking = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 (nothing else tells who asks)
-        compiler = frontends.calling(asking)
+        compiler = registry.calling(asking)
         if compiler is None:
-            callers = " and ".join(found.name for found in frontends.BUILT_IN.values() if found.caller)
+            callers = " and ".join(found.name for found in registry.BUILT_IN.values() if found.caller)
             message = f"{self} has no type here; it can be called inside kernels of {callers}"
             raise AttributeError(message, name="_numba_type_", obj=self)
         if compiler.name not in self._types:

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal's C half, which every Python has
+import ctypes
 import os
 import sys
-from _ctypes import FUNCFLAG_CDECL, CFuncPtr
 
 import aotcuda
-from aotcuda.runtime import LIBRARY, begun, ctypes, is_begun_by_parent, new_lock
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.errors import CudaError
+
+LIBRARY = "libcuda.so.1"
+"""The driver's library, by the name that the dynamic linker knows."""
 
 LOWEST = (12, 0)
 """The first CUDA version whose driver has `cuLibrary*`, which loads images without a context."""
@@ -37,10 +39,7 @@ LAST_DEFAULT_STREAM = 2
 """The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
 
 forked = False
-"""True in a process that forked after `cuInit`, or in its midst; CUDA cannot be used there."""
-
-beside: Callable[[], object] | None = None
-"""What else has to be done by the time that the driver has started: it is called meanwhile."""
+"""True in a process that forked during or after `cuInit`; CUDA cannot be used there."""
 
 _lock = new_lock()
 _driver: Driver | None = None
@@ -99,15 +98,6 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuThreadExchangeStreamCaptureMode": (_out,),
 }
 
-_OF_A_FIRST_LAUNCH = (
-    "cuDeviceGet",
-    "cuDeviceGetAttribute",
-    "cuLibraryLoadData",
-    "cuCtxGetDevice",
-    "cuLibraryGetKernel",
-    "cuKernelGetAttribute",
-)
-
 _ATTRIBUTES = {
     "threads": 1,
     "block_x": 2,
@@ -165,15 +155,6 @@ class Mark(list[bool]):
         self.clear()
         if "retired" in self._cells:
             self._cells["retired"][:] = [1]
-
-
-class _Untyped(CFuncPtr):
-    """A function that takes ready-made ctypes values.
-
-    Its result is an int, as ctypes has it where none is named; to name that takes longer.
-    """
-
-    _flags_ = FUNCFLAG_CDECL
 
 
 class _Functions(dict[str, "Callable[..., int]"]):
@@ -276,7 +257,7 @@ class Driver:
 
     def _start(self) -> None:
         """Start the driver and check its version."""
-        code = self._initialised()
+        code = self._function("cuInit", _int)(0)
         if code == NO_DEVICE:
             raise _errors().no_device()
         if code == STUB_LIBRARY:
@@ -297,28 +278,6 @@ class Driver:
             )
             raise aotcuda.errors.DriverTooOldError(message)
 
-    def _initialised(self) -> int:
-        """What `cuInit` gives, beside which something else is done where it takes long: where nobody has called it."""
-        for _, wait in [*begun]:  # by this process, at most once
-            self._meanwhile()
-            code: int | None = wait()
-            if code is not None:
-                return code
-        address = self.address("cuInit")
-        if beside is not None and self.call["cuDeviceGetCount"](ctypes.byref(_int())) == NOT_INITIALIZED:
-            code = _called_beside(address, self._meanwhile)
-            if code is not None:
-                return code
-        return self._function("cuInit", _int)(0)
-
-    def _meanwhile(self) -> None:
-        """What is done while the driver starts: `beside`, and looking for functions that a first launch calls."""
-        if beside is not None:
-            beside()
-        for name in _OF_A_FIRST_LAUNCH:
-            if hasattr(self._library, name):  # that an old driver lacks one is said by its version
-                self.call[name]
-
     def _function(self, name: str, *types: type) -> Callable[..., int]:
         try:
             function = getattr(self._library, name)
@@ -335,10 +294,16 @@ class Driver:
         return aotcuda.errors.DriverTooOldError(message)
 
     def without_types(self, name: str) -> Callable[..., int]:
-        """One of its functions, to be called with ready-made ctypes values, as `launch` is."""
-        kind: Any = _Untyped
-        made: Callable[..., int] = kind(self.address(name))
-        return made
+        """Return a driver function that is called with ctypes objects and converts no arguments.
+
+        Raises:
+            DriverTooOldError: The driver lacks the function.
+        """
+        try:
+            function: Callable[..., int] = self._library[name]
+        except AttributeError:
+            raise self._lacks(name) from None
+        return function
 
     def address(self, name: str) -> int:
         """Where one of its functions is, for who calls it otherwise."""
@@ -430,40 +395,9 @@ def get() -> Driver:
             _starting = True
             try:
                 _driver = Driver()
-                begun.clear()  # which `_driver` tells from here on
-            except aotcuda.errors.AotcudaError:
-                begun.clear()  # a child may see for itself
-                raise
             finally:
                 _starting = False
         return _driver
-
-
-def _called_beside(address: int, work: Callable[[], object]) -> int | None:
-    """What `int function(unsigned)` at an address gives for 0, while `work` is done; None if that has to come first.
-
-    The function is called by a thread that runs nothing of Python's, so nothing that `work` does can wait for it, and
-    that gets no signals: they are the program's own threads'. To Linux it is as good as what threads begin with, a
-    function from a pointer to a pointer: both fill a register, of which the function reads and writes the lower half.
-    """
-    threads, thread, result = ctypes.CDLL(None), ctypes.c_uint64(), ctypes.c_uint64()
-    create, join, given = threads.pthread_create, threads.pthread_join, ctypes.byref(thread)
-    function, told = _pointer(address), ctypes.byref(result)
-    signals = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
-    codes: list[int] = []
-    try:
-        try:
-            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-            codes += map(create, (given,), (None,), (function,), (None,))  # an interrupt after it finds its answer here
-        finally:
-            _signal.pthread_sigmask(_signal.SIG_SETMASK, signals)
-        if sys.platform == "linux":  # which may keep it waiting for milliseconds behind this thread, on one processor
-            os.sched_yield()
-        work()
-    finally:
-        if codes == [0]:
-            join(thread, told)
-    return result.value & 0xFFFFFFFF if codes == [0] else None
 
 
 def is_installed() -> bool:
@@ -487,7 +421,7 @@ def installed_version() -> tuple[int, int] | None:
 
 def check_fork() -> None:
     """Raise ForkError in a process that forked after CUDA was started."""
-    if forked or is_begun_by_parent():
+    if forked:
         raise _errors().forked()
 
 
@@ -507,7 +441,7 @@ def retire(mark: Mark) -> None:
 def _why_not_here() -> str | None:
     if sys.platform == "linux":
         return None
-    from aotcuda import system  # noqa: PLC0415 (Linux needs nothing of it to start the driver)
+    from aotcuda.common import system  # noqa: PLC0415 (Linux needs nothing of it to start the driver)
 
     return system.why_not("launches kernels")
 
@@ -521,7 +455,7 @@ def after_fork(function: Callable[[], None]) -> None:
 
 def _after_fork() -> None:
     global forked  # noqa: PLW0603
-    if _driver is None and not _starting and not begun:  # it could not be started
+    if _driver is None and not _starting:  # it could not be started
         return
     forked = True
     for mark in _marks:

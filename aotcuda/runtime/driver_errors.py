@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 
 from aotcuda.errors import CudaError, ForkError, NoDeviceError
-from aotcuda.runtime import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

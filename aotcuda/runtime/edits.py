@@ -6,7 +6,6 @@ The JIT fallback compiles the sources as they are now. The images of before are 
 from __future__ import annotations
 
 import aotcuda
-from aotcuda import manifest as manifests
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.jit.sources import Sources
 
@@ -14,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.manifest import Manifest, Outline
+    from aotcuda.manifest import Manifest
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.loaded_library import LoadedLibrary
     from aotcuda.runtime.source import Source
@@ -34,12 +33,12 @@ class Edits:
         """What was edited since the images were built, None if nothing was."""
         found = self._built
         if found is None:
-            found = self._built = self._sources_of(self._outline().whole())
+            found = self._built = self._sources_of(self._manifest())
         return found.changed()
 
     def in_place_of(
         self, loaded: LoadedLibrary, compiled_from: Sources | None
-    ) -> tuple[LoadedLibrary, Outline, Sources | None] | None:
+    ) -> tuple[LoadedLibrary, Manifest, Sources | None] | None:
         """What is to be launched for the sources as they are now, and the sources where it was compiled for an edit.
 
         None if that is what is loaded: images that were compiled for an edit, or None for those of the build.
@@ -54,7 +53,7 @@ class Edits:
             library = self._aside or self._source.load(self._fallback)  # the edit was taken back
             self._fallback().forget()
             self._aside = None
-            return library, self._outline(), None
+            return library, self._manifest(), None
         if compiled_from is None:
             self._aside = loaded
         elif compiled_from.changed() is None:
@@ -66,7 +65,7 @@ class Edits:
         fallback.forget()
         compiled = fallback.compiled((None, None), gpu, aotcuda.errors.StaleBuildError(message))
         sources = self._sources_of(compiled.manifest)
-        return compiled.library, manifests.Outline(compiled.manifest), sources
+        return compiled.library, compiled.manifest, sources
 
     def withdraw(self, going: list[LoadedLibrary]) -> None:
         """Forget everything; the images that were kept are added to `going`, and nothing is called in between."""
@@ -74,8 +73,8 @@ class Edits:
             going += [self._aside]
         self._aside = self._built = None
 
-    def _outline(self) -> Outline:
-        return self._source.outline(self._fallback)
+    def _manifest(self) -> Manifest:
+        return self._source.manifest(self._fallback)
 
     def _sources_of(self, manifest: Manifest) -> Sources:
         return Sources(self._source.package_root, manifest)

@@ -78,7 +78,7 @@ class ForAll(OfThisProcess):
                 from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
 
                 name = self._kernel.__name__
-                record = self._loader.launched.kernel(name)
+                record = self._loader.kernels.get(name)
                 raise mismatch.by_name(str(self._kernel), f"{name}.forall(n)", record, named)
             again(self._launch, args)
 

@@ -136,7 +136,7 @@ class GridKernel(Kernel):
         Raises:
             LaunchError: The images that are launched now have no such kernel.
         """
-        record = self._loader.launched.kernel(self.__name__)
+        record = self._loader.kernels.get(self.__name__)
         if record is None:
             self._refuse("the module has no such kernel any more")
         return record

@@ -65,7 +65,7 @@ class Kernel:
     @property
     def signatures(self) -> list[str]:
         """The signatures that it was compiled for."""
-        record = self._loader.launched.kernel(self.__name__)
+        record = self._loader.kernels.get(self.__name__)
         return [overload["signature"] for overload in record["overloads"]] if record is not None else []
 
     def __getitem__(self, configuration: types.Configuration) -> Launcher:
@@ -321,7 +321,7 @@ class Kernel:
         from aotcuda.errors import ManifestError  # noqa: PLC0415 (as in launcher)
 
         try:
-            return self._loader.launched.kernel(self.__name__)
+            return self._loader.kernels.get(self.__name__)
         except ManifestError:
             return None
 

@@ -73,7 +73,7 @@ class OnThisGpu:
             gpu = loaded.library.driver.devices[self._device]
             message = f"{self._where} has no machine code for {gpu}: {choice}"
             raise LaunchError(message)
-        arch, path = choice.arch, os.path.join(loaded.library.folder, loaded.outline.head["files"]["kernels"]["path"])
+        arch, path = choice.arch, os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
         if signature is not None:
             return text(arch, self._find(signature).record["symbol"], path)
         return {
@@ -102,9 +102,9 @@ def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | Non
     try:
         from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only who asks for one has cuda.core)
     except ImportError:
-        from aotcuda import frontends  # noqa: PLC0415 (only errors come here)
+        from aotcuda import registry  # noqa: PLC0415 (only errors come here)
 
-        message = f"cuda.core cannot be imported, so {where} cannot be handed out as its kernel: {frontends.CUDA_CORE}"
+        message = f"cuda.core cannot be imported, so {where} cannot be handed out as its kernel: {registry.CUDA_CORE}"
         raise DependencyError(message) from None
     return CoreKernel.from_handle(OnThisGpu(loader, name, where).device_kernel(signature).kernel.value)
 

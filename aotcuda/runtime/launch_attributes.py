@@ -6,9 +6,11 @@ The driver takes them as `CUlaunchAttribute`s (cuda.h; CUDA Driver API, "Executi
 
 from __future__ import annotations
 
+import ctypes
+
 from aotcuda.errors import LaunchError, quoted, shown
-from aotcuda.runtime import ctypes, occupancy
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import occupancy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ takes eleven; ctypes needs time for each.
 
 from __future__ import annotations
 
-from _operator import le
+from operator import le
 
 import aotcuda
 from aotcuda.runtime import integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Sequence
 
-    from aotcuda.runtime import ctypes
     from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes
     from aotcuda.runtime.loaded_library import DeviceKernel
 
@@ -40,7 +40,7 @@ def _encoded(
     Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of nothing, the
     stream's handle, the address of the attributes, and their number as 32 bits.
     """
-    from aotcuda.runtime import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
+    import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
 
     extents = [extent & _HALF for extent in (*grid, *block)]
     pairs = (low | high << 32 for low, high in zip(extents[::2], extents[1::2], strict=True))
@@ -64,7 +64,7 @@ class OnStreams(dict[int, object]):
         self._attributes = attributes
 
     def __missing__(self, stream: int) -> object:
-        from aotcuda.runtime import ctypes  # noqa: PLC0415 (as in _encoded)
+        import ctypes  # noqa: PLC0415 (as in _encoded)
 
         found = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
         if len(self) >= _MOST_STREAMS:  # a program that makes streams as it goes

@@ -5,8 +5,9 @@ A launch that succeeds on a machine with one GPU, of a module without callbacks,
 
 from __future__ import annotations
 
+import ctypes
+
 import aotcuda
-from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import parameters
 

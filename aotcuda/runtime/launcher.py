@@ -181,7 +181,7 @@ class Launcher(OfThisProcess):
     def _refuse_names(self, named: dict[str, object]) -> NoReturn:
         from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
 
-        record = self._loader.launched.kernel(self.name)
+        record = self._loader.kernels.get(self.name)
         raise mismatch.by_name(self.where, f"{self.name}[grid, block]", record, named)
 
     def __repr__(self) -> str:

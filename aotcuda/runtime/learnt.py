@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import aotcuda
-from aotcuda.runtime import ctypes
 from aotcuda.runtime.launch_config import allow_once
 
 TYPE_CHECKING = False

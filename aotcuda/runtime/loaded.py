@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aotcuda.manifest import Outline
+    from aotcuda.manifest import Manifest
     from aotcuda.runtime.arguments.overloads import Group, OverloadTable, PackedOverload, Selection
     from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.fast.python import Bind, FastPaths
@@ -34,7 +34,8 @@ class Loaded:
 
     Attributes:
         library: The images.
-        outline: The manifest that describes them.
+        manifest: The manifest that describes them.
+        kernels: The records of their kernels, by name.
         sources: What they were compiled from, where the JIT fallback made them because sources were edited; else None.
         live: The validity flag of fast paths: one item, until the images are out of use or the process forks.
     """
@@ -42,13 +43,14 @@ class Loaded:
     def __init__(
         self,
         library: LoadedLibrary,
-        outline: Outline,
+        manifest: Manifest,
         fallback: MakesFallback,
         live: Mark,
         sources: Sources | None = None,
     ) -> None:
         self.library = library
-        self.outline = outline
+        self.manifest = manifest
+        self.kernels = {kernel["name"]: kernel for kernel in manifest["kernels"]}
         self.sources = sources
         self.live = live
         self._fallback = fallback
@@ -67,7 +69,7 @@ class Loaded:
         found = self._tables.get(name)
         if found is None:
             where = self._where(name)
-            record = self.outline.kernel(name)
+            record = self.kernels.get(name)
             if record is None:
                 message = f"{where} cannot be launched: the module has no such kernel any more"
                 raise aotcuda.errors.LaunchError(message)
@@ -196,8 +198,8 @@ class Loaded:
 
             with self._making:
                 if self._beside is None:
-                    self._beside = Beside(self.outline.head["module"], self.library, self._fallback(), self.live)
+                    self._beside = Beside(self.manifest["module"], self.library, self._fallback(), self.live)
         return self._beside
 
     def _where(self, name: str) -> str:
-        return f"{self.outline.head['module']}.{name}"
+        return f"{self.manifest['module']}.{name}"

@@ -7,19 +7,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from _weakref import ref
+from weakref import ref
 
 import aotcuda
 from aotcuda import manifest as manifests
-from aotcuda.runtime import ctypes, new_lock
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.manifest import FixedLaunch, Head, Kernel, Overload
+    from aotcuda.manifest import FixedLaunch, Manifest, Overload
     from aotcuda.runtime.arguments.overloads import PackedOverload
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.callbacks import Callbacks
@@ -216,11 +217,11 @@ class LoadedLibrary:
         "_choices",
         "_guests",
         "_handles",
-        "_head",
         "_is_gone",
         "_is_kept",
         "_kernels",
         "_library",
+        "_manifest",
         "_where",
         "callbacks",
         "device",
@@ -232,12 +233,12 @@ class LoadedLibrary:
 
     def __init__(
         self,
-        manifest: Head,
+        manifest: Manifest,
         folder: str,
         image: bytes = b"",
         choices: dict[int, Choice] | None = None,
         *,
-        whole: bytes = b"",
+        fatbin: bytes = b"",
     ) -> None:
         """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
 
@@ -246,7 +247,7 @@ class LoadedLibrary:
             folder: Where the manifest lies.
             image: The images.
             choices: What each GPU takes; by default what `survey` says.
-            whole: The module's fatbin, of who has read it already.
+            fatbin: The module's fatbin, if the caller has read it.
 
         Raises:
             ManifestError: The fatbin is missing, truncated or altered.
@@ -256,7 +257,7 @@ class LoadedLibrary:
         """
         self._is_kept = True  # as long as there is nothing
         self._where = manifest["module"]
-        self._head = manifest
+        self._manifest = manifest
         self._choices = choices
         self.folder = folder
         self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
@@ -264,11 +265,10 @@ class LoadedLibrary:
         self._guests: set[ref[_Guest]] = set()  # threads in a setup callback
         self._is_gone = False
         self.synchronous = _is_synchronous()
-        data = image or whole or self._own_images() or manifests.read_file(folder, manifest["files"]["kernels"])
+        data = image or fatbin or manifests.read_file(folder, manifest["files"]["kernels"])
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
-        if image and manifest.get("by_grid"):  # one that was compiled on this machine; its manifest is a whole one
-            kernels: list[Kernel] = manifest["kernels"]  # type: ignore[typeddict-item]
-            overloads = [item for kernel in kernels for item in kernel["overloads"]]
+        if image and manifest.get("by_grid"):  # compiled on this machine
+            overloads = [item for kernel in manifest["kernels"] for item in kernel["overloads"]]
             self.launches = {item["symbol"]: item["launches"] for item in overloads}
         self.driver = drivers.get()
         self._library = OpenLibrary(self.driver, self._where)
@@ -312,7 +312,7 @@ class LoadedLibrary:
         if self._choices is None:
             from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
 
-            self._choices = survey(self._head, self.driver)
+            self._choices = survey(self._manifest, self.driver)
         return self._choices
 
     def has_image(self, device: int) -> bool:
@@ -327,32 +327,12 @@ class LoadedLibrary:
         Most packages have it where they run, and need not weigh anything up then.
         """
         wanted = "sm_{}{}".format(*device.capability)
-        general = self._head["toolchain"].get("cuda", "")
-        for image in self._head["images"]:
+        general = self._manifest["toolchain"].get("cuda", "")
+        for image in self._manifest["images"]:
             if image["arch"] == wanted:
                 major = image.get("cuda", general).partition(".")[0]
                 return major.isdecimal() and device.driver_version[0] >= int(major)
         return False
-
-    def _own_images(self) -> bytes:
-        """A fatbin of the images that are for exactly the GPUs there are; nothing where the whole one is needed.
-
-        That is where the manifest does not say where they lie, where a GPU has none, where there is to be a choice, and
-        for callbacks, which are handed the whole.
-        """
-        head = self._head
-        if not manifests.has_parts(head):
-            return b""
-        from aotcuda import manifest_parts  # noqa: PLC0415 (most fatbins are short)
-
-        devices = drivers.get().devices
-        if any(device.capability in TEGRA or not self._has_own(device) for device in devices):
-            return b""
-        # With those for nothing else than such a GPU, sm_90a, of which the driver may take one.
-        archs = {"sm_{}{}{}".format(*device.capability, suffix) for device in devices for suffix in ("", "a", "f")}
-        file = head["files"]["kernels"]
-        path = os.path.join(self.folder, file["path"])
-        return manifest_parts.images(path, file["bytes"], [each for each in head["images"] if each["arch"] in archs])
 
     def _for_tegra(self, data: bytes) -> bytes:
         """What the driver is handed of the fatbin `data`: where one of the GPUs is Tegra's, what is taken alone.
@@ -362,7 +342,7 @@ class LoadedLibrary:
         if all(device.capability not in TEGRA for device in self.driver.devices):
             return data
         taken = {choice.arch for choice in self.choices.values() if choice.arch}
-        if taken == {item["arch"] for item in self._head["images"]}:
+        if taken == {item["arch"] for item in self._manifest["images"]}:
             return data
         from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from aotcuda.manifest import Manifest, Outline
+    from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.edits import Edits
     from aotcuda.runtime.images.choice import Choice
@@ -42,86 +42,55 @@ class Packaged:
 
     is_editable = False
 
-    def __init__(self, name: str, path: str, sha256: str | None, package_root: str, index: str | None = None) -> None:
+    def __init__(self, name: str, path: str, sha256: str | None, package_root: str) -> None:
         self.name = name
         self.package_root = package_root
         self._path = path
         self._sha256 = sha256
-        self._index = index
         self._lock = new_lock()
-        self._outline: Outline | None = None
-        self._whole = b""  # the fatbin, from when it was read until it is loaded
+        self._manifest: Manifest | None = None
 
-    def outline(self, _fallback: MakesFallback | None = None) -> Outline:
+    def manifest(self, _fallback: MakesFallback | None = None) -> Manifest:
         """See Source."""
-        if self._outline is None:
+        if self._manifest is None:
             with self._lock:
-                if self._outline is None:
-                    self._outline = self._read()
-        return self._outline
-
-    def _read(self) -> Outline:
-        if self._index is None:
-            return manifests.Outline(manifests.read(self._path, sha256=self._sha256))
-        from aotcuda import manifest_parts  # noqa: PLC0415 (most manifests are short)
-
-        return manifest_parts.read(self._path, sha256=self._sha256, index=self._index)
+                if self._manifest is None:
+                    self._manifest = manifests.read(self._path, sha256=self._sha256)
+        return self._manifest
 
     def load(self, _fallback: MakesFallback) -> LoadedLibrary:
         """See Source."""
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+        fatbin = self.check()  # damage is reported before a missing driver
+        from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415 (only launches need the driver)
 
-        head, folder = self.outline().head, os.path.dirname(self._path)
-        if not self._whole:
-            self.read()
-        whole, self._whole = self._whole, b""  # another thread may have read it once more
-        try:
-            drivers.get()
-        except aotcuda.errors.AotcudaError:
-            if not whole:
-                self.check()  # which is said first
-            raise
-        from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415
+        return LoadedLibrary(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
 
-        return LoadedLibrary(head, folder, whole=whole)
-
-    def read(self) -> None:
-        """See Source; of a long fatbin what is handed to the driver is read when the GPUs are known."""
-        head = self.outline().head
-        if not manifests.has_parts(head) or _compiles_ptx():
-            self._whole = manifests.read_file(os.path.dirname(self._path), head["files"]["kernels"])
-
-    def check(self) -> None:
+    def check(self) -> bytes:
         """See Source."""
-        manifests.read_file(os.path.dirname(self._path), self.outline().head["files"]["kernels"])
+        return manifests.read_file(os.path.dirname(self._path), self.manifest()["files"]["kernels"])
 
     @property
     def setting(self) -> str:
         """See Source."""
-        return self.outline().head["fallback"]
+        return self.manifest()["fallback"]
 
     def recipe(self) -> Recipe | None:
         """See Source."""
         from aotcuda.runtime.jit import recipe  # noqa: PLC0415 (few programs ever need it)
 
-        return recipe.packaged(self.outline().whole(), self.package_root)
+        return recipe.packaged(self.manifest(), self.package_root)
 
     @property
     def is_read(self) -> bool:
         """See Source."""
-        return self._outline is not None
+        return self._manifest is not None
 
     def packaged_choice(self, device: Device) -> Choice | None:
         """See Source."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
 
-        return choose(self.outline().head, device.capability, driver=drivers.get().version, gpu=str(device))
-
-
-def _compiles_ptx() -> bool:
-    """Whether the driver was told to take no machine code."""
-    return any(os.environ.get(name) for name in ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"))
+        return choose(self.manifest(), device.capability, driver=drivers.get().version, gpu=str(device))
 
 
 class Kept:
@@ -161,17 +130,16 @@ class Loader:
         leaving: Images that are out of use, and stay in the driver until launches of them have ended.
     """
 
-    def __init__(self, source: Source, beside: Callable[[], object] | None = None) -> None:
-        """`beside` is done while the driver starts: it imports what a launch takes."""
+    def __init__(self, source: Source) -> None:
         self.source = source
-        self._beside = beside
         self.asks = source.is_editable
         self.current: Loaded | None = None
         self.leaving: list[Leaving] = []
         self._lock = new_lock()
         self._replaced: list[Loaded] = []  # launches of them may still be under way
         self._going: list[LoadedLibrary] = []  # images that are being put out of use
-        self._launched: Outline | None = None
+        self._launched: Manifest | None = None
+        self._records: tuple[Manifest | None, dict[str, Kernel]] = (None, {})
         self._edits: Edits | None = None
         self._fallback: Fallback | None = None
         self._making = new_lock()  # not the lock above, which a thread holds while it compiles
@@ -182,19 +150,17 @@ class Loader:
         """The manifest that the module came with.
 
         Raises:
-            ManifestError: It is missing, altered or of a newer format version.
+            ManifestError: It is missing, altered or of another format.
         """
-        return self.outline.whole()
+        return self.source.manifest(self.fallback)
 
     @property
-    def outline(self) -> Outline:
-        """The same, of which no more is read than what is asked for; errors likewise."""
-        return self.source.outline(self.fallback)
-
-    @property
-    def launched(self) -> Outline:
-        """The manifest of the images that were launched last; before there are any, the module's own."""
-        return self._launched or self.outline
+    def kernels(self) -> dict[str, Kernel]:
+        """The records of the kernels by name: of the images that were launched last, else of the manifest."""
+        manifest, found = self._launched or self.manifest, self._records
+        if found[0] is not manifest:
+            found = self._records = manifest, {kernel["name"]: kernel for kernel in manifest["kernels"]}
+        return found[1]
 
     @property
     def compiled(self) -> dict[tuple[Case, tuple[int, int]], Compiled]:
@@ -237,8 +203,6 @@ class Loader:
             ForkError: The process forked after CUDA was started.
             CudaError: The driver cannot be started or refuses the images.
         """
-        if self.current is None:
-            self._begin()
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
         drivers.check_fork()
@@ -283,11 +247,11 @@ class Loader:
 
         Errors as for a launch.
         """
-        if not self.outline.names:
+        if not self.manifest["kernels"]:
             return
         loaded = self.ready()
         device = self.enter(loaded, ())
-        for name in loaded.outline.names:
+        for name in loaded.kernels:
             for overload in loaded.table(name).overloads:
                 loaded.device_kernel(overload, device).load()
 
@@ -299,10 +263,8 @@ class Loader:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
-        if not self.outline.names:
+        if not self.manifest["kernels"]:
             return
-        if "ctypes" not in sys.modules:  # else a library has perhaps started the driver, and no launch may follow
-            self._begin()
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
         if not drivers.is_installed():  # an import in a container, say, which makes no error of it
@@ -349,42 +311,33 @@ class Loader:
                 raise error
             return not self.leaving
 
-    def _begin(self) -> None:
-        """Have the driver started before what calls it is imported, unless that was, or something is compiled first."""
-        if "aotcuda.runtime.driver" not in sys.modules and not self.source.is_editable:
-            self.source.read()
-            from aotcuda.runtime import fast as extension  # noqa: PLC0415 (see above)
-
-            extension.begin_start()
-
     def _load(self, *, early: bool = False) -> Loaded:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
-        outline = self.outline  # a damaged one is said before a missing driver
+        manifest = self.manifest  # damage is reported before a missing driver
         drivers.check_fork()  # before the lock, which a thread of the parent may have held
         with self._lock:
             if self.current is None:
-                drivers.beside = self._beside
                 try:
                     library = self.source.load(self.fallback)
                 except (aotcuda.errors.DriverTooOldError, aotcuda.errors.NoImageError) as error:
                     if early:  # an import never compiles
                         raise
                     compiled = self.fallback().compiled((None, None), drivers.get().devices[0], error)
-                    return self._launch(compiled.library, manifests.Outline(compiled.manifest))
+                    return self._launch(compiled.library, compiled.manifest)
                 if self.current is None:
-                    return self._launch(library, outline)
+                    return self._launch(library, manifest)
                 library.close()  # meanwhile something in this thread has launched, a destructor perhaps
                 self.leaving.append(([library], []))
             return self.current
 
-    def _launch(self, library: LoadedLibrary, outline: Outline, sources: Sources | None = None) -> Loaded:
+    def _launch(self, library: LoadedLibrary, manifest: Manifest, sources: Sources | None = None) -> Loaded:
         """From now on launch these images, in place of the ones launched so far."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.loaded import Loaded  # noqa: PLC0415 (see above)
 
-        loaded = Loaded(library, outline, self.fallback, drivers.live_mark(), sources)
-        before, self.current, self._launched = self.current, loaded, outline
+        loaded = Loaded(library, manifest, self.fallback, drivers.live_mark(), sources)
+        before, self.current, self._launched = self.current, loaded, manifest
         library.keep()
         if before is not None:
             self._replaced = [*[each for each in self._replaced if not each.is_idle()], before]

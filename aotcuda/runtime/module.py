@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 _LOADS = ("import", "first-use")
 
-_INDEX = "_aotcuda_index"
-"""The name of a generated module that is the digest of its manifest's index, if there is one."""
-
-_UNLISTED = frozenset(["_aotcuda", _INDEX])
+_UNLISTED = frozenset(["_aotcuda"])
 """Names of a generated module that `dir()` does not show."""
 
 
@@ -51,7 +48,6 @@ class Module:
         sha256: str | None,
         *,
         editable: bool,
-        index: str | None = None,
         unbuilt: Recipe | None = None,
     ) -> None:
         self.name = name
@@ -60,7 +56,6 @@ class Module:
         self._namespace = namespace
         self._stored: set[str] = set()  # of its names those that `attribute` has put there
         self._sha256 = sha256
-        self._index = index
         self._unbuilt = unbuilt
         self._lock = new_lock()
         self._made: Loader | None = None
@@ -83,7 +78,7 @@ class Module:
         """The kernels by name."""
         if is_simulated():
             return dict(self._simulated().kernels)  # type: ignore[arg-type]  # they are launched alike
-        return {name: self._kernels.get(name) or self._kernel(name) for name in self._loader.launched.names}
+        return {name: self._kernels.get(name) or self._kernel(name) for name in self._loader.kernels}
 
     @property
     def functions(self) -> dict[str, DeviceFunction]:
@@ -249,11 +244,11 @@ class Module:
 
         with self._lock:
             if self._made is None:
-                self._made = Loader(self._edited() if self.editable else Packaged(*self._files()), _import_launches)
+                self._made = Loader(self._edited() if self.editable else Packaged(*self._files()))
             return self._made
 
-    def _files(self) -> tuple[str, str, str | None, str, str | None]:
-        return self.name, self.path, self._sha256, self.package_root, self._index
+    def _files(self) -> tuple[str, str, str | None, str]:
+        return self.name, self.path, self._sha256, self.package_root
 
     def _edited(self) -> Source:
         from aotcuda.runtime import origins  # noqa: PLC0415 (wheels need none)
@@ -262,14 +257,14 @@ class Module:
 
     def _exported(self) -> list[str]:
         """The names of all exports, in order."""
-        return sorted([*self._loader.launched.names, *self.functions, *self._groups])
+        return sorted([*self._loader.kernels, *self.functions, *self._groups])
 
     def _export(self, name: str) -> Kernel | DeviceFunction | DeviceFunctionGroup | None:
         """The export of a name, None if there is none."""
         if is_simulated():
             found: Any = self._simulated().kernels.get(name) or self._simulated().functions.get(name)
             return found  # type: ignore[no-any-return]
-        if name in self._loader.launched.names:
+        if name in self._loader.kernels:
             return self._kernels.get(name) or self._kernel(name)
         return self.functions.get(name) or self._groups.get(name)
 
@@ -289,7 +284,7 @@ class Module:
         from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
 
         kind = Kernel
-        if self._loader.outline.head.get("by_grid"):
+        if self._loader.manifest.get("by_grid"):
             from aotcuda.runtime.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
 
             kind = GridKernel
@@ -351,8 +346,7 @@ def load(
     # Some editable installs import links to the files of the source tree, from a folder that has not all of them.
     real = os.path.realpath if editable else os.path.abspath
     path = os.path.join(os.path.dirname(real(namespace["__file__"])), *manifest.split("/"))
-    index = namespace.get(_INDEX)
-    module = Module(name, namespace, path, sha256, editable=editable, index=index if isinstance(index, str) else None)
+    module = Module(name, namespace, path, sha256, editable=editable)
     chosen = os.environ.get("AOTCUDA_LOAD") or load
     if chosen not in _LOADS:
         from aotcuda.errors import ConfigError  # noqa: PLC0415 (errors.py is not needed for an import)
@@ -362,17 +356,6 @@ def load(
     if chosen == "import" and not is_simulated():
         module.load_early()
     return module
-
-
-def _import_launches() -> None:
-    """Import what a first launch takes, which is done while the driver starts."""
-    # An import with load = "first-use" needs none.
-    from aotcuda.runtime import fast as extension  # noqa: PLC0415
-    from aotcuda.runtime import general_path, launch_config, launcher, loaded, loaded_library  # noqa: F401, PLC0415
-    from aotcuda.runtime import kernel as kernels  # noqa: F401, PLC0415
-    from aotcuda.runtime.arguments import overloads  # noqa: F401, PLC0415
-
-    extension.in_use()
 
 
 def _picklable(*kinds: type) -> None:

@@ -26,13 +26,13 @@ def choices(loader: Loader) -> dict[int, Choice]:
     loaded = loader.current  # another thread may unload it
     if loaded is not None:
         return dict(loaded.library.choices)
-    return survey(loader.outline.head, drivers.get())
+    return survey(loader.manifest, drivers.get())
 
 
 def tiers(loader: Loader) -> dict[str, list[Tier]]:
     """What each overload of each kernel takes on each GPU; errors as for `choices`."""
     loaded, compiled = loader.current, loader.compiled
-    manifest = (loaded.outline if loaded is not None else loader.outline).whole()
+    manifest = loaded.manifest if loaded is not None else loader.manifest
     found: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
     for choice in choices(loader).values():
         taken = choice
@@ -57,7 +57,7 @@ def choice_for(loader: Loader, capability: tuple[int, int] | str, driver: tuple[
         message = f"{capability!r} is no compute capability; write it as (9, 0), or as 'sm_90'"
         raise ValueError(message)
     pair = arch.parse(capability).capability if isinstance(capability, str) else capability
-    return choose(loader.outline.head, pair, driver=driver)
+    return choose(loader.manifest, pair, driver=driver)
 
 
 def _parts(capability: object) -> tuple[object, ...]:
@@ -86,7 +86,7 @@ def shown(loader: Loader) -> str:
         state = "; ".join([*map(str, loaded.library.choices.values()), f"fast path {fast_path(loader)}"])
     if loader.asks and (changed := loader.edits().changed()):
         state += f"; out of date: {changed}"
-    counts = f"{_counted(loader.outline.names, 'kernel')}, {_counted(loader.manifest['functions'], 'function')}"
+    counts = f"{_counted(loader.kernels, 'kernel')}, {_counted(loader.manifest['functions'], 'function')}"
     return f"<aotcuda.Module {loader.source.name}: {counts}; {state}>"
 
 

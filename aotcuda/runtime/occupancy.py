@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import ctypes
+import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

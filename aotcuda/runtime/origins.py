@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import manifest as manifests
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.loader import Packaged
 
@@ -12,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.manifest import Outline
+    from aotcuda.manifest import Manifest
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Compiled, Fallback
@@ -43,24 +42,22 @@ class Unbuilt:
         self.package_root = found.package_root
         self._recipe = found
         self._lock = new_lock()
-        self._outline: Outline | None = None
+        self._manifest: Manifest | None = None
 
-    def outline(self, fallback: Callable[[], Fallback]) -> Outline:
+    def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
         """See Source."""
         with self._lock:
-            if self._outline is None:
-                self._outline = manifests.Outline(self._first(fallback).manifest)
-            return self._outline
+            if self._manifest is None:
+                self._manifest = self._first(fallback).manifest
+            return self._manifest
 
     def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
         """See Source."""
         return self._first(fallback).library
 
-    def read(self) -> None:
+    def check(self) -> bytes:
         """See Source; nothing was built."""
-
-    def check(self) -> None:
-        """See Source; nothing was built."""
+        return b""
 
     @property
     def setting(self) -> str:
@@ -76,21 +73,21 @@ class Unbuilt:
     @property
     def is_read(self) -> bool:
         """See Source."""
-        return self._outline is not None
+        return self._manifest is not None
 
     def packaged_choice(self, _device: Device) -> Choice | None:
         """See Source."""
         return None
 
     def _first(self, fallback: Callable[[], Fallback]) -> Compiled:
-        from aotcuda import missing_hook  # noqa: PLC0415 (only who builds comes here)
+        from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only who builds comes here)
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.jit.recipe import PYPROJECT  # noqa: PLC0415
 
         driver = drivers.get()
         gpu = driver.devices[driver.current_device() or 0]
         where = os.path.join(self._recipe.root, PYPROJECT)
-        hint = missing_hook.in_project(self._recipe.root)
+        hint = uninstalled_hook.in_project(self._recipe.root)
         advice = f"{hint}, and build it" if hint else "build it"
         from aotcuda.errors import NoImageError  # noqa: PLC0415
 

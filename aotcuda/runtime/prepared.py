@@ -7,12 +7,13 @@ the block with the places of the addresses, and launches it from XLA's threads (
 
 from __future__ import annotations
 
+import ctypes
 import struct
 
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError, quoted
-from aotcuda.runtime import ctypes, new_lock
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
+from aotcuda.runtime import new_lock
 from aotcuda.runtime.arguments import parameters
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.launch_config import Configuration
@@ -162,7 +163,7 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
     where, symbol, kernel, dimensions, counts, packed, holes, starts = described
-    identity = crc32(repr((loaded.outline.head["files"], where, symbol, dimensions, packed, holes)).encode())
+    identity = crc32(repr((loaded.manifest["files"], where, symbol, dimensions, packed, holes)).encode())
     driver = loaded.library.driver
     mark = loaded.live
     with _lock:
@@ -180,7 +181,7 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
 
 
 def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object, ...]) -> None:
-    record = loader.launched.kernel(name)
+    record = loader.kernels.get(name)
     if record is None:
         message = f"{where} cannot be launched: the module has no such kernel any more"
         raise LaunchError(message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, SourceError, quoted
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.overloads import PackedOverload
     from aotcuda.runtime.jit.recipe import Recipe
 
-_SIMULATED = frontends.DEFAULT
+_SIMULATED = registry.DEFAULT
 """The one front end that has a simulator."""
 
 

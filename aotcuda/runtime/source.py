@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.manifest import Outline
+    from aotcuda.manifest import Manifest
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Fallback
@@ -36,17 +36,14 @@ class Source(Protocol):
     def is_read(self) -> bool:
         """Whether the manifest was read."""
 
-    def outline(self, fallback: Callable[[], Fallback]) -> Outline:
-        """The manifest of the images, as far as it was asked for."""
-
-    def read(self) -> None:
-        """Read what a driver would be started for, raising ManifestError if it is missing or altered."""
+    def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
+        """Return the manifest that describes the images."""
 
     def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
         """The images, loaded once more."""
 
-    def check(self) -> None:
-        """Raise ManifestError unless the images can be loaded, as far as their files tell."""
+    def check(self) -> bytes:
+        """Return the packaged images; raise ManifestError if their file is missing or altered."""
 
     @property
     def setting(self) -> str:

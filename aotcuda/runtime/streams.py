@@ -7,10 +7,11 @@ when images are loaded. Where it is set no fast path is learnt, so it is free wh
 
 from __future__ import annotations
 
+import ctypes
 import os
 
 import aotcuda
-from aotcuda.runtime import ctypes, module_of
+from aotcuda.runtime import module_of
 from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
 
 TYPE_CHECKING = False

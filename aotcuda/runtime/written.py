@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _operator import index
+from operator import index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

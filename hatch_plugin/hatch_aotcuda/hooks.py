@@ -19,9 +19,9 @@ def hatch_register_build_hook() -> type[AotcudaBuildHook]:
     import sys
     from pathlib import Path
 
-    from aotcuda import missing_hook
+    from aotcuda.common import uninstalled_hook
 
-    if hint := missing_hook.in_project(str(Path.cwd())):
+    if hint := uninstalled_hook.in_project(str(Path.cwd())):
         print(f"aotcuda: {hint}", file=sys.stderr)
     from hatch_aotcuda.plugin import AotcudaBuildHook
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aotcuda.builder.api import Output
-    from aotcuda.builder.worker.interrupt import Guard
 
 # Keys of the hook's table that are hatchling's own.
 _HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
@@ -31,12 +29,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         if self.target_name != "wheel":
             return
         with self._in_one_line():
-            from aotcuda.builder import ahead  # before all else: the worker starts while the rest is imported
-
-            with ahead.worker(self.metadata.config, Path(self.root)):
-                self._build(build_data, editable=version == "editable")
-        # Hatchling's turn, which does not expect to be interrupted and would leave a traceback and the files behind.
-        self._guard.on(quietly=True)
+            self._build(build_data, editable=version == "editable")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Write the files of an editable build into the source tree; remove those that went into a wheel."""
@@ -55,24 +48,18 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
     def clean(self, versions: list[str]) -> None:
         """Remove what editable builds left in the source tree (`hatch clean`)."""
         del versions
-        from aotcuda.builder import backend
+        from aotcuda.builder import source_tree
 
-        backend.clean(self._table(), Path(self.root))
-
-    @cached_property
-    def _guard(self) -> Guard:
-        from aotcuda.builder.worker.interrupt import Guard
-
-        return Guard()
+        source_tree.clean(self._table(), Path(self.root))
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
         try:
-            from aotcuda.builder.worker import interrupt  # alone: the rest is imported when it listens
+            from aotcuda.builder.worker import interrupt
         except KeyboardInterrupt:
             self.app.abort("aotcuda: build interrupted; nothing was written", code=130)
             raise
-        with interrupt.in_one_line(self._guard, lambda message, code: self.app.abort(message, code=code)):
+        with interrupt.in_one_line(lambda message, code: self.app.abort(message, code=code)):
             yield
 
     def _table(self) -> Mapping[str, object]:
@@ -84,9 +71,9 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         return backend.table(self.metadata.config, "hook")
 
     def _install(self, built: Output | None) -> None:
-        from aotcuda.builder import backend
+        from aotcuda.builder import source_tree
 
-        for text in backend.install(built, Path(self.root)) if built is not None else ():
+        for text in source_tree.install(built, Path(self.root)) if built is not None else ():
             self.app.display_warning(f"aotcuda: {text}")
 
     def _check(self, built: Output | None, wheel: str) -> None:
@@ -102,7 +89,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
                 self.app.display_warning(f"aotcuda: {text}")
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
-        from aotcuda.builder import backend
+        from aotcuda.builder import backend, report, source_tree
 
         root, table, config = Path(self.root), self._table(), self.build_config
         backend.check_alone(self.metadata.config, root, "hatchling")
@@ -113,14 +100,14 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             self.app.display_warning(f"aotcuda: {text}")
         for text in built.notes:
             self.app.display_info(f"aotcuda: {text}")
-        for text in backend.report(built, verbose=self.app.verbosity > 0):
+        for text in report.summary(built.summary, verbose=self.app.verbosity > 0):
             self.app.display_info(f"aotcuda: {text}")
         if editable:
             # Written when hatchling has done its part, which may fail.
             build_data["aotcuda_output"] = built
             return
         build_data["aotcuda_built"] = built
-        config.build_reserved_paths.update(map(config.get_distribution_path, backend.leftovers(root)))
+        config.build_reserved_paths.update(map(config.get_distribution_path, source_tree.leftovers(root)))
         staged = build_data["aotcuda_staged"] = backend.staged(built)
         atexit.register(staged.discard)  # where hatchling gives up before `finalize`
         if tag := backend.tag(table):

@@ -10,9 +10,9 @@ from pathlib import Path
 import setuptools
 from setuptools import Command
 
-from aotcuda import project_file
-from aotcuda.builder import ahead, backend
+from aotcuda.builder import backend, report, sbom, source_tree
 from aotcuda.builder.worker import interrupt
+from aotcuda.common import project_file
 from aotcuda.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -64,7 +64,6 @@ class Project:
         self.root = root
         self._distribution = distribution
         self._pyproject = pyproject
-        self._guard = interrupt.Guard()
         self._undo: ExitStack | None = None
         self._built: Output | None = None
 
@@ -91,21 +90,20 @@ class Project:
         """Build what the wheel gains; see `aotcuda.builder.backend.build`."""
         with self._in_one_line():
             self._check_version()
-            with ahead.worker(self._pyproject, self.root):
-                table = self.table()
-                backend.check_alone(self._pyproject, self.root, "setuptools")
-                needed, packages = self._dependencies(), self.packages()
-                built = backend.build(
-                    table,
-                    self.root,
-                    packages,
-                    needed,
-                    editable=editable,
-                    extensions=extensions,
-                    dependencies_key=self._dependencies_key(),
-                )
+            table = self.table()
+            backend.check_alone(self._pyproject, self.root, "setuptools")
+            needed, packages = self._dependencies(), self.packages()
+            built = backend.build(
+                table,
+                self.root,
+                packages,
+                needed,
+                editable=editable,
+                extensions=extensions,
+                dependencies_key=self._dependencies_key(),
+            )
             self._built = None if editable else built
-            _warn([*built.warnings, *backend.report(built)])
+            _warn([*built.warnings, *report.summary(built.summary)])
         return built
 
     def assemble(self, built: Output, folder: Path, fresh: set[Path]) -> list[Path]:
@@ -123,7 +121,7 @@ class Project:
             packed = {"/".join(parts[2:] if parts[0].endswith(".data") else parts) for parts in content}
             backend.check_sources(self._built, packed)
         (metadata / "sboms").mkdir(exist_ok=True)
-        (metadata / "sboms" / backend.SBOM_NAME).write_bytes(self._built.sbom)
+        (metadata / "sboms" / sbom.FILE_NAME).write_bytes(self._built.sbom)
 
     def weigh(self) -> None:
         """Look at the size of the wheel that was made last."""
@@ -135,9 +133,9 @@ class Project:
         """Write the files of an editable build into the source tree; they go again if `packing` fails."""
         with self._in_one_line():
             if self._undo is None:  # somebody has the step run by itself
-                _warn(backend.install(built, self.root))
+                _warn(source_tree.install(built, self.root))
             else:
-                _warn(self._undo.enter_context(backend.installed(built, self.root)))
+                _warn(self._undo.enter_context(source_tree.installed(built, self.root)))
 
     @contextmanager
     def packing(self) -> Iterator[None]:
@@ -147,12 +145,11 @@ class Project:
                 yield
         finally:
             self._undo = None
-            self._guard.off()
 
     def clean(self) -> None:
         """Remove what editable builds left in the source tree."""
         with self._in_one_line():
-            backend.clean(self.table(), self.root, self.packages())
+            source_tree.clean(self.table(), self.root, self.packages())
 
     def packages(self) -> list[Path]:
         """The folders that the project's packages and modules are imported from.
@@ -220,12 +217,8 @@ class Project:
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
-        self._guard.off()
-        with interrupt.in_one_line(self._guard, _abort):
+        with interrupt.in_one_line(_abort):
             yield
-        if self._undo is not None:
-            # Setuptools' turn, which would leave a traceback, or files, when it is interrupted.
-            self._guard.on(quietly=True)
 
 
 class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in its later versions alone

@@ -12,7 +12,7 @@ from pathlib import Path
 from gpu import buffers
 buffers.primary_context()
 import quickstart.kernels as k
-from aotcuda.compatibility import check, gpus
+from aotcuda.tools.check import check, gpus
 from aotcuda.errors import RuntimeUnavailableError
 from aotcuda.runtime import driver
 here = driver.get()

@@ -13,7 +13,7 @@ import json
 from gpu import buffers
 buffers.primary_context()
 import quickstart.kernels as k
-from aotcuda import doctor
+from aotcuda.tools import doctor
 from aotcuda.runtime import driver
 x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])
 k.axpy[1, 32](2.0, x, y, out)

@@ -48,7 +48,7 @@ def test_launches_give_the_bits_that_numba_gives(run_clean):
     pytest.importorskip("numba.cuda")
     numba = run_clean(CASE, "inplace", AOTCUDA_IN_PLACE="0")
     assert packaged[:2] == numba[:2]
-    assert packaged[2] == "aotcuda.in_place.functions"
+    assert packaged[2] == "aotcuda.integrations.in_place.functions"
     assert numba[2] == "numba.cuda.dispatcher"
 
 

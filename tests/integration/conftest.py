@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -42,16 +42,14 @@ def _workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     base = tmp_path_factory.getbasetemp()
     several = "PYTEST_XDIST_WORKER" in os.environ
     python = zygotes.settle((base.parent if several else base) / "zygotes", os.getppid() if several else os.getpid())
-    start = process._Worker.__init__
+    command = process._command
 
-    def start_by(worker: process._Worker, *given: Any) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "executable", str(python))
-            start(worker, *given)
+    def forked_command(*given: str) -> list[str]:
+        return [str(python), *command(*given)[1:]]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forked.Workers, "python", str(python))
-        patch.setattr(process._Worker, "__init__", start_by)  # of builds in this process
+        patch.setattr(process, "_command", forked_command)  # of builds in this process
         yield
 
 

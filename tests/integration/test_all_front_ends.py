@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.binary import fatbin
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of
@@ -77,7 +77,7 @@ def image(files: dict[str, bytes], module: str, arch: str) -> bytes:
 def test_every_front_end_that_compiles_device_functions_is_in_the_wheel(files: dict[str, bytes]) -> None:
     found = {name: manifest_of(files, f"all_front_ends.{name}")["frontend"] for name in FRONT_ENDS}
     assert found == FRONT_ENDS
-    linking = {name for name in frontends.BUILT_IN if not frontends.BUILT_IN[name].assembles}
+    linking = {name for name in registry.BUILT_IN if not registry.BUILT_IN[name].assembles}
     assert linking <= {*found.values()}
 
 

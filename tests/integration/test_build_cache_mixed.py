@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda import listing
 from aotcuda.builder import api
+from aotcuda.tools.cache import listing
 from integration.projects import build_with, put
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ class TestTheWheel:
         assert overloads(files, "move")[0]["cooperative"]
 
     def test_structs_are_those_of_numpy(self, files: dict[str, bytes]) -> None:
-        from aotcuda.dtypes import structured
+        from aotcuda.manifest.dtypes import structured
 
         at, step, *_ = overloads(files, "move")[0]["parameters"]
         assert at["dtype"] == structured(VECTOR.str, VECTOR.descr)

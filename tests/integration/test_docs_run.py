@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.inspect.collect import collect
-from aotcuda.inspect.table import render
+from aotcuda.tools.inspect.collect import collect
+from aotcuda.tools.inspect.table import render
 from integration.projects import CHECKOUT, build_wheel, refused
 
 if TYPE_CHECKING:

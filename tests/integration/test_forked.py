@@ -71,7 +71,7 @@ import json, gc, os, pathlib, resource, signal, sys, tempfile, threading
 
 above = int(pathlib.Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
 seen = {
-    "above the supervisor": pathlib.Path(f"/proc/{above}/cmdline").read_text().split("\\0"),
+    "above the reaper": pathlib.Path(f"/proc/{above}/cmdline").read_text().split("\\0"),
     "modules": sorted(sys.modules.keys() - {"socket", "_socket"}),  # which one that forks talks over
     "path": sys.path,
     "argv": sys.argv,
@@ -110,7 +110,7 @@ def seen(project: Path, how: str, **environ: str) -> dict[str, Any]:
 
 
 def by_zygote(looked: dict[str, Any]) -> bool:
-    return any("zygotes.py" in word for word in looked["above the supervisor"])
+    return any("zygotes.py" in word for word in looked["above the reaper"])
 
 
 @pytest.mark.usefixtures("back_end")
@@ -120,7 +120,7 @@ def test_a_source_cannot_tell_that_its_worker_is_forked(front_end: str, tmp_path
     started, found = seen(project, "started"), seen(project, "forked")
     assert by_zygote(found)
     assert not by_zygote(started)
-    assert [name for name in started if found[name] != started[name]] == ["above the supervisor"]
+    assert [name for name in started if found[name] != started[name]] == ["above the reaper"]
 
 
 @pytest.mark.usefixtures("back_end")

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import aotcuda
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.config import schema
 from aotcuda.errors import ArgumentError, FallbackWarning, ToolchainError
 from integration import projects
@@ -76,7 +76,7 @@ def fallback(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def test_nothing_in_aotcuda_knows_it() -> None:
-    assert frontends.find("elementwise") is None
+    assert registry.find("elementwise") is None
     folder = Path(aotcuda.__file__).parent
     assert not [path for path in folder.rglob("*.py") if re.search("elementwise", path.read_text(), re.IGNORECASE)]
 
@@ -164,14 +164,14 @@ class TestErrors:
         assert re.match(said, done.said.removeprefix(KEY))
 
     def test_without_its_distribution_the_name_is_unknown(self, project: Path) -> None:
-        known = " or ".join(f'"{name}"' for name in frontends.BUILT_IN)
+        known = " or ".join(f'"{name}"' for name in registry.BUILT_IN)
         done = projects.refused(project)
         assert done.said.startswith(f"{KEY}.frontend: expected {known}, found the string")
 
     @pytest.mark.parametrize(
         ("content", "said"),
         [
-            ("FRONT_END = 3", "is no aotcuda.frontends.Registration of that name; mend its entry point"),
+            ("FRONT_END = 3", "is no aotcuda.registry.Registration of that name; mend its entry point"),
             ("import nowhere", r"cannot be imported \(No module named 'nowhere'\); install its distribution again"),
         ],
     )
@@ -185,7 +185,7 @@ class TestErrors:
         with pytest.raises(
             ToolchainError, match=f"^the front end broken, registered as broken_front_end:FRONT_END, {said}"
         ):
-            frontends.find("broken")
+            registry.find("broken")
         sys.modules.pop("broken_front_end", None)
 
 
@@ -206,8 +206,8 @@ def test_the_schema_has_what_it_takes(site: Path, project: Path, monkeypatch: py
 
 def test_a_name_in_the_table_costs_no_look_at_entry_points() -> None:
     code = (
-        "import sys; import aotcuda.runtime.module, aotcuda.runtime.jit.compile; from aotcuda import frontends; "
-        "frontends.find('numba-cuda'), frontends.calling('numba.cuda.dispatcher'); "
+        "import sys; import aotcuda.runtime.module, aotcuda.runtime.jit.compile; from aotcuda import registry; "
+        "registry.find('numba-cuda'), registry.calling('numba.cuda.dispatcher'); "
         "print('importlib.metadata' in sys.modules)"
     )
     environ = {"PYTHONPATH": str(Path(aotcuda.__file__).parents[1])}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from aotcuda import missing_hook
 from aotcuda.builder.config.parser import parse
+from aotcuda.common import uninstalled_hook
 from aotcuda.errors import AotcudaError, ConfigError
 from integration import projects
 from integration.projects import lines_of, refused, write
@@ -114,7 +114,7 @@ kernels.axpy = "void(float32[::1])"
 def without_hook(tmp_path: Path) -> str:
     table = '[build-system]\nbuild-backend = "hatchling.build"\n[tool.aotcuda]\narch = ["sm_90"]\n'
     (tmp_path / "pyproject.toml").write_text(table)
-    return missing_hook.in_project(str(tmp_path)) or ""
+    return uninstalled_hook.in_project(str(tmp_path)) or ""
 
 
 def without_extra(tmp_path: Path) -> str:

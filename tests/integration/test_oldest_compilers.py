@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda import frontends
+from aotcuda import registry
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of, refused, write
 from support.images import cuobjdump
@@ -54,7 +54,7 @@ def test_the_first_release_that_the_extras_accept_builds(front_end: str, oldest:
     project = write(tmp_path / "project", projects.source(SOURCE), module=MODULE)
     files = content(build_wheel(project, PYTHONPATH=oldest, AOTCUDA_ARCH="sm_75;compute_75"))
     manifest = manifest_of(files, "pkg.k")
-    assert manifest["toolchain"][front_end] == frontends.BUILT_IN[front_end].tested[0]
+    assert manifest["toolchain"][front_end] == registry.BUILT_IN[front_end].tested[0]
     (overload,) = manifest["kernels"][0]["overloads"]
     listed = cuobjdump(files["pkg/k.aotcuda/kernels.fatbin"], "--dump-elf-symbols")
     assert overload["symbol"] in listed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda import record as _record
+from aotcuda.tools import record as _record
 from integration import projects
 from support import front_ends
 

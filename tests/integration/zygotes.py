@@ -4,7 +4,7 @@ The import is half of a small build's work, and a session of tests has many hund
 is forked as well (`forked.py`) start, in the place of Python, a small program (`python` of `settle`): it hands what the
 worker would be given (arguments, environment, working directory, descriptors) to the zygote of the same kind, stays for
 as long as the worker lives, and ends as it does. What is forked is the worker at the point where it has imported its
-compiler and nothing else: its supervisor comes first, as ever.
+compiler and nothing else: its reaper comes first, as ever.
 
 The kind of a zygote is all that its imports could depend on: the front end, the variables that are read meanwhile or
 when Python starts, limits. Where the worker would find other modules on its path than the zygote has, Python is started
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _SETTINGS = "settings.json"
-_DESCRIPTORS = 5
-"""Standard input, output and error of the worker, and those of its messages and its result."""
+_DESCRIPTORS = 4
+"""Standard input, output and error of the worker, and the pipe of its messages."""
 
 _READ = ("PYTHON", "LC_", "LANG", "LD_", "NUMBA_", "CUDA_", "NVIDIA_", "OMP_", "OPENBLAS_", "HOME", "XDG_")
 """What the names of variables begin with that are read when Python starts, or while a compiler is imported."""
@@ -46,12 +46,12 @@ def settle(folder: Path, owner: int) -> Path:
     """Make `folder` the one of zygotes that live as long as the process `owner`; gives what is to start workers."""
     import subprocess
 
-    from aotcuda import frontends
+    from aotcuda import registry
     from aotcuda.builder.worker import process
 
     kinds = {
-        frontends.requirement(name, jit=jit): name
-        for name, registered in frontends.BUILT_IN.items()
+        registry.requirement(name, jit=jit): name
+        for name, registered in registry.BUILT_IN.items()
         for jit in (False, True)
         if registered.package
     }
@@ -93,16 +93,16 @@ def _ask(folder: str) -> NoReturn:
     arguments = sys.argv[1:]
     with open(os.path.join(folder, _SETTINGS), encoding="utf-8") as file:
         settings = json.load(file)
-    if arguments[:3] != ["-P", "-c", settings["start"]] or arguments[8] not in settings["kinds"]:
+    if arguments[:3] != ["-P", "-c", settings["start"]] or arguments[6] not in settings["kinds"]:
         os.execv(settings["python"], [settings["python"], *arguments])
-    path, (messages, result) = json.loads(arguments[3]), map(int, arguments[5:7])
+    path, messages = json.loads(arguments[3]), int(arguments[5])
     request = {"arguments": arguments[4:], "path": path, "environ": {**os.environ}, "folder": os.getcwd()}
-    descriptors = [0, 1, 2, messages, result]
+    descriptors = [0, 1, 2, messages]
     # As a rule what is found on the worker's own path are its project and others' packages. If not so, what is there
     # beside the project makes another kind.
     usual = [settings["path"]] if {*settings["path"]} <= {*path} else []
     for zygotes_path in (*usual, [item for item in path if not _belongs(item)]):
-        connection = _connection(folder, settings, settings["kinds"][arguments[8]], zygotes_path)
+        connection = _connection(folder, settings, settings["kinds"][arguments[6]], zygotes_path)
         if connection is None:
             break
         with suppress(OSError):  # it ends just now
@@ -239,7 +239,7 @@ def _import(front_end: str) -> None:
 
     gc.disable()  # as it does
     from aotcuda.builder.frontends import loading
-    from aotcuda.builder.worker import main, supervisor  # noqa: F401
+    from aotcuda.builder.worker import main, start  # noqa: F401
 
     loading.compiler(front_end, "the tests")
     gc.freeze()
@@ -272,11 +272,10 @@ def has(folder: str, names: set[str]) -> bool:
 
 
 def _become(asked: dict[str, Any], descriptors: list[int], zygote: int) -> NoReturn:
-    """Be the supervisor of a worker, or, forked from that, the worker; the zygote is in the place of the build."""
+    """Be the reaper above a worker, or, forked from that, the worker; the zygote is in the place of the build."""
     os.setsid()
     for number, descriptor in enumerate(descriptors):  # received above all of these
         os.dup2(descriptor, number)
-    messages, result = range(3, _DESCRIPTORS)
     os.closerange(_DESCRIPTORS, 1 << 16)
     os.chdir(asked["folder"])
     os.environ.clear()
@@ -286,13 +285,13 @@ def _become(asked: dict[str, Any], descriptors: list[int], zygote: int) -> NoRet
         tempfile.tempdir = None
     main = vars(sys.modules["__main__"])
     del main["_file"], main["_names"]
-    sys.argv = ["-c", str(zygote), str(messages), str(result), *asked["arguments"][3:]]
+    sys.argv = ["-c", str(zygote), str(_DESCRIPTORS - 1), asked["arguments"][2]]
 
     def run() -> int:
-        from aotcuda.builder.worker import supervisor
+        from aotcuda.builder.worker import start
 
-        main.update(json=json, sys=sys, supervisor=supervisor)
-        return supervisor.main()
+        main.update(json=json, sys=sys, start=start)
+        return start.main()
 
     ended(run)
 

@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from aotcuda import manifest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as fast_extension
 from aotcuda.runtime import general_path
 from aotcuda.runtime.arguments import views
-from aotcuda.runtime.fast import numba_layout
 from aotcuda.runtime.general_path import GeneralPath
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.loader import Loader
@@ -102,7 +100,6 @@ class Fuzz:
         library.fake_last.restype = ctypes.c_void_p
         self._last = _Last.from_address(library.fake_last())
         self._extension = extension
-        self._says_places = False
         self._submitted = 0
         self.taken: dict[str, dict[str, int]] = {path: dict.fromkeys(PATHS, 0) for path in PATHS}
         self.errors = self.tuples = 0
@@ -110,11 +107,6 @@ class Fuzz:
     def run(self, case: Case) -> None:
         """Raise DifferenceError if the paths differ in a case."""
         libraries.CURRENT.update(cupy=case.cupy, torch=case.torch)
-        if not self._says_places:  # in a program it is looked for after some launches
-            self._says_places = True
-            found = numba_layout.find(type(libraries.make(Array("members", (State(),)))))
-            if found is not None:  # else another Python
-                self._extension.add_numba_layout(*found)
         launchers = {path: self.launcher(path, case) for path in PATHS}
         reference = None
         for number, described in enumerate(case.tuples):
@@ -143,8 +135,7 @@ class Fuzz:
         _learning[:] = [path != "general"]
         fast_extension._found[:] = [self._extension if path == "extension" else None]
         loader = Loader(self._module._loader.source)
-        outline = manifest.Outline({**self._module.manifest, "kernels": [case.record]})
-        loader._launch(self._module.ready(), outline)
+        loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
         return Kernel(case.record["name"], loader)[1, 1, case.stream]
 
     def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
@@ -659,12 +650,12 @@ _ODD_DIRECT = {
              "_c_contiguous": (Raises(ValueError),)},
     "torch": {"ndim": (-1, 9, None), "shape": (None, 4, ("x",), [4], {4: 1}, *_EMPTY),
               "stride": (None, ("x",), (4, 4), {4: 1}, *_EMPTY),
-              "data_ptr": (None, -1, 2**64, "x"), "dtype": (None, 5), "is_cuda": (False,), "is_neg": (True,),
+              "data_ptr": (None, -1, 2**64, "x"), "dtype": (None, 5), "is_cuda": (False,),
               "is_conj": (True,)},
     "numba": {"shape": (None, 4, ("x",), [4], (4, 4), (2.5,), {4: 1}, *_EMPTY),
               "strides": (None, ("x",), (4, 4), (2**63,), (2.5,), {16: 1}, *_EMPTY),
               "device_pointer": (-1, 2**64, None, "x"), "dtype": (None, 5, "<f4"), "stream": ("x", 77, -1, 2**64)},
-    "exchange": {"is_cuda": (False,), "is_neg": (True,), "is_conj": (True,)},
+    "exchange": {"is_cuda": (False,), "is_conj": (True,)},
     "dlpack": {"device": (None, (1, 0), (13, 0), (2,), ("x", 0), (2, 0, 0), [2, 0]), "ndim": (-1, 2**31 - 1, 65),
                "code": (7, 3, 17), "bits": (4, 12, 0, 128), "lanes": (2, 0), "no shape": (True,),
                "no strides": (False,),

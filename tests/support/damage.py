@@ -18,17 +18,16 @@ import traceback
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda import manifest as manifests
-from aotcuda import manifest_index, manifest_parts
 from aotcuda.cli import main
 from aotcuda.errors import AotcudaError, ManifestError
-from aotcuda.inspect.collect import collect
-from aotcuda.inspect.table import render
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.images.choice import choose
+from aotcuda.tools.inspect.collect import collect
+from aotcuda.tools.inspect.table import render
 from support import hostile, images, modules
 from support import manifests as records
 
@@ -114,7 +113,6 @@ def jobs(mutations: int) -> list[Job]:
         found += _pieces(f"truncations of a {name}", len(data))
     found += _pieces("mutated manifests, inspected", mutations)
     found += _pieces("mutated manifests, read by the run time", mutations)
-    found += _pieces("mutated indices, read by the run time", mutations)
     return found
 
 
@@ -128,8 +126,7 @@ def run(job: Job) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         for data, suffix in _inputs(job):
             try:
-                read = _read_index if "indices" in job.what else _read
-                outcome = read(data) if job.what.endswith("run time") else _inspect(Path(folder), data, suffix)
+                outcome = _read(data) if job.what.endswith("run time") else _inspect(Path(folder), data, suffix)
             except BaseException:  # noqa: BLE001 (whatever it is, it must not happen)
                 outcome = "tracebacks"
                 tracebacks.append(traceback.format_exc())
@@ -141,7 +138,7 @@ def _inputs(job: Job) -> Iterator[tuple[bytes, str]]:
     numbers = range(job.start, job.stop, job.step)
     if job.what.startswith("mutated"):
         for number in numbers:
-            yield mutated(number, indexed()[1] if "indices" in job.what else whole()), ".json"
+            yield mutated(number), ".json"
         return
     suffix, data = sources()[job.what.partition(" of a ")[2]]
     for number in numbers:
@@ -198,28 +195,6 @@ def _read(data: bytes) -> str:
     return "answers"
 
 
-def _read_index(data: bytes) -> str:
-    """The same of an index: the kernels that it leads to, and what inspection holds it against."""
-    text, _ = indexed()
-    try:
-        found = manifest_parts.parse_index(data, "index.json")
-        outline = manifest_parts.Parts(found, text, "manifest.json")
-        assert all(outline.kernel(name) for name in outline.names)
-        manifest_index.check(manifests.parse(text, "manifest.json"), text, "manifest.json", found)
-    except ManifestError as error:
-        return "errors" if str(error).isprintable() else "tracebacks"
-    return "answers"
-
-
-@functools.cache
-def indexed() -> tuple[bytes, manifests.Index]:
-    """A manifest that has an index, as its file, and the index."""
-    kernels = [records.kernel(f"k{number}", *[_SIGNATURE] * 8) for number in range(5)]
-    found = cast("manifests.Manifest", {**whole(), "kernels": kernels})
-    text = manifests.dump(found)
-    return text, json.loads(manifest_index.make(found, text) or b"")
-
-
 _VALUES = (
     None, True, False, 0, -1, 1, 7, 2**31, 2**63, 2**64, -(2**63) - 1, 10**400, 0.5, -0.0, 1e308, float("inf"),
     float("nan"), "", "x", "\ud800", "\udfff\ud800", "\x1b[2J", "a\nb", "\0", "../../x", "/", "x" * 5000, "\u202e",
@@ -228,18 +203,18 @@ _VALUES = (
 )  # fmt: skip
 
 
-def mutated(seed: int, of: object) -> bytes:
-    """A manifest, or an index, with one to four changes to its shape or its values; at times to its bytes as well."""
+def mutated(seed: int) -> bytes:
+    """A manifest with one to four changes to its shape or its values; at times to its bytes as well."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)  # what is nested so deeply that it cannot be read can be written all the same
     try:
-        return _mutated(random.Random(seed), of)
+        return _mutated(random.Random(seed))
     finally:
         sys.setrecursionlimit(limit)
 
 
-def _mutated(chance: random.Random, of: object) -> bytes:
-    value: Any = copy.deepcopy(of)
+def _mutated(chance: random.Random) -> bytes:
+    value: Any = copy.deepcopy(whole())
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
         value = _changed(value, chance)
     binary = bytearray(json.dumps(value, ensure_ascii=chance.random() < 0.9).encode(errors="surrogatepass"))

@@ -179,8 +179,8 @@ class Tensor:
     def data_ptr(self) -> Any:
         return self._told.odd("data_ptr", self._told.now().address)
 
-    def is_neg(self) -> Any:
-        return self._told.odd("is_neg", False)
+    def storage_offset(self) -> int:
+        return int(self._told.odd("storage_offset", 0))
 
     def is_conj(self) -> Any:
         return "c" in self._told.now().typestr and self._told.odd("is_conj", False)
@@ -238,7 +238,7 @@ def _fill(tensor: _Tensor, state: State, odd: Any) -> object:
     shape = (ctypes.c_int64 * max(ndim, 1))(*state.shape)
     steps = [step // itemsize if itemsize else 0 for step in _strides(state)]
     strides = (ctypes.c_int64 * max(ndim, 1))(*steps)
-    tensor.data, tensor.offset = state.address - 8, 8
+    tensor.data, tensor.offset = state.address - 8 if state.address else None, 8
     tensor.device[:] = odd("device", (2, odd("gpu", 0)))
     tensor.ndim = odd("ndim", ndim)
     tensor.code = odd("code", 4 if typestr == "bfloat16" else _CODES.get(typestr[1:2], 0))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda import dependencies, manifest
+from aotcuda import manifest
 from aotcuda.arch import parse
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.build_cache.settings import Settings
@@ -15,9 +15,10 @@ from aotcuda.builder.build_cache.slices import Slices
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.protocol import CompiledKernel, External, LinkInput, Question, Unit
-from aotcuda.builder.worker import observations
+from aotcuda.builder.worker import telemetry
 from aotcuda.builder.worker.calls import Calls
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
+from aotcuda.common import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -286,11 +287,11 @@ def test_nothing_is_kept_that_came_with_a_warning(project: Project) -> None:
     """It would be taken without it."""
     kept = project.kept()
     named = {"a": kept.name("unit", "a")}
-    observations.add(observations.Observations(warnings=["pkg/_k.py:3: UserWarning: slow"]))
+    telemetry.add(telemetry.Telemetry(warnings=["pkg/_k.py:3: UserWarning: slow"]))
     try:
         kept.keep({"a": KERNEL}, named, {"a": ""}, "unit")
     finally:
-        observations.take()
+        telemetry.take()
     assert not kept.has_unwritten
     kept = project.kept()
     kept.keep({"a": KERNEL}, named, {"a": ""}, "unit")

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.build_cache import remote, settings
 from aotcuda.builder.build_cache import store as stores
 from aotcuda.builder.build_cache.settings import Settings
@@ -488,13 +488,13 @@ def test_what_tools_and_containers_set_leaves_entries_as_they_are(
     assert before == settings.find([], (), Path())
 
 
-@pytest.mark.parametrize("name", sorted(frontends.BUILT_IN))
+@pytest.mark.parametrize("name", sorted(registry.BUILT_IN))
 def test_another_release_of_a_compiler_has_entries_of_its_own(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of each distribution that a front end is, or is made of."""
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
-    registered = frontends.BUILT_IN[name]
+    registered = registry.BUILT_IN[name]
     for package in sorted({registered.package, *registered.internals, "nvidia_nvfatbin"}):
         before = settings.find([name], (), Path())
         assert before is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from aotcuda import dependencies, manifest
+from aotcuda import manifest
 from aotcuda.builder.build_cache import remote
 from aotcuda.builder.build_cache.places import Places
 from aotcuda.builder.build_cache.settings import Settings
@@ -20,6 +20,7 @@ from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Result
+from aotcuda.common import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

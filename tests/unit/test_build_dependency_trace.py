@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda import dependencies, manifest_shape
 from aotcuda import manifest as manifests
 from aotcuda.builder import manifest_dependencies
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Result
+from aotcuda.common import dependencies
+from aotcuda.manifest import schema
 from aotcuda.runtime.jit.sources import Sources
 from support import manifests as records
 from support import reading
@@ -523,8 +524,7 @@ class TestQuestions:
             for path in (tmp_path / "none", tmp_path, "a\0b", "/dev/null", "\udcff"):
                 answer = dependencies.answer(ask, str(path))
                 assert (
-                    manifest_shape.problem({**records.whole(), "reads": [{"ask": ask, "path": "", "answer": answer}]})
-                    is None
+                    schema.problem({**records.whole(), "reads": [{"ask": ask, "path": "", "answer": answer}]}) is None
                 )
 
     def test_names_that_are_no_text_are_told_apart(self, tmp_path):

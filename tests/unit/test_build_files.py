@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from aotcuda.builder import api, output, source_tree, stamp, temporary, wheel_files
+from aotcuda.builder import api, build_command, depfile, output, source_tree, temporary, wheel_files
 from aotcuda.builder.worker import interrupt
 from aotcuda.errors import BuildError, ConfigError
 
@@ -304,7 +304,7 @@ def test_a_project_file_that_cannot_be_used_is_named(content: str | None, proble
     if content is not None:
         (tmp_path / "pyproject.toml").write_text(content)
     with pytest.raises(ConfigError, match=rf"^{tmp_path}/pyproject.toml {problem}"):
-        api.build_project(tmp_path)
+        build_command.build_project(tmp_path)
 
 
 def test_a_generated_module_may_be_built_again_and_another_may_not(tmp_path: Path) -> None:
@@ -379,8 +379,8 @@ class TestStamp:
         """Build these of the files into a folder, with a stamp beside it; what lies in it afterwards."""
         files = {name: self.FILES[name] for name in names}
         output.write(files, folder)
-        stamp.remove_stale(folder.parent / "stamp", files, folder)
-        output.replace(folder.parent / "stamp", stamp.content(files, folder))
+        depfile.remove_stale(folder.parent / "stamp", files, folder)
+        output.replace(folder.parent / "stamp", depfile.stamp(files, folder))
         return sorted(listed(folder))
 
     def test_what_is_built_no_more_goes_with_its_folder(self, tmp_path: Path) -> None:

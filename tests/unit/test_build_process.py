@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder import toolkits
 from aotcuda.builder.worker import process
-from aotcuda.frontends import Registration, Variables
+from aotcuda.registry import Registration, Variables
 from support.toolkits import toolkit
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_settings_of_numba_that_change_code_stay_outside() -> None:
 def test_a_front_end_from_outside_says_what_concerns_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = Variables(prefixes=("TOY_",), kept=("TOY_HEADERS",), given=(("TOY_QUIET", "1"),))
     registered = Registration("toy", tables="toy.tables", compiler="toy.compiler", requires="toy", variables=toy)
-    monkeypatch.setattr(frontends, "_registered", {"toy": registered}.get)
+    monkeypatch.setattr(registry, "_registered", {"toy": registered}.get)
     given = {"TOY_LEVEL": "3", "TOY_HEADERS": "/toys", "NUMBA_OPT": "0"}
     found = process.environment(given, "toy")
     assert {name: value for name, value in found.items() if name.startswith("TOY_")} == {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder.worker import observations, pool, source_loading
+from aotcuda.builder.worker import pool, source_loading, telemetry
 from aotcuda.errors import BuildError, CompileError
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ def compiled(number: int, work: Callable[[int], object] = id) -> tuple[list[int]
 
 @pytest.fixture(autouse=True)
 def nothing_noted() -> Iterator[None]:
-    observations.take()
+    telemetry.take()
     yield
-    observations.take()
+    telemetry.take()
 
 
 def test_units_share_processes_in_rows_that_grow_shorter() -> None:
@@ -83,7 +83,7 @@ def test_units_share_processes_in_rows_that_grow_shorter() -> None:
     lengths = [processes.count(process) for process in dict.fromkeys(processes)]
     assert lengths == [5, 4, 3, 2, 2, 1, 1, 1, 1]
     assert sum(task.steps for task in ended) == 20
-    assert sorted(title for title, _ in observations.take().steps) == sorted(
+    assert sorted(title for title, _ in telemetry.take().steps) == sorted(
         f"k{number} for sm_75, sm_90" for number in range(20)
     )
 
@@ -127,13 +127,13 @@ def test_where_all_is_had_nothing_is_compiled() -> None:
 
 
 def warn(number: int) -> None:
-    observations.add(observations.Observations(warnings=[f"of k{number}"]))
+    telemetry.add(telemetry.Telemetry(warnings=[f"of k{number}"]))
 
 
 def test_what_warns_is_the_last_of_its_process() -> None:
     processes, _ = compiled(12, warn)
     assert len(set(processes)) == 12
-    assert sorted(observations.take().warnings) == sorted(f"of k{number}" for number in range(12))
+    assert sorted(telemetry.take().warnings) == sorted(f"of k{number}" for number in range(12))
 
 
 def refuse(number: int) -> None:
@@ -151,7 +151,7 @@ def test_all_errors_are_told_as_if_each_unit_had_a_process() -> None:
         "k2 is refused",
         "k7 is refused",
     ]
-    assert len(observations.take().warnings) == 3
+    assert len(telemetry.take().warnings) == 3
 
 
 def abort() -> None:

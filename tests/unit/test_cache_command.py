@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from aotcuda import cli, listing
+from aotcuda import cli
 from aotcuda.builder import toolkits
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact
+from aotcuda.tools.cache import listing
 from support import late
 from support.manifests import kernel
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from aotcuda import system
+from aotcuda.common import system
 from aotcuda.runtime.jit import cache_lock
 
 

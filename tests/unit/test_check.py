@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.cli import main
-from aotcuda.compatibility import check
+from aotcuda.tools.check import check
 from support import manifests, modules
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from aotcuda import manifest
-from aotcuda.compatibility import tables
-from aotcuda.compatibility.gpus import Driver, Gpu
-from aotcuda.compatibility.predict import predict
+from aotcuda.common import gpu_facts
 from aotcuda.errors import DriverTooOldError, NoImageError
 from aotcuda.runtime import driver
+from aotcuda.tools.check.gpus import Driver, Gpu
+from aotcuda.tools.check.predict import predict
 from support import manifests
 
 RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "files": []}
@@ -36,8 +36,8 @@ WHEELS = {
     "no toolkit named": ("sm_80 compute_75", {}),
 }
 
-GPUS = [row.number for row in tables.capabilities()] + [(7, 0), (10, 9), (13, 0)]
-DRIVERS = [(11, 8), *(branch.cuda for branch in tables.branches()), (14, 0)]
+GPUS = [row.number for row in gpu_facts.capabilities()] + [(7, 0), (10, 9), (13, 0)]
+DRIVERS = [(11, 8), *(branch.cuda for branch in gpu_facts.branches()), (14, 0)]
 
 
 def read(folder):

@@ -10,36 +10,37 @@ from aotcuda.arch import parse
 from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
 from aotcuda.builder import toolchain
-from aotcuda.compatibility import gpus, tables
+from aotcuda.common import gpu_facts
+from aotcuda.tools.check import gpus
 from support import images
 
 
 def test_every_table_has_a_source_and_a_day():
-    data = dict(tables.data())
+    data = dict(gpu_facts.data())
     assert dt.date.fromisoformat(data.pop("date"))
     for name, table in data.items():
         assert len(table["source"]) > 20, name
-        assert dt.date.fromisoformat(table["read"]) <= dt.date.fromisoformat(tables.data()["date"])
+        assert dt.date.fromisoformat(table["read"]) <= dt.date.fromisoformat(gpu_facts.data()["date"])
 
 
 def test_drivers_and_capabilities_are_in_order():
-    branches = tables.branches()
+    branches = gpu_facts.branches()
     assert list(branches) == sorted(branches, key=lambda branch: (branch.number, branch.cuda, branch.first))
     assert len({branch.cuda for branch in branches}) == len(branches)
     assert all(branch.first[0] == branch.number for branch in branches)
-    numbers = [row.number for row in tables.capabilities()]
+    numbers = [row.number for row in gpu_facts.capabilities()]
     assert numbers == sorted(set(numbers))
 
 
 def test_no_name_is_that_of_two_gpus():
     by_key = {}
-    for row in tables.capabilities():
+    for row in gpu_facts.capabilities():
         for name in (*row.examples, *row.gpus):
             assert by_key.setdefault(gpus._key(name), row.number) == row.number, name
 
 
 def test_every_gpu_is_found_by_each_of_its_names():
-    for row in tables.capabilities():
+    for row in gpu_facts.capabilities():
         for name in (*row.examples, *row.gpus):
             assert gpus.gpu(name).capability == row.number
             assert gpus.gpu(name.removeprefix("NVIDIA ").lower().replace(" ", "")).capability == row.number
@@ -47,13 +48,13 @@ def test_every_gpu_is_found_by_each_of_its_names():
 
 def test_the_toolchain_here_knows_what_the_tables_say():
     here = toolchain.toolkit_version()
-    known = [row.number for row in tables.capabilities() if row.known_to(here)]
+    known = [row.number for row in gpu_facts.capabilities() if row.known_to(here)]
     assert known == [capability for capability in toolchain.supported_capabilities() if capability >= (7, 5)]
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 def test_cubins_made_here_have_the_abi_of_the_tables(arch):
-    rows = {row["cuda"]: row["abi"] for row in tables.data()["cubin-abi"]["rows"]}
+    rows = {row["cuda"]: row["abi"] for row in gpu_facts.data()["cubin-abi"]["rows"]}
     assert toolchain.toolkit_version() == (13, 0)
     assert Elf(images.numba_cubin(arch), machine=190, budget=Budget(1 << 20)).abi_version == rows["13.0 to 13.5"]
 
@@ -82,8 +83,8 @@ def test_cubins_made_here_have_the_abi_of_the_tables(arch):
     ],
 )
 def test_the_lowest_driver_of_an_image(target, toolkit, compression, lowest):
-    found = tables.min_driver(parse(target), toolkit, compression=compression)
-    assert (found and tables.short(found)) == lowest
+    found = gpu_facts.min_driver(parse(target), toolkit, compression=compression)
+    assert (found and gpu_facts.short(found)) == lowest
 
 
 @pytest.mark.parametrize(
@@ -97,21 +98,21 @@ def test_the_lowest_driver_of_an_image(target, toolkit, compression, lowest):
     ],
 )
 def test_the_lowest_driver_of_a_module_is_that_of_any_of_its_machine_code(targets, toolkit, lowest):
-    assert tables.lowest_driver((parse(text), toolkit) for text in targets.split()) == lowest
+    assert gpu_facts.lowest_driver((parse(text), toolkit) for text in targets.split()) == lowest
 
 
 def test_each_image_counts_with_the_cuda_that_it_is_written_for():
     images = [("sm_110", (13, 5)), ("sm_120", (12, 9)), ("compute_75", (12, 0))]
-    assert tables.lowest_driver((parse(text), cuda) for text, cuda in images) == "570.26"
-    assert tables.lowest_driver([(parse("compute_75"), (12, 0))]) == "525.60"
+    assert gpu_facts.lowest_driver((parse(text), cuda) for text, cuda in images) == "570.26"
+    assert gpu_facts.lowest_driver([(parse("compute_75"), (12, 0))]) == "525.60"
 
 
 def test_versions_of_ptx_are_those_of_the_bindings():
     from cuda.bindings.utils import get_minimal_required_cuda_ver_from_ptx_ver as wanted
 
-    for isa, (major, minor) in tables.ptx_versions():
-        assert wanted(tables.dotted(isa)) == 1000 * major + 10 * minor, isa
-    assert tables.cuda_of_ptx((9, 9)) is None
+    for isa, (major, minor) in gpu_facts.ptx_versions():
+        assert wanted(gpu_facts.dotted(isa)) == 1000 * major + 10 * minor, isa
+    assert gpu_facts.cuda_of_ptx((9, 9)) is None
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_versions_of_ptx_are_those_of_the_bindings():
     ],
 )
 def test_which_toolkits_build_for_a_target(target, builders):
-    assert tables.builders(parse(target)) == builders
+    assert gpu_facts.builders(parse(target)) == builders
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from aotcuda import cli
 from aotcuda.cli import main
 from aotcuda.errors import CompileError
-from aotcuda.inspect import summary
+from aotcuda.tools.inspect import summary
 from support import modules
 
 
@@ -23,9 +23,9 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def fake_build(monkeypatch: pytest.MonkeyPatch, build_project: object) -> None:
-    module = types.ModuleType("aotcuda.builder.api")
+    module = types.ModuleType("aotcuda.builder.build_command")
     module.build_project = build_project
-    monkeypatch.setitem(sys.modules, "aotcuda.builder.api", module)
+    monkeypatch.setitem(sys.modules, "aotcuda.builder.build_command", module)
 
 
 def test_inspect_prints_a_table(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +79,7 @@ def test_completion_offers_files_where_files_are_meant(capsys: pytest.CaptureFix
 
 def test_what_is_given_in_several_turns_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str] | None] = []
-    monkeypatch.setattr("aotcuda.warming.warm", lambda module, wanted, cuda: asked.append(wanted) or [])
+    monkeypatch.setattr("aotcuda.tools.cache.warming.warm", lambda module, wanted, cuda: asked.append(wanted) or [])
     for given in (["sm_75", "sm_90"], ["sm_75", "--arch", "sm_90"], ["sm_75", "sm_80", "--arch", "sm_90"]):
         assert main(["cache", "warm", "mypkg", "--arch", *given]) == 0
         assert asked.pop() == [word for word in given if word != "--arch"]
@@ -214,7 +214,7 @@ def test_a_compilers_tabs_are_spaces_and_its_marks_stay_under_what_they_mark(
 def test_build_without_its_extra_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "aotcuda.builder.api", None)
+    monkeypatch.setitem(sys.modules, "aotcuda.builder.build_command", None)
     assert main(["build"]) == 1
     error = capsys.readouterr().err
     assert error.endswith("; run: pip install 'aotcuda[cu13]'\n")
@@ -264,7 +264,7 @@ def test_inspect_imports_neither_the_build_nor_the_run_time_nor_a_compiler(wheel
     )
     process = subprocess.run([sys.executable, "-c", script, str(wheel)], capture_output=True, text=True, check=True)
     loaded = process.stdout.splitlines()[-1].split()
-    assert "aotcuda.inspect.collect" in loaded
+    assert "aotcuda.tools.inspect.collect" in loaded
     unwanted = ("aotcuda.builder", "aotcuda.runtime", "numba", "numpy", "cuda", "elftools", "mypkg")
     assert not [name for name in loaded if name.startswith(unwanted)]
 

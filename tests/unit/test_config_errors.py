@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.config.parser import parse
 from aotcuda.errors import ConfigError
 
@@ -705,7 +705,7 @@ def test_common_options_are_blamed_where_they_are_written() -> None:
     assert message(text).startswith("tool.aotcuda.options.opt-level: ")
 
 
-@pytest.mark.parametrize("front_end", frontends.names())
+@pytest.mark.parametrize("front_end", registry.names())
 def test_errors_end_with_what_the_front_end_takes(front_end: str) -> None:
     start = f'{ARCH}\n[modules."pkg.k"]\nfrontend = "{front_end}"'
     taken = {"source": 'source = "k.cu"' if front_end == "cuda-cpp" else 'source = "pkg._k"'}

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda import cli, doctor
+from aotcuda import cli
 from aotcuda.builder.config.parser import parse
+from aotcuda.tools import doctor
 
 ROOT = Path(__file__).parents[2]
 FRAGMENTS = [*ROOT.glob("changes/*.*.md")]  # they become a part of CHANGELOG.md

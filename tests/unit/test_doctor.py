@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda import cli, doctor, frontends, installed_modules
-from aotcuda.compatibility import tables
+from aotcuda import cli, registry
+from aotcuda.common import gpu_facts
+from aotcuda.tools import doctor, installed_modules
 from support import modules
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_where_nothing_is_installed_it_says_so(site: Path, capsys: pytest.Captur
 
 def test_compilers_are_held_against_the_releases_that_were_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     found = doctor.examine()
-    assert found["tested"]["numba-cuda"] == list(frontends.BUILT_IN["numba-cuda"].tested)
+    assert found["tested"]["numba-cuda"] == list(registry.BUILT_IN["numba-cuda"].tested)
     first, *_, last = found["tested"]["numba-cuda"]
     for version, text in (
         (last, f"{last} (tested: {first} to {last})"),
@@ -130,7 +131,7 @@ def test_compilers_are_held_against_the_releases_that_were_tested(monkeypatch: p
 def test_toolkits_are_told_with_the_gpus_that_they_build_for() -> None:
     (toolkit,) = doctor.examine()["toolkits"]  # the tests install one
     assert toolkit["cuda"] == "13.0"
-    rows = [row for row in tables.capabilities() if row.renamed is None and row.known_to((13, 0))]
+    rows = [row for row in gpu_facts.capabilities() if row.renamed is None and row.known_to((13, 0))]
     assert toolkit["targets"] == [f"sm_{row.number[0]}{row.number[1]}" for row in rows]
 
 

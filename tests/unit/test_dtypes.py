@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from aotcuda.dtypes import structured
+from aotcuda.manifest.dtypes import structured
 
 
 @pytest.mark.parametrize(

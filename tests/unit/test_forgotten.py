@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda import missing_hook
 from aotcuda.binary import targets
 from aotcuda.cli import main
+from aotcuda.common import uninstalled_hook
 from aotcuda.errors import TargetError
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def project(folder: Path, pyproject: str, hatch: str | None = None) -> str:
     ],
 )
 def test_a_project_that_does_not_turn_the_hook_on_is_told_which_table_to_add(pyproject: str, tmp_path: Path) -> None:
-    assert missing_hook.in_project(project(tmp_path, pyproject)) == (
+    assert uninstalled_hook.in_project(project(tmp_path, pyproject)) == (
         f"{tmp_path}/pyproject.toml has [tool.aotcuda], and does not turn the build hook on: add the table "
         "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
     )
 
 
 def test_where_hatchling_has_a_file_of_its_own_the_table_belongs_there(tmp_path: Path) -> None:
-    said = missing_hook.in_project(project(tmp_path, CONFIGURED, "[build.targets.sdist]\n"))
+    said = uninstalled_hook.in_project(project(tmp_path, CONFIGURED, "[build.targets.sdist]\n"))
     assert said is not None
     assert said.endswith("add the table [build.targets.wheel.hooks.aotcuda] to hatch.toml")
 
@@ -55,18 +55,18 @@ def test_where_hatchling_has_a_file_of_its_own_the_table_belongs_there(tmp_path:
 def test_a_project_that_setuptools_builds_without_aotcuda_is_told_what_to_require(tmp_path: Path) -> None:
     text = '[build-system]\nbuild-backend = "setuptools.build_meta"\nrequires = {}\n[tool.aotcuda]\narch = ["sm_80"]\n'
     for requires in ('["setuptools"]', '["setuptools", "aotcuda-like"]', "3"):
-        assert missing_hook.in_project(project(tmp_path, text.format(requires))) == (
+        assert uninstalled_hook.in_project(project(tmp_path, text.format(requires))) == (
             f'{tmp_path}/pyproject.toml has [tool.aotcuda], and setuptools builds it without: add "aotcuda[cu13]" to '
             "build-system.requires"
         )
-    assert missing_hook.in_project(project(tmp_path, text.format('["setuptools", "aotcuda[cu13]>=0.1"]'))) is None
+    assert uninstalled_hook.in_project(project(tmp_path, text.format('["setuptools", "aotcuda[cu13]>=0.1"]'))) is None
 
 
 @pytest.mark.parametrize("name", ["aot-cuda", "aot_cuda", "AOTCUDA"])
 def test_a_misspelt_table_is_named(name: str, tmp_path: Path) -> None:
-    found = missing_hook.in_project(project(tmp_path, CONFIGURED + WHEEL.format(name)))
+    found = uninstalled_hook.in_project(project(tmp_path, CONFIGURED + WHEEL.format(name)))
     assert found is not None
-    assert found.endswith(f": its table for a hook {name} is misspelt, write {missing_hook.TABLE}")
+    assert found.endswith(f": its table for a hook {name} is misspelt, write {uninstalled_hook.TABLE}")
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_a_misspelt_table_is_named(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_others_are_left_alone(pyproject: str, hatch: str | None, tmp_path: Path) -> None:
-    assert missing_hook.in_project(project(tmp_path, pyproject, hatch)) is None
+    assert uninstalled_hook.in_project(project(tmp_path, pyproject, hatch)) is None
 
 
 def test_a_folder_without_a_project_is_left_alone(tmp_path: Path) -> None:
-    assert missing_hook.in_project(str(tmp_path)) is None
+    assert uninstalled_hook.in_project(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_a_folder_without_a_project_is_left_alone(tmp_path: Path) -> None:
 def test_metadata_that_names_aotcuda_gives_a_hint(requirement: str, named: bool) -> None:
     head = f"Metadata-Version: 2.4\nName: mypkg\nRequires-Dist: numpy\nRequires-Dist: {requirement}\n"
     text = f"{head}\nRequires-Dist: aotcuda, says the readme"
-    found = missing_hook.in_metadata(text)
+    found = uninstalled_hook.in_metadata(text)
     assert (found is not None) == named
-    assert found is None or missing_hook.TABLE in found
+    assert found is None or uninstalled_hook.TABLE in found
 
 
 def installed(folder: Path, metadata: str = "Requires-Dist: aotcuda\n") -> Path:
@@ -156,7 +156,7 @@ def test_inspect_of_a_wheel_is_one_line_with_the_table(tmp_path: Path, capsys: p
         archive.writestr("barepkg-1.0.dist-info/METADATA", "Name: barepkg\nRequires-Dist: aotcuda>=0.1\n")
     assert main(["inspect", str(wheel)]) == 1
     error = capsys.readouterr().err
-    assert missing_hook.TABLE in error
+    assert uninstalled_hook.TABLE in error
     assert error.count("\n") == 1
 
 
@@ -167,7 +167,7 @@ def test_a_load_of_an_installed_package_says_what_is_missing(tmp_path: Path) -> 
     )
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ModuleNotFoundError: there is no module barepkg.kernels in the package barepkg. ")
-    assert f"add the table {missing_hook.TABLE} to its pyproject.toml" in last
+    assert f"add the table {uninstalled_hook.TABLE} to its pyproject.toml" in last
 
 
 def test_hatchlings_plugin_tells_a_project_that_names_the_hook_wrongly(

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.frontends.numba import gpu, private_parts
 from aotcuda.builder.frontends.numba import patches as shared
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PATCHES = {
     name: f"{one.compiler.partition(':')[0].rpartition('.')[0]}.patches"
-    for name, one in frontends.BUILT_IN.items()
+    for name, one in registry.BUILT_IN.items()
     if one.tested  # nothing of the others is replaced
 }
 PACKAGES = ("numba.", "numba_cuda_mlir.")
@@ -89,7 +89,7 @@ def test_everything_that_is_replaced_is_checked(name: str) -> None:
 
 @pytest.mark.parametrize("name", PATCHES)
 def test_every_private_function_that_is_called_by_keywords_is_checked(name: str) -> None:
-    module = importlib.import_module(frontends.BUILT_IN[name].compiler.partition(":")[0])
+    module = importlib.import_module(registry.BUILT_IN[name].compiler.partition(":")[0])
     called = set()
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.Call) and node.keywords and isinstance(node.func, ast.Attribute):
@@ -110,16 +110,16 @@ def test_the_extras_accept_the_tested_releases_from_first_to_last(name: str) -> 
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     lines = {Requirement(line) for listed in extras.values() for line in listed if line.startswith(f"{name}[")}
     assert len(lines) == 2
-    tested = frontends.BUILT_IN[name].tested
+    tested = registry.BUILT_IN[name].tested
     assert sorted(tested, key=Version) == [*tested]
     assert {line.specifier for line in lines} == {SpecifierSet(f">={tested[0]},<={tested[-1]}")}
-    assert frontends.BUILT_IN[name].beside.keys() < {*tested}
+    assert registry.BUILT_IN[name].beside.keys() < {*tested}
 
 
 def test_the_documentation_names_the_first_and_the_last() -> None:
     page = (ROOT / "docs" / "systems.md").read_text()
     rows = [
-        f"| `{name}` | {one.tested[0]} | {one.tested[-1]} |" for name, one in frontends.BUILT_IN.items() if one.tested
+        f"| `{name}` | {one.tested[0]} | {one.tested[-1]} |" for name, one in registry.BUILT_IN.items() if one.tested
     ]
     assert len(rows) > 1
     assert all(row in page for row in rows)

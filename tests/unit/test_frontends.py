@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import aotcuda
-from aotcuda import dependencies, frontends, linkable
+from aotcuda import registry
 from aotcuda.cache import compilers
+from aotcuda.common import dependencies
+from aotcuda.manifest import linkable
 
 PACKAGE = Path(aotcuda.__file__).parent
 ROOT = PACKAGE.parent
@@ -27,10 +29,10 @@ FILES = [*PACKAGE.rglob("*.py"), *(ROOT / "hatch_plugin").rglob("*.py"), *(ROOT 
 _OWN = (
     "aotcuda/builder/frontends/numba",
     "aotcuda/builder/frontends/triton",
-    "aotcuda/interop/",
-    "aotcuda/record/inject/",
-    "aotcuda/record/command.py",
-    "aotcuda/record/sources.py",
+    "aotcuda/integrations/interop/",
+    "aotcuda/tools/record/inject/",
+    "aotcuda/tools/record/command.py",
+    "aotcuda/tools/init/sources.py",
 )
 
 
@@ -56,32 +58,32 @@ def naming(wanted: set[str], *, own: str) -> dict[str, set[str]]:
 
 def test_front_ends_are_named_in_the_table_alone() -> None:
     """And by their own code: what they call a version, whom they are called by, what records their launches."""
-    found = naming({*frontends.BUILT_IN}, own="aotcuda/frontends.py")
+    found = naming({*registry.BUILT_IN}, own="aotcuda/registry.py")
     assert {name for name in found if not name.startswith(_OWN)} == set()
 
 
 def test_the_variables_of_compilers_stand_in_the_table_alone() -> None:
     """But for what stands in the compiler's place, and the simulator's switch, which is asked before any import."""
-    own = (*_OWN, "aotcuda/in_place/")
+    own = (*_OWN, "aotcuda/integrations/in_place/")
     for path in FILES:
         name = str(path.relative_to(ROOT))
         found = [text for text in strings(path) if re.match(r"NUMBA_(?!ENABLE_CUDASIM)", text)]
-        assert not found or name == "aotcuda/frontends.py" or name.startswith(own), name
+        assert not found or name == "aotcuda/registry.py" or name.startswith(own), name
 
 
 def test_suffixes_of_linkable_items_stand_in_the_table_alone() -> None:
-    assert naming({".ltoir", ".cubin"}, own="aotcuda/linkable.py") == {}
-    assert naming({"PTXSource", "Archive"}, own="aotcuda/linkable.py") == {}
+    assert naming({".ltoir", ".cubin"}, own="aotcuda/manifest/linkable.py") == {}
+    assert naming({"PTXSource", "Archive"}, own="aotcuda/manifest/linkable.py") == {}
 
 
 def test_the_major_version_of_cuda_stands_in_the_table_and_the_extras_alone() -> None:
     named = [str(path.relative_to(ROOT)) for path in FILES if re.search(r"\bcu1\d\b", "\n".join(strings(path)))]
-    assert sorted(named) == ["aotcuda/builder/toolkits.py", "aotcuda/frontends.py"]  # its folders; its extras
+    assert sorted(named) == ["aotcuda/builder/toolkits.py", "aotcuda/registry.py"]  # its folders; its extras
 
 
 def test_extras_pin_the_compilers_that_the_table_says() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for name, versions in frontends.TOOLKITS.items():
+    for name, versions in registry.TOOLKITS.items():
         for extra in (name, f"mlir-{name}", f"cpp-{name}"):
             lines = [*extras[extra], *(extras["wide-compilers"] if name == "wide" else [])]
             compiler, linker = (
@@ -92,21 +94,21 @@ def test_extras_pin_the_compilers_that_the_table_says() -> None:
             assert ".".join(map(str, versions[1])) in linker
 
 
-@pytest.mark.parametrize("name", frontends.BUILT_IN)
+@pytest.mark.parametrize("name", registry.BUILT_IN)
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("cuda", [12, 13, 14])
 def test_what_is_told_to_install_is_an_extra_that_there_is(name: str, jit: bool, cuda: int) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    found = re.fullmatch(r"aotcuda\[(.+)\]", frontends.requirement(name, jit=jit, cuda=cuda))
+    found = re.fullmatch(r"aotcuda\[(.+)\]", registry.requirement(name, jit=jit, cuda=cuda))
     assert found is not None
     assert found[1] in extras
-    compiler = frontends.BUILT_IN[name].package.replace("_", "-")
+    compiler = registry.BUILT_IN[name].package.replace("_", "-")
     assert any(re.match(rf"{compiler}[\[>=]", line) for line in extras[found[1]])
 
 
 def test_whose_module_it_is() -> None:
     owners = {
-        name: getattr(frontends.owning(name), "name", None)
+        name: getattr(registry.owning(name), "name", None)
         for name in (
             "numba.cuda",
             "numba.cuda.dispatcher",
@@ -124,8 +126,11 @@ def test_whose_module_it_is() -> None:
         "numba": None,
         "numba.cudax": None,
     }
-    assert getattr(frontends.calling("numba.cuda.typing.typeof"), "interop", "") == "aotcuda.interop.numba_cuda"
-    assert frontends.calling("numba.core.typing.typeof") is None
+    assert (
+        getattr(registry.calling("numba.cuda.typing.typeof"), "interop", "")
+        == "aotcuda.integrations.interop.numba_cuda"
+    )
+    assert registry.calling("numba.core.typing.typeof") is None
 
 
 def test_each_kind_has_one_suffix_and_one_class() -> None:
@@ -135,7 +140,7 @@ def test_each_kind_has_one_suffix_and_one_class() -> None:
 
 STARTED = """\
 import json, sys
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder import toolchain, toolkits
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.worker import main
@@ -146,10 +151,10 @@ print(json.dumps([*sys.modules]))
 """
 
 
-@pytest.mark.parametrize("front_end", [name for name in frontends.BUILT_IN if name != "cutile"])
+@pytest.mark.parametrize("front_end", [name for name in registry.BUILT_IN if name != "cutile"])
 def test_versions_tell_of_all_that_a_compiler_imports(front_end: str, tmp_path: Path) -> None:
     """Nobody sees a source import what is there already: the build cache has its version."""
-    registered = frontends.BUILT_IN[front_end]
+    registered = registry.BUILT_IN[front_end]
     pytest.importorskip({"pyelftools": "elftools"}.get(registered.package, registered.package))
     command = [sys.executable, "-W", "ignore", "-c", STARTED, front_end, str(tmp_path)]
     loaded = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])

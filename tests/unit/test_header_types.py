@@ -96,7 +96,7 @@ def test_fields_that_c_has_no_type_for_are_refused(kind: str) -> None:
 def test_numpy_makes_the_same_record_of_its_description(dtype: np.dtype[Any]) -> None:
     import json
 
-    from aotcuda.interop import packaged
+    from aotcuda.integrations.interop import packaged
 
     described = json.loads(json.dumps(c_types.describe(dtype)))
     text, names = packaged.signature_names(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import cli
-from aotcuda.record import pyproject
+from aotcuda.tools.record import pyproject
 
 if TYPE_CHECKING:
     from pathlib import Path

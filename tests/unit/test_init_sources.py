@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotcuda.record import sources
+from aotcuda.tools.init import sources
 
 IMPORTS = """
 import functools

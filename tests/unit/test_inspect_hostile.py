@@ -17,7 +17,7 @@ from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.binary.text import brief, shown
 from aotcuda.cli import main
 from aotcuda.errors import ImageError
-from aotcuda.inspect import mangling
+from aotcuda.tools.inspect import mangling
 from support import damage, hostile
 
 if TYPE_CHECKING:

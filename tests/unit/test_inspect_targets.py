@@ -16,7 +16,7 @@ from aotcuda import cli, manifest
 from aotcuda.builder.worker import imports
 from aotcuda.cache import entries
 from aotcuda.errors import AotcudaError, ImageError, ManifestError, TargetError
-from aotcuda.inspect.collect import collect
+from aotcuda.tools.inspect.collect import collect
 from support import images, modules
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ DAMAGE = {
     ),
     "newer format": (
         edit(lambda whole: whole.update(format=manifest.FORMAT + 1)),
-        r"manifest\.json is of format 2, newer than this aotcuda reads \(1\); upgrade it",
+        r"manifest\.json has manifest format 3, newer than this aotcuda reads \(2\); upgrade it",
     ),
     "no fatbin": (
         lambda folder: (folder / "kernels.fatbin").unlink(),

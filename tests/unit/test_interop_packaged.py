@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aotcuda.interop import packaged
+from aotcuda.integrations.interop import packaged
 
 
 def module(built_with: str) -> Any:

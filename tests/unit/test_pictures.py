@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from aotcuda.compatibility import gpus, predict
+from aotcuda.tools.check import gpus, predict
 from support import manifests
 
 ROOT = Path(__file__).parents[2]

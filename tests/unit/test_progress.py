@@ -11,8 +11,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from aotcuda.builder import progress
-from aotcuda.builder.worker import observations, pool
+from aotcuda.builder import progress, report
+from aotcuda.builder.worker import pool, telemetry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +105,7 @@ def test_without_rich_a_terminal_has_a_line(monkeypatch: pytest.MonkeyPatch) -> 
     assert type(progress.line(None)) is progress.Progress
 
 
-SUMMARY = progress.Summary(
+SUMMARY = report.Summary(
     modules=2,
     kernels=12,
     functions=1,
@@ -118,18 +118,18 @@ SUMMARY = progress.Summary(
 
 def test_the_summary_counts_and_the_slowest_steps_are_said_on_demand() -> None:
     line = "built 2 modules: 12 kernels, 1 device function for 6 targets; 1.2 MB in 14.3 s"
-    assert progress.report(SUMMARY, environ={}) == [line]
-    assert progress.report(SUMMARY, environ={"AOTCUDA_PROGRESS": "0"}, verbose=True) == []
+    assert report.summary(SUMMARY, environ={}) == [line]
+    assert report.summary(SUMMARY, environ={"AOTCUDA_PROGRESS": "0"}, verbose=True) == []
     for found in (
-        progress.report(SUMMARY, environ={}, verbose=True),
-        progress.report(SUMMARY, environ={"AOTCUDA_VERBOSE": "1"}),
+        report.summary(SUMMARY, environ={}, verbose=True),
+        report.summary(SUMMARY, environ={"AOTCUDA_VERBOSE": "1"}),
     ):
         assert found[:4] == [line, "  2.25 s  b for sm_80", "  0.50 s  a for sm_80", "  0.01 s  n0"]
         assert len(found) == 11
 
 
 def test_the_summary_says_that_all_came_from_the_cache() -> None:
-    summary = progress.Summary(modules=1, kernels=1, functions=0, targets=1, seconds=0.3, size=999, whole=True)
+    summary = report.Summary(modules=1, kernels=1, functions=0, targets=1, seconds=0.3, size=999, whole=True)
     assert summary.lines() == ["built 1 module: 1 kernel for 1 target; 999 B in 0.3 s; all from the build cache"]
 
 
@@ -140,7 +140,7 @@ def test_the_summary_says_that_all_came_from_the_cache() -> None:
 def test_the_summary_says_what_came_from_the_cache_where_there_is_one(
     reused: int | None, made: int, expected: str
 ) -> None:
-    summary = progress.Summary(
+    summary = report.Summary(
         modules=1, kernels=0, functions=3, targets=1, seconds=0.04, size=40, reused=reused, made=made
     )
     (line,) = summary.lines()
@@ -149,7 +149,7 @@ def test_the_summary_says_what_came_from_the_cache_where_there_is_one(
 
 
 def test_warnings_are_told_once_with_how_often_they_came() -> None:
-    assert progress.counted(["a", "b", "a", "a"]) == ["a (3 times)", "b"]
+    assert report.counted(["a", "b", "a", "a"]) == ["a (3 times)", "b"]
 
 
 def warning() -> int:
@@ -162,30 +162,30 @@ def warning() -> int:
 @pytest.mark.filterwarnings("always:mind the gap")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixture[str]) -> None:
-    observations.take()
-    with observations.noting_warnings("/project"):
+    telemetry.take()
+    with telemetry.collecting_warnings("/project"):
         warning()
         tasks = [pool.Task("one", warning), pool.Task("other", warning)]
         assert pool.run(tasks, 2, lambda _: None) == [1, 1]
-    noted = observations.take()
+    noted = telemetry.take()
     assert noted.warnings == ["pkg/_k.py:7: UserWarning: mind the gap"] * 3
     assert sorted(title for title, _ in noted.steps) == ["one", "other"]
-    assert observations.take() == observations.Observations()
+    assert telemetry.take() == telemetry.Telemetry()
     assert capfd.readouterr().err == ""
 
 
 def test_a_phase_ends_when_the_next_begins_and_when_children_take_over() -> None:
-    observations.take()
-    phases = observations.Phases()
+    telemetry.take()
+    phases = telemetry.Phases()
     for title in ("starting", "importing a", "importing a", "importing b", None, None, "packing"):
         phases.begin(title)
-    assert [title for title, _ in observations.take().steps] == ["starting", "importing a", "importing b"]
+    assert [title for title, _ in telemetry.take().steps] == ["starting", "importing a", "importing b"]
 
 
 def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> None:
     files = {"pkg/k.py": b"x", "pkg/k.aotcuda/kernels.fatbin": bytes(89_999_998), "pkg/k.aotcuda/manifest.json": b""}
-    assert progress.size_warnings(files) == []
-    (text,) = progress.size_warnings(files | {"pkg/j.aotcuda/functions.fatbin": bytes(2_500)})
+    assert report.size_warnings(files) == []
+    (text,) = report.size_warnings(files | {"pkg/j.aotcuda/functions.fatbin": bytes(2_500)})
     assert text.startswith(
         "what was built takes 90.0 MB, and package indexes usually refuse wheels of more than 100.0 MB"
     )
@@ -193,14 +193,14 @@ def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> N
 
 
 def test_of_a_wheel_that_is_whole_all_counts_as_it_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_LIMIT", 10_000)
+    monkeypatch.setattr(report, "_LIMIT", 10_000)
     wheel = tmp_path / "pkg-1.0-py3-none-any.whl"
     with ZipFile(wheel, "w", ZIP_DEFLATED) as archive:
         archive.writestr("pkg/zeros.bin", bytes(50_000))
         archive.writestr("pkg/small.bin", random.Random(1).randbytes(8_000))
-    assert progress.wheel_warnings(wheel) == []
+    assert report.wheel_warnings(wheel) == []
     with ZipFile(wheel, "a", ZIP_DEFLATED) as archive:
         archive.writestr("pkg/data.bin", random.Random(2).randbytes(9_000))
-    (text,) = progress.wheel_warnings(wheel)
+    (text,) = report.wheel_warnings(wheel)
     assert text.startswith(f"{wheel.name} takes 17.")
     assert re.search(r": pkg/data.bin 9\.0 kB, pkg/small.bin 8\.0 kB, pkg/zeros.bin \d+ B; ", text)

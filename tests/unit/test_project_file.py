@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda import project_file
 from aotcuda.cli import main
+from aotcuda.common import project_file
 from aotcuda.runtime.jit import recipe
 from aotcuda.runtime.jit.sources import _table_digest
 

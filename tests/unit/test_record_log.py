@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda.record import collect, process
+from aotcuda.tools.record import collect, process
 
 INJECT = Path(process.__file__).parent / "inject"
 START = """

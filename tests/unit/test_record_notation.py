@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotcuda.record import notation
+from aotcuda.tools.record import notation
 
 SAME = [
     ("void(f4[:], i8)", "void(float32[:], int64)"),

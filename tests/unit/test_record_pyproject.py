@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.errors import ConfigError
-from aotcuda.record import pyproject, records, tables
-from aotcuda.record.project import Project
+from aotcuda.tools.record import pyproject, records, tables
+from aotcuda.tools.record.project import Project
 
 if TYPE_CHECKING:
     from pathlib import Path

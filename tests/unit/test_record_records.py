@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aotcuda.errors import ConfigError
-from aotcuda.record import command, records
+from aotcuda.tools.record import command, records
 
 
 def one(count: int, **more: object) -> records.Record:

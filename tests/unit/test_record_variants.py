@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from aotcuda.record import variants
-from aotcuda.record.records import Record
+from aotcuda.tools.record import variants
+from aotcuda.tools.record.records import Record
 
 TUNED = {"chosen": ["BLOCK"]}
 

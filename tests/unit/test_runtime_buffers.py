@@ -8,9 +8,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from aotcuda import manifest_shape
 from aotcuda.builder.c_header import header
 from aotcuda.errors import ArgumentError
+from aotcuda.manifest import schema
 from support import manifests
 from support.manifests import kernel
 
@@ -251,11 +251,11 @@ class TestParametersThatAreHandedOverOneByOne:
 class TestTheManifestAndTheHeader:
     def test_what_they_lack_is_said(self):
         found = manifests.whole(kernels=[record(buffer("x", 0, sizes=[size("n", "shape0", "i", 8)]), size=12)])
-        assert manifest_shape.problem(found) == (
+        assert schema.problem(found) == (
             "kernels[0].overloads[0].parameters[0].sizes names something that a buffer does not have"
         )
         found = manifests.whole(kernels=[record({"name": "p", "type": "P", "kind": "struct", "offset": 0}, size=8)])
-        assert manifest_shape.problem(found) == "kernels[0].overloads[0].parameters[0].dtype is missing"
+        assert schema.problem(found) == "kernels[0].overloads[0].parameters[0].dtype is missing"
 
     def test_the_struct_of_a_block_has_each_member_in_its_place(self, tmp_path):
         parameters = [

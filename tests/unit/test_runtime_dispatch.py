@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotcuda.dtypes import structured
 from aotcuda.errors import ArgumentError
+from aotcuda.manifest.dtypes import structured
 from support.manifests import kernel
 from support.stand_in import DeviceArray
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import os
 import signal
 import threading
@@ -13,7 +11,7 @@ import pytest
 
 from aotcuda import manifest
 from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDeviceError, NoDriverError
-from aotcuda.in_place import deferred
+from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.runtime import driver
 from support.manifests import kernel
 
@@ -56,19 +54,6 @@ def test_a_driver_that_cannot_start_says_why(cuda, code, hint):
     assert caught.value.code == code
 
 
-def test_a_type_that_is_made_when_it_is_asked_for_is_made_once(monkeypatch):
-    """Each slot of a launch has a buffer of one."""
-    from aotcuda.runtime import c_types
-
-    made, make = [], c_types._simple
-    monkeypatch.setattr(c_types, "_simple", lambda *args: made.append(args) or make(*args))
-    for name in ("c_char", "c_char_p", "c_uint"):
-        monkeypatch.delitem(vars(c_types), name, raising=False)
-        assert c_types.__getattr__(name) is c_types.__getattr__(name)
-    assert type(c_types.create_string_buffer(8)) is type(c_types.create_string_buffer(8))
-    assert len(made) == 3
-
-
 def test_a_machine_without_a_gpu_reads_the_images_once(cuda, monkeypatch):
     cuda.set(fail="cuInit=100")
     module = cuda.package(kernel("k", "void(int32)"), load="first-use")
@@ -79,91 +64,13 @@ def test_a_machine_without_a_gpu_reads_the_images_once(cuda, monkeypatch):
     assert len(count) == 1
 
 
-class TestMeanwhile:
-    """What is done beside `cuInit`, which takes a tenth of a second where nobody has called it."""
-
-    @pytest.fixture
-    def asked(self, monkeypatch):
-        """What is noted when it is done."""
-        found = []
-        monkeypatch.setattr(driver, "beside", lambda: found.append("done"))
-        return found
-
-    def test_is_done_once_where_nobody_has_started_the_driver(self, cuda, asked):
-        started = driver.get()
-        assert asked == ["done"]
-        assert len(cuda.calls("cuInit")) == 1
-        assert driver.get() is started
-        assert len(asked) == 1
-
-    def test_is_not_done_where_another_library_has(self, cuda, asked):
-        cuda.start()
-        driver.get()
-        assert asked == []
-
-    def test_what_is_wrong_with_the_driver_is_said_all_the_same(self, cuda, asked):
-        cuda.set(fail="cuInit=999")
+def test_a_driver_that_cannot_start_is_asked_once_by_each_launch(cuda):
+    cuda.set(fail="cuInit=999")
+    module = cuda.package(kernel("k", "void(int32)"), load="first-use")
+    for _ in range(3):
         with pytest.raises(CudaError, match="could not be started"):
-            driver.get()
-        assert asked == ["done"]
-
-    def test_a_driver_that_lacks_what_is_looked_for_meanwhile_is_started_as_ever(self, cuda, asked, monkeypatch):
-        monkeypatch.setattr(driver, "_OF_A_FIRST_LAUNCH", ("cuDeviceGet", "cuOfTomorrow"))
-        assert "cuDeviceGet" in driver.get().call
-        assert asked == ["done"]
-
-    def test_without_a_thread_it_comes_first(self, cuda, asked, monkeypatch):
-        class Refusing(driver.ctypes.CDLL):
-            def __init__(self, name):
-                super().__init__(name)
-                if name is None:
-                    self.pthread_create = lambda *_: errno.EAGAIN
-
-        monkeypatch.setattr(driver.ctypes, "CDLL", Refusing)
-        driver.get()
-        assert asked == ["done"]
-        assert len(cuda.calls("cuInit")) == 1
-
-    def test_a_driver_that_cannot_start_is_asked_once_by_each_launch(self, cuda):
-        cuda.set(fail="cuInit=999")
-        module = cuda.package(kernel("k", "void(int32)"), load="first-use")
-        for _ in range(3):
-            with pytest.raises(CudaError, match="could not be started"):
-                module.k[1, 1](1)
-        assert len(cuda.calls("cuInit")) == 3
-
-    @pytest.mark.parametrize("code", [0, 999, 2**31 - 1])
-    def test_the_driver_starts_in_a_thread_of_its_own(self, code):
-        awaited, seen = threading.Event(), []
-
-        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
-        def function(flags):
-            seen.extend([flags, threading.get_ident(), signal.pthread_sigmask(signal.SIG_BLOCK, [])])
-            return code if awaited.wait(30) else -1
-
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-        assert driver._called_beside(ctypes.cast(function, ctypes.c_void_p).value, awaited.set) == code
-        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
-        flags, thread, blocked = seen
-        assert flags == 0
-        assert thread != threading.get_ident()
-        assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM} <= blocked
-
-    def test_an_interrupt_leaves_no_thread_behind(self):
-        awaited, ended = threading.Event(), []
-
-        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
-        def function(_flags):
-            ended.append(awaited.wait(30))
-            return 0
-
-        def interrupted():
-            awaited.set()
-            raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            driver._called_beside(ctypes.cast(function, ctypes.c_void_p).value, interrupted)
-        assert ended == [True]
+            module.k[1, 1](1)
+    assert len(cuda.calls("cuInit")) == 3
 
 
 @pytest.mark.usefixtures("path")
@@ -220,7 +127,7 @@ def test_what_is_told_to_install_in_place_is_for_the_driver_there_is(cuda, monke
         monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.nowhere")
     else:
         monkeypatch.setenv("FAKE_CUDA_VERSION", version)
-    assert deferred.requirement("numba") == f"aotcuda[{extra}]"
+    assert numba_proxy.requirement("numba") == f"aotcuda[{extra}]"
     assert driver._driver is None, "asking does not start it"
 
 

@@ -8,9 +8,10 @@ import types
 
 import pytest
 
-from aotcuda import cli, doctor
+from aotcuda import cli
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
+from aotcuda.tools import doctor
 from support.manifests import kernel
 
 

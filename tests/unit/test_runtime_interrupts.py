@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dis
 import functools
 import gc
-import signal
 import sys
 import threading
 import types
@@ -285,26 +283,6 @@ def test_an_interrupt_while_the_driver_loads_images_takes_them_out_again(cuda, m
     module.k[1, 1](1)
     assert (len(cuda.calls("cuLibraryLoadData")), len(cuda.launches())) == (2, 1)
     assert_all_is_free(cuda, module)
-
-
-def test_an_interrupt_as_a_thread_starts_the_driver_leaves_neither_it_nor_signals_behind(monkeypatch) -> None:
-    calls = []
-
-    class Noted(driver.ctypes.CDLL):
-        def __getattr__(self, name):
-            function = super().__getattr__(name)
-            return lambda *args: (function(*args), calls.append(name))[0]
-
-    monkeypatch.setattr(driver.ctypes, "CDLL", Noted)
-    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(lambda _: 7)
-    address, before, at = ctypes.cast(function, ctypes.c_void_p).value, signal.pthread_sigmask(signal.SIG_BLOCK, []), 1
-    assert driver._called_beside(address, bool) == 7
-    while interrupted(lambda: driver._called_beside(address, bool), at):
-        assert signal.pthread_sigmask(signal.SIG_SETMASK, before) == before
-        assert calls.count("pthread_create") == calls.count("pthread_join")
-        at += 1
-    assert at > 10
-    assert len(calls) > 2
 
 
 @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-import struct
 import subprocess
 import sys
 import types
@@ -18,7 +16,7 @@ import pytest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays, parameters
-from aotcuda.runtime.fast import cupy_layout, learning, numba_layout, torch_layout
+from aotcuda.runtime.fast import learning
 from aotcuda.runtime.general_path import GeneralPath
 from support import argument_fuzz, libraries, loaded
 from support.argument_fuzz import Made
@@ -167,13 +165,13 @@ def test_an_array_that_no_memory_can_hold_is_refused_after_others_were_taken(cud
 @pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("library", ["torch", "exchange"])
 @pytest.mark.parametrize("shape", [(4,), (1,), (2, 2)])
-def test_a_contiguous_view_that_is_negated_lazily_is_refused_after_others_were_taken(cuda, installed, library, shape):
+def test_lazy_conjugates_are_refused_after_others_were_launched(cuda, installed, library, shape):
     axes = ",".join([*[":"] * (len(shape) - 1), "::1"])
-    k = cuda.package(kernel("k", f"void(float32[{axes}])")).k
+    k = cuda.package(kernel("k", f"void(complex64[{axes}])")).k
     for _ in range(3):
-        k[1, 1](array(library, State("<f4", shape)))
+        k[1, 1](array(library, State("<c8", shape)))
     with pytest.raises(ArgumentError, match="call resolve_conj"):
-        k[1, 1](array(library, State("<f4", shape, odd=(("is_neg", True),))))
+        k[1, 1](array(library, State("<c8", shape, odd=(("is_conj", True),))))
     assert len(cuda.launches()) == 3
 
 
@@ -280,383 +278,6 @@ def test_tests_of_the_fast_paths_fail_where_nothing_is_learnt(module, errors):
     assert errors.count(module) > 30
 
 
-NEGATIVE, CONJUGATE, KEYS, INFERENCE = 1 << 32, 1 << 31, 0x9400010001, 1 << 20
-CLASS = 1
-"""The first word of what a tensor is in C++: here of an object of Python's, where it is how many refer to that."""
-
-
-def torch_in_memory(*, keys_agree=True):
-    """PyTorch's tensors as they lie in memory, and what makes one of a state and what else it has there.
-
-    A pointer in the object leads to the words of a tensor, and one of these to its storage.
-    """
-
-    class TensorBase:
-        __slots__ = ("implementation", "kept", "others")
-
-        def __init__(self, state=F4, *, class_=CLASS, keys=KEYS, dtype=6, flag=0):
-            sizes, itemsize = state.shape, 4
-            steps = libraries._strides(state)
-            words = [
-                *sizes[:5],
-                *[9] * (5 - len(sizes)),
-                *[step // itemsize for step in steps[:5]],
-                *[9] * (5 - len(steps)),
-            ]
-            self.kept = struct.pack("QQ7xB", 5, state.address - 3 * itemsize, flag)  # bytes: an object with these in it
-            self.implementation = struct.pack("Qqq10qHQ", id(self.kept) + 32, 3, len(sizes), *words, dtype, keys)
-            self.others = [self.implementation] * (class_ - CLASS)
-
-        keys = property(lambda self: struct.unpack_from("Q", self.implementation, len(self.implementation) - 8)[0])
-        _cdata = property(lambda self: id(self.implementation))
-
-        def is_neg(self):
-            return bool(self.keys & NEGATIVE)
-
-        def is_conj(self):
-            return bool(self.keys & CONJUGATE)
-
-        def conj(self):
-            return TensorBase(keys=self.keys ^ CONJUGATE)
-
-        imag = property(lambda self: TensorBase(keys=self.keys & ~CONJUGATE | NEGATIVE))
-
-    def told(number):
-        return types.SimpleNamespace(raw_repr=lambda: number)
-
-    torch = sys.modules["torch"]
-    torch.complex64 = "complex64"
-    torch.empty = lambda _size, dtype="", **_device: TensorBase(keys=KEYS + bool(dtype))
-    torch._neg_view = lambda tensor: TensorBase(keys=tensor.keys | NEGATIVE)
-    torch._C.TensorBase = TensorBase
-    torch._C._dispatch_keys = lambda tensor: told(tensor.keys if keys_agree else tensor.keys + 1)
-    torch._C.DispatchKey = types.SimpleNamespace(Negative=NEGATIVE, Conjugate=CONJUGATE)
-    torch._C.DispatchKeySet = told
-    fake = vars(libraries.ExchangeTensor)
-    own = {name: value for name, value in fake.items() if name not in ("__dict__", "__weakref__", "is_neg", "is_conj")}
-    tensor = type("Tensor", (TensorBase,), own)
-    tensor.__module__ = "torch"
-    tensor.is_neg, tensor.is_conj = TensorBase.is_neg, TensorBase.is_conj
-
-    def make(state=F4, told=None, **memory):
-        made = tensor(libraries._Told((told or state,)))
-        TensorBase.__init__(made, state, **memory)
-        return made
-
-    return make
-
-
-@pytest.fixture(name="tensors_in_memory", scope="module")
-def _tensors_in_memory(extension_module):
-    """What makes them, where the extension has been told their places; it keeps the first ones that it is told."""
-    with contextmanager(libraries.installed)():
-        make = torch_in_memory()
-        bits = torch_layout.find_bits()
-    assert bits[3] == NEGATIVE | CONJUGATE
-    extension_module.set_torch_bits(*bits)
-    numbers = bytearray(2 * torch_layout.MOST_DTYPES)
-    numbers[12:14] = 2, 32
-    at = [32 + 8 * word for word in range(14)]
-    places = (at[0], 8, 23, at[1], at[2], at[8], at[13])
-    with pytest.raises(ValueError, match="another number"):
-        extension_module.set_torch_layout(*places, b"", CLASS, KEYS, INFERENCE)
-    extension_module.set_torch_layout(*places, bytes(numbers), CLASS, KEYS, INFERENCE)
-    return make
-
-
-def in_rows(shape, strides=None, **state):
-    return State("<f4", shape, strides, 0x2000, **state)
-
-
-@pytest.mark.parametrize(
-    ("state", "memory"),
-    [
-        (in_rows((4,)), {}),
-        (in_rows((4,)), {"keys": KEYS ^ INFERENCE}),
-        (in_rows((1,), (400,)), {}),
-        (in_rows((3, 5)), {}),
-        (in_rows((3, 5), (4, 12)), {}),
-        (in_rows((3, 5), (80, 8)), {}),
-        (in_rows((3, 5), (0, 4)), {}),
-        (in_rows(()), {}),
-        (in_rows((1, 2, 1, 2, 3)), {}),
-    ],
-)
-def test_tensors_are_read_from_memory_as_by_the_exchange(
-    cuda, installed, extension_module, monkeypatch, tensors_in_memory, state, memory
-):
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    k = cuda.package(
-        kernel("k", f"void(float32[{','.join(':' * len(state.shape))}])" if state.shape else "void(float32[::1])")
-    ).k
-    make = tensors_in_memory
-    taken = state if state.shape else in_rows((4,))
-    for _ in range(2):
-        k[1, 1](make(taken))
-    libraries.EXCHANGED[0] = 0
-    other = State("<f4", (7,) * len(state.shape), address=0x9000)  # what the exchange would say
-    if not state.shape:
-        with pytest.raises(ArgumentError):
-            k[1, 1](make(state))
-        return
-    k[1, 1](make(state, other, **memory))
-    assert libraries.EXCHANGED[0] == 0
-    found = cuda.parameters()
-    k[1, 1](make(state, class_=5))
-    assert libraries.EXCHANGED[0] == 1
-    assert cuda.parameters() == found
-
-
-@pytest.mark.parametrize(
-    ("state", "memory"),
-    [
-        (F4, {"class_": CLASS + 1}),
-        (F4, {"keys": KEYS | 2}),
-        (F4, {"keys": KEYS & ~1}),
-        (F4, {"dtype": 7}),
-        (F4, {"dtype": 1000}),
-        (F4, {"flag": 1}),
-    ],
-)
-def test_what_has_it_otherwise_in_memory_is_asked(
-    cuda, installed, extension_module, monkeypatch, tensors_in_memory, state, memory
-):
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    k = cuda.package(kernel("k", "void(float32[::1])")).k
-    for _ in range(2):
-        k[1, 1](tensors_in_memory())
-    libraries.EXCHANGED[0] = 0
-    k[1, 1](tensors_in_memory(in_rows((4,)), state, **memory))
-    assert libraries.EXCHANGED[0] == 1
-    assert np.frombuffer(cuda.parameters(), "<i8")[4] == state.address
-
-
-def test_more_sizes_than_lie_in_a_tensor_are_asked(cuda, installed, extension_module, monkeypatch, tensors_in_memory):
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    k = cuda.package(kernel("k", "void(float32[:,:,:,:,:,:])")).k
-    state, other = in_rows((2, 3, 1, 2, 3, 4)), in_rows((7, 7, 7, 7, 7, 7))
-    for _ in range(2):
-        k[1, 1](tensors_in_memory(state))
-    found = cuda.parameters()
-    libraries.EXCHANGED[0] = 0
-    k[1, 1](tensors_in_memory(other, state))
-    assert libraries.EXCHANGED[0] == 1
-    assert cuda.parameters() == found
-
-
-def test_a_tensor_of_no_elements_has_no_address_as_pytorch_tells(
-    cuda, installed, extension_module, monkeypatch, tensors_in_memory
-):
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    k = cuda.package(kernel("k", "void(float32[:,:])")).k
-    for state in (in_rows((2, 3)), in_rows((2, 3)), in_rows((3, 0))):
-        k[1, 1](tensors_in_memory(state))
-    assert np.frombuffer(cuda.parameters(), "<i8")[4] == 0
-
-
-def test_lazy_negatives_are_told_by_the_word_that_says_so(
-    cuda, installed, extension_module, monkeypatch, tensors_in_memory
-):
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    k = cuda.package(kernel("k", "void(float32[::1])")).k
-    asked = []
-    tensors = [tensors_in_memory(class_=5) for _ in range(3)]  # by the exchange
-    monkeypatch.setattr(type(tensors[0]), "is_neg", lambda self: asked.append(self) or bool(self.keys & NEGATIVE))
-    for tensor in tensors:
-        k[1, 1](tensor)
-    assert tensors[2] not in asked
-    for memory in ({}, {"class_": 5}):
-        with pytest.raises(ArgumentError, match="call resolve_conj"):
-            k[1, 1](tensors_in_memory(keys=KEYS | NEGATIVE, **memory))
-    assert len(cuda.launches()) == 3
-
-
-@pytest.mark.parametrize("library", ["exchange", "cupy", "members"])
-def test_where_arrays_have_their_members_is_asked_after_many_launches(
-    cuda, installed, extension_module, monkeypatch, library
-):
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    asked = []
-    monkeypatch.setattr(cupy_layout, "tell", lambda _module, array: asked.append(array) or len(asked) > 1)
-    for layout in (torch_layout, numba_layout):
-        monkeypatch.setattr(layout, "tell", lambda _module, array: asked.append(array) or True)
-    kind = type(array("members", F4))  # one whose places the extension may have been told
-    monkeypatch.setitem(libraries._CLASSES, "members", type(kind.__name__, (kind,), {"__module__": kind.__module__}))
-    k = cuda.package(kernel("k", "void(float32[::1],float32[::1])")).k
-    counts = []
-    for _ in range(100):
-        k[1, 1](*[array(library, F4) for _ in range(2)])
-        counts.append(len(asked))
-    assert counts[:30] == [0] * 30
-    assert counts[-1] == {"exchange": 1, "cupy": 2, "members": 1}[library]
-
-
-def test_nothing_is_found_with_a_tensor_that_a_launch_refuses(cuda, installed, extension_module, monkeypatch):
-    """Tensors like it, which lie in the host's memory, would be launched with from then on."""
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    monkeypatch.setattr(torch_layout, "_asked", [])
-    asked = []
-    monkeypatch.setattr(torch_layout, "find_bits", lambda: asked.append(True))
-    k = cuda.package(kernel("k", "void(float32[::1])")).k
-    k[1, 1](array("exchange", F4))
-    for _ in range(100):
-        with pytest.raises(ArgumentError):
-            k[1, 1](array("exchange", F4._replace(odd=(("is_cuda", False),))))
-    assert asked == []
-    for _ in range(100):
-        k[1, 1](array("exchange", F4))
-    assert asked == [True]
-
-
-@pytest.mark.usefixtures("installed")
-def test_nothing_is_said_of_the_memory_of_another_pytorch():
-    torch_in_memory(keys_agree=False)
-    assert torch_layout.find_bits() is None
-    torch_in_memory()
-    bits = torch_layout.find_bits()
-    assert torch_layout.find(bits, sys.modules["torch"].empty(1)) is None  # which has no inference mode
-    del sys.modules["torch"]._C.TensorBase
-    assert torch_layout.find_bits() is None
-
-
-class MemoryPointer(bytes):
-    """CuPy's pointer: its address is a member in C, here in the bytes that the object itself has."""
-
-    def __new__(cls, address):
-        return super().__new__(cls, struct.pack("QQ", 3, address))
-
-    ptr = property(lambda self: struct.unpack("QQ", self)[1])
-    device_id = 0
-
-    def __add__(self, offset):
-        assert self.ptr
-        return type(self)(self.ptr + offset)
-
-
-@functools.cache  # the extension keeps the first layout that it is told
-def cupy_in_memory(*, shape_is_there=True):
-    """The class of CuPy's arrays as they lie in memory, and a list that gets each attribute that is asked."""
-    asked = []
-
-    def told(name):
-        return property(lambda self: asked.append(name) or self.kept[name])
-
-    class _ndarray_base(bytes):  # noqa: N801 (CuPy's name)
-        def __new__(cls, shape, dtype, memptr, strides=None, order="C"):
-            like = (
-                np.zeros(shape, dtype, order)
-                if strides is None
-                else np.lib.stride_tricks.as_strided(np.zeros(1, dtype), shape, strides)
-            )
-            numbers = [struct.pack(f"{like.ndim}q", *told) for told in (like.shape, like.strides)]
-            ends = [at for text in numbers for at in (id(text) + 32, id(text) + 32 + len(text), 0)]
-            if not shape_is_there:
-                ends[1] += 8
-            self = super().__new__(cls, struct.pack("10Q", 5, *ends, id(memptr), id(like.dtype), 7))
-            self.kept = {"shape": like.shape, "strides": like.strides, "dtype": like.dtype, "data": memptr}
-            self.kept |= {"ndim": like.ndim, "_c_contiguous": like.flags.c_contiguous, "numbers": numbers}
-            self.kept["_f_contiguous"] = like.flags.f_contiguous
-            return self
-
-        def __len__(self):
-            return self.shape[0]
-
-    for name in (*cupy_layout.READ, "_f_contiguous"):
-        setattr(_ndarray_base, name, told(name))
-
-    class ndarray(_ndarray_base):  # noqa: N801 (likewise)
-        pass
-
-    ndarray.__module__ = "cupy"
-    return ndarray, asked
-
-
-@pytest.fixture
-def in_memory(installed, extension_module, monkeypatch):
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    monkeypatch.setattr(cupy_layout, "_asked", [True])
-    kind, asked = cupy_in_memory()
-    extension_module.set_cupy_layout(*cupy_layout.find(kind((4,), "<f4", MemoryPointer(0x1000))))
-    return kind, asked
-
-
-@pytest.mark.parametrize(("shape", "strides"), libraries.LAYOUTS)
-@pytest.mark.parametrize("layout", ["C", "F", "A"])
-def test_arrays_of_cupys_are_read_from_memory_as_by_their_attributes(cuda, in_memory, general, shape, strides, layout):
-    kind, asked = in_memory
-    axes = {"C": "::1", "F": "::1", "A": ":"}[layout]
-    text = ",".join([":"] * (len(shape) - 1) + [axes] if layout != "F" else [axes] + [":"] * (len(shape) - 1))
-    k = cuda.package(kernel("k", f"void(float32[{text}])" if shape else "void(float32*)", "void(int32[::1])")).k
-    first, second = (kind(shape, "<f4", MemoryPointer(0x1000 * at), strides) for at in (1, 2))
-    try:
-        k[1, 1](first)
-    except ArgumentError:  # by the general path, which asks the attributes; memory must say the same
-        taken = (shape, "<f4") if shape else ((4,), "<i4")  # a parameter that is one number takes no array
-        for _ in range(2):
-            general.clear()
-            k[1, 1](kind(*taken, MemoryPointer(0x3000), order=layout if layout == "F" else "C"))
-        assert not general
-        with pytest.raises(ArgumentError):
-            k[1, 1](second)
-        return
-    wanted = np.frombuffer(cuda.parameters(), "<i8").copy()
-    asked.clear()
-    general.clear()
-    k[1, 1](second)
-    assert not general
-    assert not asked
-    wanted[wanted == 0x1000] = 0x2000
-    assert np.frombuffer(cuda.parameters(), "<i8").tolist() == wanted.tolist()
-
-
-def test_what_is_another_array_in_memory_is_another_one(cuda, in_memory, general):
-    kind, asked = in_memory
-    k = cuda.package(kernel("k", "void(float32[::1])", "void(float32[:,::1])")).k
-    for shape, dtype in [((4,), "<f4"), ((2, 2), "<f4")] * 3:
-        k[1, 1](kind(shape, dtype, MemoryPointer(0x1000)))
-    assert len(general) == 2
-    for shape, dtype, strides in [((4,), "<i4", None), ((4,), "<f4", (8,)), ((), "<f4", None), ((1,) * 9, "<f4", None)]:
-        with pytest.raises(ArgumentError):
-            k[1, 1](kind(shape, dtype, MemoryPointer(0x1000), strides))
-
-    class Pointer(MemoryPointer):
-        ptr = property(lambda self: 0x5000)
-
-    k[1, 1](kind((4,), "<f4", Pointer(0x1000)))  # which only its attribute knows
-    assert np.frombuffer(cuda.parameters(), "<i8")[4] == 0x5000
-
-    class Longer(kind):
-        shape = property(lambda self: (2,))
-
-    for _ in range(2):
-        asked.clear()
-        k[1, 1](Longer((4,), "<f4", MemoryPointer(0x1000)))
-        assert np.frombuffer(cuda.parameters(), "<i8")[5] == 2
-
-
-@pytest.mark.usefixtures("installed")
-def test_nothing_is_said_of_the_memory_of_another_cupys_arrays():
-    kind, _ = cupy_in_memory(shape_is_there=False)
-    assert cupy_layout.find(kind((4,), "<f4", MemoryPointer(0x1000))) is None
-    assert cupy_layout.find(array("cupy", F4)) is None
-    assert cupy_layout.find(np.zeros(4)) is None
-
-
-@pytest.mark.usefixtures("installed")
-def test_the_memory_of_cupys_arrays_is_looked_at_when_one_has_any(monkeypatch):
-    monkeypatch.setattr(cupy_layout, "_asked", [])
-    kind, _ = cupy_in_memory()
-    told = []
-    module = types.SimpleNamespace(set_cupy_layout=lambda *layout: told.append(layout))
-    for shape, address in [((0,), 0), ((4,), 0x1000), ((4,), 0x1000)]:
-        cupy_layout.tell(module, kind(shape, "<f4", MemoryPointer(address)))
-    assert [layout[0] for layout in told] == [kind.__mro__[1]]
-
-
-def test_a_subclass_that_makes_others_of_what_is_read_is_asked():
-    assert {*cupy_layout.READ} < {*learning._READ_BY_LAYOUT}
-
-
 def test_words_of_what_is_no_array_are_refused(extension_module):
     constant = ("k", "q", 0, "C", 0, 0, 0, b"\3" * 40, "", b"", 1, *parameters.NO_BOUNDS, "text")
     with pytest.raises(ValueError, match="only the general path takes"):
@@ -714,3 +335,120 @@ def test_what_numpy_would_make_a_dtype_of_is_none(cuda, library, odd):
             array(library, State("<f8", odd=(("dtype", odd),)))
         )
     assert taken == 2 * (len(cuda.launches()) - 3 - taken)
+
+
+class Own(int):
+    """An int that says other numbers than it holds."""
+
+    def __index__(self):
+        return 5
+
+    def __int__(self):
+        return 6
+
+
+@pytest.fixture(params=["general", "extension"])
+def either_path(request, monkeypatch):
+    """Launches go by the general path alone, or by C where that takes them."""
+    module = request.getfixturevalue("extension_module") if request.param == "extension" else None
+    monkeypatch.setattr(extension, "_found", [module])
+    if module is None:
+        monkeypatch.setattr(GeneralPath, "settle", lambda *_args: None, raising=False)
+
+
+def elements():
+    """A kernel that takes of an array its address alone."""
+    record = kernel("k", "void(int64)")
+    record["overloads"][0]["parameters"][0] |= {"type": "*fp32", "kind": "elements", "dtype": "<f4"}
+    return record
+
+
+NO_MEMORY = [
+    State("<f4", address=0),
+    State("<f4", (2, 3), address=0),
+    State("<f4", (2, 3), (40, 8), address=0),
+    State("<f4", (1,), (400,), address=0),
+    State("<f4", (1, 1), address=0),
+    State("<f4", (), address=0),
+]
+
+
+@pytest.mark.usefixtures("either_path", "installed")
+@pytest.mark.parametrize("library", [*libraries.LIBRARIES])
+@pytest.mark.parametrize("state", NO_MEMORY, ids=lambda state: f"{state.shape} {state.strides}")
+def test_arrays_with_elements_and_no_memory_are_refused(cuda, library, state):
+    axes = ",".join(":" for _ in state.shape)
+    k = cuda.package(kernel("k", f"void(float32[{axes}])") if axes else elements()).k
+    for taken in [state._replace(address=0x1000)] * 3:
+        k[1, 1](array(library, taken))
+    for wrong in [state, state, state._replace(address=0)]:
+        with pytest.raises(ArgumentError, match=r"has shape .* and no memory: its address is 0; pass an array"):
+            k[1, 1](array(library, wrong))
+    assert len(cuda.launches()) == 3
+    if state.shape:
+        k[1, 1](array(library, State("<f4", (0, *state.shape[1:]), address=0)))
+        assert len(cuda.launches()) == 4
+
+
+@pytest.mark.usefixtures("either_path", "installed")
+@pytest.mark.parametrize("library", ["torch", "exchange"])
+def test_tensors_that_begin_within_no_memory_are_refused(cuda, library):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(3):
+        k[1, 1](array(library, F4))
+    with pytest.raises(ArgumentError, match=r"has shape \(4,\) and no memory: its address is 0"):
+        k[1, 1](array(library, State("<f4", address=12, odd=(("storage_offset", 3),))))
+    k[1, 1](array(library, State("<f4", address=12, odd=(("storage_offset", 2),))))
+    assert len(cuda.launches()) == 4
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    "library", [name for name in libraries.LIBRARIES if name not in ("dlpack", "versioned", "old")]
+)
+@pytest.mark.parametrize(
+    ("name", "value", "held"),
+    [
+        ("shape", (Own(3),), (3,)),
+        ("shape", (True,), (1,)),
+        ("shape", (np.int64(3),), (3,)),
+        ("shape", (Own(3), Own(2)), (3, 2)),
+        ("strides", (Own(8),), (8,)),
+        ("strides", (np.int32(8),), (8,)),
+        ("strides", (True,), (1,)),
+        ("stride", (Own(2),), (2,)),
+        ("data", (Own(4096), False), (4096, False)),
+        ("ptr", Own(4096), 4096),
+        ("device_pointer", Own(4096), 4096),
+        ("stream", Own(77), 77),
+        ("stream", np.int64(77), 77),
+    ],
+)
+def test_ints_of_a_subclass_are_the_number_that_they_hold_on_every_path(
+    cuda, extension_module, monkeypatch, library, name, value, held
+):
+    if name not in argument_fuzz._odd(library):
+        pytest.skip("the library has no such attribute")
+
+    def outcome(module, odd, package):
+        monkeypatch.setattr(extension, "_found", [module])
+        monkeypatch.setattr(GeneralPath, "settle", settle if module else lambda *_args: None, raising=False)
+        k = cuda.package(kernel("k", "void(float32[:])", "void(float32[:,:])"), name=package).k
+        found = []
+        for _ in range(4):
+            waits = len(cuda.calls("cuStreamWaitEvent"))
+            shape = held if name == "shape" else (4,)
+            strides = (16,) if name in ("strides", "stride") else None
+            try:
+                k[1, 1](array(library, State("<f4", shape, strides, odd=((name, odd),))))
+            except ArgumentError as error:
+                found.append(str(error))
+            else:
+                found.append((cuda.parameters(), len(cuda.calls("cuStreamWaitEvent")) - waits))
+        return found
+
+    settle = GeneralPath.settle
+    packages = iter(f"p{number}.kernels" for number in range(4))
+    expected = outcome(None, held, next(packages))
+    assert outcome(None, value, next(packages)) == expected
+    assert outcome(extension_module, value, next(packages)) == expected

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -14,7 +12,6 @@ from support import manifests
 from support.manifests import kernel
 
 HEAVY = [
-    "ctypes",
     "numpy",
     "numba",
     "cuda",
@@ -51,43 +48,6 @@ def imported(cuda, code, **environment):
         f"import os, sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))", **environment
     )
     return set(shown.split())
-
-
-FIRST_LAUNCH = {
-    "aotcuda",
-    "aotcuda.manifest",
-    "aotcuda.runtime",
-    "aotcuda.runtime.arguments",
-    "aotcuda.runtime.arguments.arrays",
-    "aotcuda.runtime.arguments.overloads",
-    "aotcuda.runtime.arguments.parameters",
-    "aotcuda.runtime.arguments.scalars",
-    "aotcuda.runtime.c_types",
-    "aotcuda.runtime.driver",
-    "aotcuda.runtime.fast",
-    "aotcuda.runtime.general_path",
-    "aotcuda.runtime.kernel",
-    "aotcuda.runtime.launch_config",
-    "aotcuda.runtime.launcher",
-    "aotcuda.runtime.loaded",
-    "aotcuda.runtime.loaded_library",
-    "aotcuda.runtime.loader",
-    "aotcuda.runtime.module",
-}
-"""What the first launch of a plain kernel imports of aotcuda, whichever its fast path: each more costs it 0.1 ms."""
-
-
-@pytest.mark.parametrize("load", ["import", "first-use"])
-@pytest.mark.parametrize("extension", ["0", "1"])
-def test_a_first_launch_imports_these_modules_and_no_more(packaged, load, extension):
-    cuda = packaged(load)
-    code = f"import mypkg.kernels\n{LAUNCH}"
-    found = imported(cuda, code, AOTCUDA_EXTENSION=extension)
-    python = {"aotcuda.runtime.stream_objects", "aotcuda.runtime.written"}
-    path = python if extension == "0" else {"aotcuda.runtime.fast._launch"}
-    assert {name for name in found if name.startswith("aotcuda")} == FIRST_LAUNCH | path
-    # Of the standard library only what is in C, and `__future__`.
-    assert [name for name in found if not name.startswith(("_", "aotcuda", "mypkg"))] == []
 
 
 @pytest.mark.parametrize("extension", ["0", "1"])
@@ -130,134 +90,34 @@ def test_an_import_and_a_launch_import_nothing_heavy(packaged, load):
     assert len(cuda.launches()) == 1
 
 
-def test_a_first_use_import_imports_the_run_times_door_and_nothing_else(packaged):
+def test_a_first_use_import_reads_no_manifest_and_imports_no_driver(packaged):
     cuda = packaged("first-use", count=20)
-    assert imported(cuda, "import mypkg.kernels") == {
-        "__future__",
+    found = imported(cuda, "import mypkg.kernels")
+    assert {name for name in found if name.startswith("aotcuda")} == {
         "aotcuda",
         "aotcuda.runtime",
         "aotcuda.runtime.module",
-        "mypkg",
-        "mypkg.kernels",
     }
+    assert not found & {"ctypes", "hashlib", "json", "threading"}
     assert cuda.calls() == []
-
-
-def test_a_first_launch_on_one_of_several_gpus_imports_one_module_more(packaged):
-    cuda = packaged("first-use")
-    code = f"import mypkg.kernels\n{LAUNCH}"
-    alone, several = imported(cuda, code), imported(cuda, code, FAKE_CUDA_DEVICES="9.0,9.0")
-    assert several - alone == {"aotcuda.runtime.launch_problems"}
-
-
-STARTED = 'import ctypes; ctypes.CDLL("libcuda.so.1").cuInit(0)'
 
 
 def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_the_first_launch(packaged):
     cuda = packaged("import")
-    found = imported(cuda, f"{STARTED}\nimport mypkg.kernels")
+    found = imported(cuda, "import mypkg.kernels")
     launches = {"launcher", "kernel", "launch_config", "fast", "general_path", "arguments"}
     assert [name for name in found if name.startswith(tuple(f"aotcuda.runtime.{each}" for each in launches))] == []
     assert {
         "aotcuda.manifest",
+        "aotcuda.manifest.data_folder",
         "aotcuda.runtime.loader",
         "aotcuda.runtime.loaded_library",
         "aotcuda.runtime.driver",
     } <= found
 
 
-def test_an_import_that_starts_the_driver_imports_meanwhile_what_a_first_launch_takes(packaged):
-    cuda = packaged("import")
-    code = "import sys\nimport mypkg.kernels\nbefore = {*sys.modules}\n%s\nassert {*sys.modules} <= before"
-    cuda.run(code % LAUNCH)
-    assert len(cuda.launches()) == 1
-
-
-BEFORE_THE_DRIVER = {
-    "aotcuda",
-    "aotcuda.manifest",
-    "aotcuda.runtime",
-    "aotcuda.runtime.loader",
-    "aotcuda.runtime.module",
-}
-"""What is imported before the driver begins to start: the program waits for each of them, and for no other one."""
-
-TO_START_IT = {
-    "0": {"aotcuda.runtime.c_types", "aotcuda.runtime.driver", "aotcuda.runtime.fast"},
-    "1": {"aotcuda.runtime.fast", "aotcuda.runtime.fast._launch"},
-}
-A_CONFIGURATION = {"aotcuda.runtime.kernel", "aotcuda.runtime.launch_config", "aotcuda.runtime.launcher"}
-
-
-@pytest.mark.parametrize("launched", ["k[1, 32]", "k.forall(8, 32)"])
-@pytest.mark.parametrize("extension", ["0", "1"])
 @pytest.mark.parametrize("load", ["import", "first-use"])
-def test_little_is_imported_before_the_driver_starts(packaged, load, extension, launched):
-    cuda = packaged(load)
-    code = f"""
-import sys
-seen = []
-def note(event, args):
-    begun = event == "import" and args[0] == "aotcuda.runtime.driver" and sys.modules["aotcuda.runtime"].begun
-    if begun or event == "ctypes.dlsym" and args[1] == "pthread_create":
-        seen.extend(sys.modules)
-sys.addaudithook(note)
-import mypkg.kernels
-{ARRAY}
-mypkg.kernels.{launched}(2.0, Array())
-print(*seen)
-"""
-    found = {name for name in cuda.run(code, AOTCUDA_EXTENSION=extension).split() if name.startswith("aotcuda")}
-    expected = BEFORE_THE_DRIVER | TO_START_IT[extension]
-    if load == "first-use":
-        streams = {"aotcuda.runtime.stream_objects", "aotcuda.runtime.written"} if extension == "0" else set()
-        expected |= A_CONFIGURATION | ({"aotcuda.runtime.for_all"} if "forall" in launched else streams)
-    assert found == expected
-
-
-AT_THE_IMPORT_OF_THE_DRIVER = """
-import os, sys
-def note(event, args):
-    if event == "import" and args[0] == "aotcuda.runtime.driver" and not met:
-        met.append([process for process, _ in sys.modules["aotcuda.runtime"].begun])
-        {there}
-met = []
-sys.addaudithook(note)
-"""
-
-
-@pytest.mark.parametrize("load", ["import", "first-use"])
-def test_a_fork_after_the_thread_began_and_before_the_driver_was_imported_is_told(packaged, load):
-    cuda = packaged(load)
-    code = AT_THE_IMPORT_OF_THE_DRIVER.format(there="child.append(os.fork())").replace(
-        "met = []", "met, child = [], []"
-    )
-    code += f"""
-{ARRAY}
-try:
-    import mypkg.kernels
-    mypkg.kernels.k[1, 32](2.0, Array())
-    said = "launched"
-except Exception as error:
-    said = type(error).__name__
-status = os.waitpid(child[0], 0)[1] if child[0] else 0
-print(said, met == [[os.getpid()]], status)
-"""
-    assert sorted(cuda.run(code).splitlines()) == ["ForkError False 0", "launched True 0"]
-    assert len(cuda.calls("cuInit")) == 1
-
-
-@pytest.mark.parametrize("load", ["import", "first-use"])
-def test_a_driver_that_the_program_has_loaded_is_not_started_in_a_thread(packaged, load):
-    cuda = packaged(load)
-    code = AT_THE_IMPORT_OF_THE_DRIVER.format(there="pass")
-    code += f"import ctypes\nctypes.CDLL('libcuda.so.1')\nimport mypkg.kernels\n{LAUNCH}print(met)"
-    assert cuda.run(code) == "[[]]\n"
-    assert len(cuda.launches()) == 1
-
-
-@pytest.mark.parametrize("load", ["import", "first-use"])
-def test_what_cuinit_says_in_the_thread_is_said_once_and_it_is_asked_again(packaged, load):
+def test_a_driver_that_fails_to_start_is_started_again_at_each_launch(packaged, load):
     cuda = packaged(load)
     code = f"""
 import mypkg.kernels
@@ -270,32 +130,6 @@ for _ in range(3):
 """
     assert cuda.run(code, FAKE_CUDA_FAIL="cuInit=999") == "CudaError CUDA_ERROR_UNKNOWN\n" * 3
     assert len(cuda.calls("cuInit")) == 3 + (load == "import")
-
-
-@pytest.mark.parametrize("load", ["import", "first-use"])
-def test_an_interrupt_while_the_driver_starts_is_no_end_of_it(packaged, load):
-    cuda = packaged(load)
-    code = f"""
-from aotcuda.runtime import module
-turns = []
-def interrupted():
-    turns.append(None)
-    if len(turns) == 1:
-        raise KeyboardInterrupt
-    imports()
-imports, module._import_launches = module._import_launches, interrupted
-{ARRAY}
-for turn in range(2):
-    try:
-        import mypkg.kernels
-        mypkg.kernels.k[1, 32](2.0, Array())
-        print("launched")
-    except KeyboardInterrupt:
-        print("interrupted")
-"""
-    assert cuda.run(code) == "interrupted\nlaunched\n"
-    assert len(cuda.calls("cuInit")) == 1
-    assert cuda.run(code.replace("range(2)", "range(1)")) == "interrupted\n"
 
 
 @pytest.mark.parametrize("extension", ["0", "1"])
@@ -321,40 +155,6 @@ for turn in range(2):
     more = {"LD_LIBRARY_PATH": str(tmp_path)} if lacking == "driver" else {"FAKE_CUDA_FAIL": "cuInit=100"}
     error = "NoDriverError\n" if lacking == "driver" else "NoDeviceError\n"
     assert cuda.run(code, AOTCUDA_EXTENSION=extension, **more) == error * 3
-
-
-def test_the_thread_gets_no_signals_and_a_stack_of_its_own(extension_module, tmp_path):
-    """Signals are the program's own threads', and so is the stack that it wants for these."""
-    source = """
-#include <signal.h>
-#include <stdio.h>
-int cuInit(unsigned flags) {
-    sigset_t set;
-    volatile char large[1 << 20];
-    for (int i = 0; i < (int)sizeof large; i += 1024)
-        large[i] = 1;
-    sigprocmask(SIG_BLOCK, NULL, &set);
-    printf("%d %d %d\\n", flags, sigismember(&set, SIGINT), sigismember(&set, SIGALRM));
-    fflush(stdout);
-    return 42;
-}
-"""
-    (tmp_path / "driver.c").write_text(source)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libd.so.1", tmp_path / "driver.c"], check=True)
-    code = f"""
-import importlib.util, signal, threading
-threading.stack_size(1 << 15)
-spec = importlib.util.spec_from_file_location("aotcuda.runtime.fast._launch", {extension_module.__file__!r})
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-assert module.await_start() is None
-assert module.begin_start(b"libd.so.1") and module.begin_start(b"libd.so.1")
-assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
-assert module.await_start() == 42 and module.await_start() is None
-"""
-    environment = {"LD_LIBRARY_PATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("0 1 1\n", "")
 
 
 LOCKS = {
@@ -417,21 +217,7 @@ def test_an_import_that_loads_makes_no_error_of_a_driver_that_is_missing(package
     cuda = packaged("import")
     found = imported(cuda, "import mypkg.kernels", LD_LIBRARY_PATH="")
     assert "aotcuda.manifest" in found
-    assert not found & {"aotcuda.errors", "aotcuda.runtime.loaded_library"}
-
-
-def test_a_kernel_that_is_looked_up_brings_what_kernels_need_and_nothing_else(packaged):
-    own = {
-        name for name in imported(packaged("first-use"), "from mypkg.kernels import k") if name.startswith("aotcuda")
-    }
-    assert own == {
-        "aotcuda",
-        "aotcuda.manifest",
-        "aotcuda.runtime",
-        "aotcuda.runtime.kernel",
-        "aotcuda.runtime.loader",
-        "aotcuda.runtime.module",
-    }
+    assert "aotcuda.runtime.loaded_library" not in found
 
 
 def test_importing_aotcuda_imports_nothing_more(packaged):
@@ -484,6 +270,7 @@ def test_threads_that_race_to_the_first_launch_load_once(cuda, monkeypatch):
     assert values == sorted(list(range(8)) * 50)
 
 
+STARTED = 'import ctypes; ctypes.CDLL("libcuda.so.1").cuInit(0)'
 FORK = """
 import os, sys
 import mypkg.kernels as k

@@ -678,23 +678,6 @@ class TestTorchExchange:
             k[1, 1](self.tensor(cuda.array(F4), is_cuda=False))
         assert len(cuda.launches()) == 2
 
-    @pytest.mark.parametrize(
-        ("axes", "like"),
-        [
-            (":", np.zeros(8, "<f4")[::2]),  # as the imaginary parts of several numbers lie
-            ("::1", np.zeros(1, "<f4")),
-            (":,::1", np.zeros((1, 1), "<f4")),
-            ("", np.zeros((), "<f4")),
-        ],
-    )
-    def test_lazy_negatives_are_refused(self, cuda, axes, like):
-        k = cuda.package(kernel("k", f"void(float32[{axes}])")).k
-        for _ in range(2):
-            k[1, 1](self.tensor(cuda.array(like)))
-        with pytest.raises(ArgumentError):
-            k[1, 1](self.tensor(cuda.array(like), is_neg=True))
-        assert len(cuda.launches()) == 2
-
     def test_a_given_stream_waits_for_torchs_current_one_whenever_it_is_another_one(self, cuda):
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         tensor = self.tensor(cuda.array(F4))

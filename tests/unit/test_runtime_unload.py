@@ -283,7 +283,7 @@ def test_overloads_that_came_in_meanwhile_are_looked_up_in_their_own_images(modu
 
     def replace_before(self, *args):
         monkeypatch.setattr(OverloadTable, "group", group)
-        loader._launch(loader.source.load(loader.fallback), loader.outline)
+        loader._launch(loader.source.load(loader.fallback), loader.manifest)
         return group(self, *args)
 
     monkeypatch.setattr(OverloadTable, "group", replace_before)

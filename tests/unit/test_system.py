@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from aotcuda import system
+from aotcuda.common import system
 from aotcuda.errors import AotcudaError, NoDriverError
 from aotcuda.runtime import driver
 

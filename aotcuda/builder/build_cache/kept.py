@@ -22,7 +22,7 @@ from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
 from aotcuda.builder.link import included_headers
-from aotcuda.builder.worker import dependency_trace, observations, pool
+from aotcuda.builder.worker import dependency_trace, pool, telemetry
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Kept:
         self._places = Places(root)
         self._root = Path(root)
         self._base = _base(settings, tools)
-        self._warned = observations.warned()
+        self._warned = telemetry.warning_count()
         self._unwritten: list[tuple[dict[str, Any], str, dict[str, str]]] = []
         self.reused = 0
         self.made = 0
@@ -111,7 +111,7 @@ class Kept:
             chosen: By which of its names each is kept, by its number; None if by none. By default by its first.
         """
         self.made += len(made)
-        if self._store is None or observations.warned() > self._warned:
+        if self._store is None or telemetry.warning_count() > self._warned:
             return
         fresh = {}
         about = {}

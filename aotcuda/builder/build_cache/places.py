@@ -1,4 +1,4 @@
-"""Questions to the machine (`aotcuda.dependencies`), by paths that mean the same in another folder or machine.
+"""Questions to the machine (`aotcuda.common.dependencies`), by paths that mean the same in another folder or machine.
 
 A path in the project is named from its folder, and one among installed packages by what it is called there, wherever
 the environment is, as is their folder by its number: package installers build in environments that are gone afterwards.
@@ -11,14 +11,14 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.cache import compilers
+from aotcuda.common import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aotcuda.dependencies import Answer
+    from aotcuda.common.dependencies import Answer
 
 _LARGE = 1 << 26
 """From how many bytes on a file is known by size and time alone."""
@@ -36,7 +36,7 @@ TELLING = frozenset(
 _PROJECT, _INSTALLED, _NUMBER = "project:", "installed:", "#"
 
 SEARCHED = "searched"
-"""A question beside those of `aotcuda.dependencies`: whether modules are looked for in a folder."""
+"""A question beside those of `aotcuda.common.dependencies`: whether modules are looked for in a folder."""
 
 
 def is_as_it_is(name: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.build_cache import names
 from aotcuda.cache import compilers, entries, folder
 from aotcuda.errors import ConfigError
@@ -78,7 +78,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
     given = _given()
     access = os.environ.get(ACCESS, "").strip()
     front_ends = sorted({*front_ends})
-    known = frontends.variables(front_ends)
+    known = registry.variables(front_ends)
     if given == "0" or any(map(os.environ.get, known.kept)) or any((root / name).exists() for name in known.files):
         return None
     if access not in ("", READ, READ_WRITE):
@@ -146,12 +146,12 @@ def _given() -> str:
 
 def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit]) -> str:
     """What decides beside a project's own files what comes out."""
-    registered = [found for name in front_ends if (found := frontends.find(name)) is not None]
+    registered = [found for name in front_ends if (found := registry.find(name)) is not None]
     distributions = tuple(name for item in registered for name in item.distributions)
     return names.digest(
         FORMAT,
         _own_files(),
-        [_digests(_folder_of(item.tables)) for item in registered if item.name not in frontends.BUILT_IN],
+        [_digests(_folder_of(item.tables)) for item in registered if item.name not in registry.BUILT_IN],
         [sys.implementation.cache_tag, sys.version, platform.system(), platform.machine()],
         sorted(compilers.installed(distributions).items()),
         [(item.cuda, item.linker) for item in toolkits],
@@ -168,7 +168,7 @@ def _is_asked(name: str) -> bool:
 
 def _own_files() -> Mapping[str, str | None]:
     """The digests of aotcuda's own files: a checkout changes, and its version does not."""
-    return _digests(Path(frontends.__file__).parent)
+    return _digests(Path(registry.__file__).parent)
 
 
 def _folder_of(module: str) -> Path:

@@ -26,7 +26,7 @@ import unicodedata
 import warnings
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.build_cache import names
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _COMPILERS = re.compile(r"(?:numba|numba_cuda|numba_cuda_mlir|aotcuda)(?:\.|$)")
 
 _WAITING: dict[str, list[str]] = {}
 """The decorators of other compilers that wait, by the module that has them."""
-for _decorator in (name for item in frontends.BUILT_IN.values() for name in item.waiting):
+for _decorator in (name for item in registry.BUILT_IN.values() for name in item.waiting):
     _WAITING.setdefault(_decorator.rpartition(".")[0], []).append(_decorator.rpartition(".")[2])
 
 _BINDING = (

@@ -12,10 +12,10 @@ import re
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import dependencies
 from aotcuda.builder.build_cache import names, places
 from aotcuda.builder.build_cache.places import Places
 from aotcuda.builder.worker import dependency_trace
+from aotcuda.common import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.config import keys, rules
 from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
@@ -97,9 +97,9 @@ def _check_links(module: Module) -> None:
 def is_in_place(module: Module, front_end: str) -> bool:
     """Whether a module, which `front_end` builds, is packaged in place: it is its own source, and nothing is generated.
 
-    Only the sources of some front ends can be; see `aotcuda.frontends.Registration.in_place`.
+    Only the sources of some front ends can be; see `aotcuda.registry.Registration.in_place`.
     """
-    found = frontends.find(front_end)
+    found = registry.find(front_end)
     return bool(found and found.in_place and tuple(loading.tables(front_end).modules(module)) == (module.name,))
 
 

@@ -8,7 +8,7 @@ import importlib
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.config import keys
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ class FrontEndName:
     @property
     def expected(self) -> str:
         """See Shape."""
-        return " or ".join(f'"{name}"' for name in frontends.names())
+        return " or ".join(f'"{name}"' for name in registry.names())
 
     def read(self, value: object, key: Key) -> str:
         """See Shape."""
-        if isinstance(value, str) and frontends.find(value) is not None:
+        if isinstance(value, str) and registry.find(value) is not None:
             return value
-        near = difflib.get_close_matches(value.lower(), frontends.names(), n=1) if isinstance(value, str) else []
+        near = difflib.get_close_matches(value.lower(), registry.names(), n=1) if isinstance(value, str) else []
         remedy = f"did you mean {keys.string(near[0])}?" if near else None
         problem = f"expected {self.expected}, found {keys.found(value)}"
         raise key.error(problem, remedy)
 
     def schema(self) -> dict[str, Any]:
         """See Shape; with the names that are registered here."""
-        return {"type": "string", "enum": list(frontends.names())}
+        return {"type": "string", "enum": list(registry.names())}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class OfFrontEnd:
     @property
     def default(self) -> Shape:
         """The shape of the default front end."""
-        return next(self._shapes((frontends.DEFAULT,)))
+        return next(self._shapes((registry.DEFAULT,)))
 
     def read(self, value: object, key: Key) -> Unread:
         """See Shape."""
@@ -90,13 +90,13 @@ class OfFrontEnd:
 
     def schema(self) -> dict[str, Any]:
         """See Shape; what any of the registered front ends takes."""
-        found = {json.dumps(schema): schema for schema in (shape.schema() for shape in self._shapes(frontends.names()))}
+        found = {json.dumps(schema): schema for schema in (shape.schema() for shape in self._shapes(registry.names()))}
         schemas = list(found.values())
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
     def _shapes(self, names: tuple[str, ...]) -> Iterator[Shape]:
         for name in names:
-            registered = frontends.find(name)
+            registered = registry.find(name)
             tables = importlib.import_module(registered.tables) if registered is not None else None
             shape = getattr(tables, "SHAPES", {}).get(self.which)
             if shape is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.config import rules
 from aotcuda.builder.config.front_end_shapes import FrontEndName, OfFrontEnd
 from aotcuda.builder.config.settings import Record, setting
@@ -202,7 +202,7 @@ class Config:
         )
     )
     frontend: str = field(
-        default=frontends.DEFAULT,
+        default=registry.DEFAULT,
         metadata=setting(
             _FRONT_END, "The compiler of the Python functions; a module may name another one.", '"numba-cuda"'
         ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.arch import Target
 from aotcuda.builder.config import checks, overrides
 from aotcuda.builder.config.front_end_shapes import Unread
@@ -55,7 +55,7 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
     try:
         read = _read(module, name)
     except ConfigError as error:
-        others = [] if module.frontend else [other for other in frontends.BUILT_IN if _can_read(module, other)]
+        others = [] if module.frontend else [other for other in registry.BUILT_IN if _can_read(module, other)]
         if len(others) != 1:
             raise
         message = f'{error}; or write frontend = "{others[0]}" at {module.key}, which would take it'

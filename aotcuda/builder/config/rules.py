@@ -11,9 +11,9 @@ import json
 import keyword
 import re
 
-from aotcuda import linkable
 from aotcuda.builder.config import keys
 from aotcuda.builder.config.shapes import ListOf, Shape, TableOf, Text
+from aotcuda.manifest import linkable
 
 LINK_SUFFIXES = tuple(linkable.KINDS)
 

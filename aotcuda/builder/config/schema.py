@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.config.front_end_shapes import OfFrontEnd
 from aotcuda.builder.config.model import Config, LinkItem, Module, Options
 from aotcuda.builder.config.settings import Record, constant_default, required, settings
@@ -58,7 +58,7 @@ def markdown() -> str:
 
 def sections() -> tuple[tuple[str, str, type], ...]:
     """What the reference describes: title, table header as in TOML, class; those of the default front end last."""
-    of_front_end = loading.tables(frontends.DEFAULT).SECTIONS
+    of_front_end = loading.tables(registry.DEFAULT).SECTIONS
     return (*_SECTIONS, *((title, f"[{_MODULE}.{name}]", cls) for title, name, cls in of_front_end))
 
 

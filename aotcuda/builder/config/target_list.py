@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import arch, frontends
+from aotcuda import arch, registry
 from aotcuda.arch import Target
 from aotcuda.builder import toolkits
 from aotcuda.builder.config import keys
@@ -175,7 +175,7 @@ def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
         return toolchain.supported_capabilities()
     except ImportError as error:
         problem = f"{keys.string(text)} means what the toolchain builds for, and {error.name} is not installed"
-        raise key.error(problem, f"install {frontends.requirement(frontends.DEFAULT)}, or name the targets") from None
+        raise key.error(problem, f"install {registry.requirement(registry.DEFAULT)}, or name the targets") from None
 
 
 def _gpus_here(key: Key) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Importing the two sides of a front end that `aotcuda.frontends` names."""
+"""Import the two sides of a front end that `aotcuda.registry` names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 from importlib import metadata
 from typing import TYPE_CHECKING, cast
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.errors import ToolchainError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def tables(name: str) -> Tables:
     try:
         return cast("Tables", importlib.import_module(_find(name).tables))
     except ImportError as error:
-        message = f"the front end {name} cannot be imported ({error}); install {frontends.requirement(name)} again"
+        message = f"the front end {name} cannot be imported ({error}); install {registry.requirement(name)} again"
         raise ToolchainError(message) from error
 
 
@@ -59,7 +59,7 @@ def prepared(front: FrontEnd, root: str, name: str, asker: str, *, jit: bool = F
 
 
 def _not_installed(
-    found: frontends.Registration, name: str, asker: str, error: Exception, *, jit: bool
+    found: registry.Registration, name: str, asker: str, error: Exception, *, jit: bool
 ) -> ToolchainError:
     wanted = [found.requirement(jit=jit), *_beside(found)]
     return ToolchainError(
@@ -67,7 +67,7 @@ def _not_installed(
     )
 
 
-def _beside(found: frontends.Registration) -> list[str]:
+def _beside(found: registry.Registration) -> list[str]:
     """What the installed release of a compiler has to have beside it."""
     try:
         return [found.beside[metadata.version(found.name)]] if found.beside else []
@@ -79,8 +79,8 @@ def _quoted(requirements: list[str]) -> str:
     return " ".join(map(repr, requirements))
 
 
-def _find(name: str) -> frontends.Registration:
-    found = frontends.find(name)
+def _find(name: str) -> registry.Registration:
+    found = registry.find(name)
     if found is None:
         message = f"no front end {name} is registered here; install the package that has it"
         raise ToolchainError(message)

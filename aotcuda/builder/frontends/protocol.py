@@ -1,6 +1,6 @@
 """What a front end offers to the build, whatever compiler stands behind it.
 
-A front end is two modules, which its `aotcuda.frontends.Registration` names:
+A front end is two modules, which its `aotcuda.registry.Registration` names:
 
 - its **tables** (`Tables`): how `source`, `functions` and `kernels` of its modules are read from `[tool.aotcuda]`, and
   which units they make. They are imported in the process that builds, by the JIT fallback and for the schema: without
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.shapes import Shape
     from aotcuda.builder.worker.calls import Calls
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
-    from aotcuda.linkable import Kind
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
+    from aotcuda.manifest.linkable import Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.calls import Calls
 
@@ -51,7 +51,7 @@ def running() -> Iterator[None]:
 
 @functools.cache
 def _own() -> tuple[str, ...]:
-    compilers = (*dependency_trace.TOOLCHAIN, *frontends.internals(frontends.DEFAULT))
+    compilers = (*dependency_trace.TOOLCHAIN, *registry.internals(registry.DEFAULT))
     return (f"{Path(os.__file__).parent}/", *dependency_trace.folders_of(compilers))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from aotcuda.compatibility import tables
+from aotcuda.common import gpu_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ def described(target: Target, data: bytes, linker: tuple[int, int], spills: Mapp
     """What came out of the linker of that version, with the CUDA version that it is written for."""
     cuda = None
     if target.kind == "ptx" and (found := _VERSION.search(data)):
-        cuda = tables.cuda_of_ptx(tables.pair(found[1].decode()))
+        cuda = gpu_facts.cuda_of_ptx(gpu_facts.pair(found[1].decode()))
     return Image(target, data, cuda or linker, linker, spills)
 
 
@@ -55,11 +55,11 @@ def for_older_drivers(text: bytes, assembled: Callable[[bytes], bytes | None]) -
     found = _VERSION.search(text)
     if found is None:
         return text
-    own = tables.pair(found[1].decode())
-    lower = [isa for isa, _ in tables.ptx_versions() if isa[0] == own[0] and isa < own]
+    own = gpu_facts.pair(found[1].decode())
+    lower = [isa for isa, _ in gpu_facts.ptx_versions() if isa[0] == own[0] and isa < own]
     wanted = assembled(text) if lower else None
     for isa in lower:
-        candidate = text[: found.start(1)] + tables.dotted(isa).encode() + text[found.end(1) :]
+        candidate = text[: found.start(1)] + gpu_facts.dotted(isa).encode() + text[found.end(1) :]
         if wanted is not None and assembled(candidate) == wanted:
             return candidate
     return text

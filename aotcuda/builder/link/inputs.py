@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, cast
 
-from aotcuda import dependencies, manifest
+from aotcuda import manifest
 from aotcuda.binary import targets
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
+from aotcuda.common import dependencies
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
-from aotcuda.linkable import KINDS
+from aotcuda.manifest.linkable import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

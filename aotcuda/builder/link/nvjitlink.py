@@ -12,7 +12,7 @@ from cuda.bindings import nvjitlink
 
 from aotcuda.binary import cubin, fatbin
 from aotcuda.builder.link import images, nvrtc
-from aotcuda.compatibility import tables
+from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _OPTIMISATION = {0: ["-O0"], 1: ["-Xptxas=-O1"], 2: ["-Xptxas=-O2"], 3: []}
 
 def version() -> str:
     """The linker's version."""
-    return tables.dotted(number())
+    return gpu_facts.dotted(number())
 
 
 def number() -> tuple[int, int]:

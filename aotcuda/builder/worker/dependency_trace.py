@@ -34,14 +34,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from aotcuda import dependencies, manifest
+from aotcuda import manifest
 from aotcuda.builder.worker import imports
+from aotcuda.common import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import FrameType, ModuleType
 
-    from aotcuda.dependencies import Answer
+    from aotcuda.common.dependencies import Answer
 
 INSTALLED = frozenset(["site-packages", "dist-packages"])
 """Names of the folders that hold installed packages."""
@@ -96,7 +97,7 @@ class DependencyTrace:
     """What was asked, and what the answer was.
 
     Attributes:
-        reads: Answers by question and absolute path; `aotcuda.dependencies` has the questions.
+        reads: Answers by question and absolute path; `aotcuda.common.dependencies` has the questions.
         versions: By path, what tells a file that was read from one that has come in its place since.
         variables: SHA-256 of each environment variable that was asked for, None for one that was not set.
         names: A digest of the names of all environment variables, if somebody asked which there are.
@@ -766,7 +767,7 @@ _EVENTS: dict[str, Callable[..., None]] = {
     "os.link": lambda trace, _, target, *__: trace.made(target),
     "os.symlink": lambda trace, _, target, *__: trace.made(target),
 }
-_AOTCUDA = f"{Path(manifest.__file__).resolve().parent}/"
+_AOTCUDA = f"{Path(manifest.__file__).resolve().parents[1]}/"
 _STANDARD = tuple(
     f"{folder}/"
     for name in ("stdlib", "platstdlib")

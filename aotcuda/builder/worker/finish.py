@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda import linkable
 from aotcuda.builder.c_header import header
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import inputs, nvfatbin
 from aotcuda.builder.link.inputs import Linked
 from aotcuda.builder.worker.job import BuiltModule
+from aotcuda.manifest import linkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

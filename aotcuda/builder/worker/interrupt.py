@@ -1,130 +1,68 @@
-"""Being interrupted: Ctrl-C and the signals that ask a process to end, as one exception, said in one line.
+"""Ctrl-C and the signals that ask a process to end: one exception inside a build, one line for the user.
 
-Builds run under other tools' main programs. Of their signals only those are taken that nobody has a handler for, and
-only while something is being built.
+A build runs under another tool's main program. It takes a signal only if nobody else has a handler for it, and only
+while it works itself.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
-    from typing import Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_NOBODYS = (signal.SIG_DFL, signal.default_int_handler)
-
-_TIDYING = 3.0
-"""Seconds after a signal in which others are not answered; then they are, since any code may have hidden the first."""
+_DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
 
 NOTHING_WRITTEN = "build interrupted; nothing was written"
 WRITTEN = "build interrupted; its files had been written"
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked this process to end. The argument says how far the build was."""
+    """A signal asked this process to end. The argument says whether files were written."""
 
     code = 128 + signal.SIGINT
-    """The exit status that says so."""
-
-
-_active: list[Guard] = []
-
-
-def check() -> None:
-    """Raise Interrupted once more, if it was raised and did not come through.
-
-    A signal's exception rises wherever Python is; in a finaliser or a callback it is printed or lost, and the build
-    would go on. So it asks here when it waits, and before it writes.
-    """
-    for guard in _active:
-        guard.check()
-
-
-class Guard:
-    """While it is on, a signal raises Interrupted, and more of them do not disturb the tidying up.
-
-    It is a context: on inside the block, off behind it.
-    """
-
-    def __init__(self) -> None:
-        self._before: dict[int, object] = {}
-        self._quietly = False
-        self._raised = -_TIDYING
-        self._taken: Interrupted | None = None
-
-    def on(self, *, quietly: bool = False) -> None:
-        """Take the signals; not in threads, where Python has no way to.
-
-        Args:
-            quietly: Another program's code is running: a signal prints its line and ends the process, with what that
-                code has to do at its end.
-        """
-        self.check()  # a signal that came while another program's code ran, and did not end it
-        self._quietly = quietly
-        _active.append(self)
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                if signal.getsignal(number) in _NOBODYS:
-                    self._before[number] = signal.signal(number, self._take)
-
-    def off(self) -> None:
-        """Give them back."""
-        if self in _active:
-            _active.remove(self)
-        while self._before:
-            signal.signal(*self._before.popitem())  # type: ignore[arg-type]  # what `signal` itself returned
-
-    def check(self) -> None:
-        """Raise what a signal has raised already; end the process if its line has been printed."""
-        if self._taken is not None and self._quietly:
-            sys.exit(self._taken.code)
-        if self._taken is not None:
-            raise self._taken
-
-    def __enter__(self) -> Self:
-        self.on()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.off()
-
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        now = time.monotonic()
-        if now - self._raised < _TIDYING:
-            return
-        self._raised = now
-        code = 128 + number
-        interrupted = Interrupted(NOTHING_WRITTEN)
-        interrupted.code = code
-        self._taken = interrupted
-        if self._quietly:
-            print(f"aotcuda: {NOTHING_WRITTEN}", file=sys.stderr)
-            sys.exit(code)
-        raise interrupted
+    """The exit status for the signal."""
 
 
 @contextmanager
-def in_one_line(guard: Guard, abort: Callable[[str, int], object]) -> Iterator[None]:
-    """A block whose errors, and whose interruption, are one line and the end of the build.
+def raised() -> Iterator[None]:
+    """Raise `Interrupted` inside the block for signals that have no other handler; only the main thread can."""
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: handler for number in _SIGNALS if (handler := signal.getsignal(number)) in _DEFAULTS}
+    for number in before:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    del frame
+    interrupted = Interrupted(NOTHING_WRITTEN)
+    interrupted.code = 128 + number
+    raise interrupted
+
+
+@contextmanager
+def in_one_line(abort: Callable[[str, int], object]) -> Iterator[None]:
+    """End the build in one line for an error or a signal inside the block.
 
     Args:
-        guard: Turns signals into `Interrupted` while the block runs.
-        abort: Ends the build with a message and an exit code. With `AOTCUDA_DEBUG=1` errors pass by it.
+        abort: Ends the build with a message and an exit code. With `AOTCUDA_DEBUG=1` errors are raised instead.
     """
     try:
-        with guard:
+        with raised():
             yield
     except AotcudaError as error:
         if os.environ.get("AOTCUDA_DEBUG") == "1":

@@ -1,9 +1,8 @@
 """The worker: a process of its own that imports the compiler and the user's modules, and builds everything.
 
-It is started by `aotcuda.builder.worker.process` with a clean environment, by way of
-`aotcuda.builder.worker.supervisor`, reads a pickled `Job` from standard input, and sends a message for each step, then
-one for the end. What was built goes to a file without a name. User modules may print as they like; their output goes to
-standard error.
+`aotcuda.builder.worker.process` starts it in a clean environment, below a reaper (`process_tree`). It reads a pickled
+`Job` from standard input, and sends a message for each step, then one with the result or the error. User modules may
+print as they like; their output goes to standard error.
 """
 
 from __future__ import annotations
@@ -18,17 +17,18 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, frontends, manifest
-from aotcuda.builder import progress, toolchain
+from aotcuda import manifest, registry
+from aotcuda.builder import report, toolchain
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
-from aotcuda.builder.worker import dependency_trace, finish, imports, observations, pool, source_loading
-from aotcuda.builder.worker.channel import Owned
+from aotcuda.builder.worker import dependency_trace, finish, imports, pool, source_loading, telemetry
+from aotcuda.builder.worker.ipc import Failed, Finished
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.builder.worker.steps import Steps
+from aotcuda.common import dependencies
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
@@ -37,66 +37,56 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.frontends.protocol import FrontEnd
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
+    from aotcuda.builder.worker.ipc import Sender
     from aotcuda.builder.worker.source_loading import Loaded
-    from aotcuda.dependencies import Answer
+    from aotcuda.common.dependencies import Answer
     from aotcuda.manifest import Source
 
 
-def main(tell: Callable[..., None], descriptor: int) -> int:
-    """Run the job on standard input.
-
-    Args:
-        tell: Sends a message.
-        descriptor: An empty file for the result.
-    """
-    file = Owned(descriptor)
+def main(sender: Sender) -> int:
+    """Do the job on standard input and send messages about it; returns the exit status."""
     try:
-        job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this one
+        job: Job = pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):
-        return 1  # which was killed while it wrote
+        return 1  # the process that started this one was killed while it wrote
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
-        with observations.noting_warnings(job.root):
-            result = pickle.dumps(_observed(build(job, _with_phases(tell)), job))
+        with telemetry.collecting_warnings(job.root):
+            result = _with_telemetry(build(job, _timed(sender)), job)
     except AotcudaError as error:
         _print_warnings()
         if os.environ.get("AOTCUDA_DEBUG") == "1":
             traceback.print_exception(error)
-        tell(error=type(error).__name__, message=str(error))
+        sender.send(Failed(error))
         return 1
-    tell(step="handing the result over", done=0, total=0)
-    file.check()
-    os.ftruncate(descriptor, 0)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    file.write(result)
-    tell(finished=manifest.digest(result))
+    sender(step="handing the result over", done=0, total=0)
+    sender.send(Finished(result))
     return 0
 
 
-def _with_phases(tell: Callable[..., None]) -> Callable[..., None]:
-    """`tell`, which also notes how long the worker's own steps took."""
-    phases = observations.Phases()
+def _timed(tell: Callable[..., None]) -> Callable[..., None]:
+    """Return `tell` with the times of the worker's own steps collected."""
+    phases = telemetry.Phases()
 
-    def told(**message: Any) -> None:
-        if "step" in message:
-            phases.begin(None if message["total"] else message["step"])
-        tell(**message)
+    def told(*, step: str, done: int, total: int) -> None:
+        phases.begin(None if total else step)
+        tell(step=step, done=done, total=total)
 
     return told
 
 
-def _observed(result: Result, job: Job) -> Result:
-    """`result`, with what was noted on the way; warnings of a JIT build are printed: nobody looks for them in there."""
+def _with_telemetry(result: Result, job: Job) -> Result:
+    """Return `result` with the collected warnings and times; a JIT build prints its warnings instead."""
     if job.product == "jit":
         _print_warnings()
-    noted = observations.take()
-    warnings = dict.fromkeys([*result.warnings, *progress.counted(noted.warnings)])
-    return replace(result, warnings=tuple(warnings), steps=tuple(noted.steps))
+    collected = telemetry.take()
+    warnings = dict.fromkeys([*result.warnings, *report.counted(collected.warnings)])
+    return replace(result, warnings=tuple(warnings), steps=tuple(collected.steps))
 
 
 def _print_warnings() -> None:
-    for text in progress.counted(observations.take().warnings):
+    for text in report.counted(telemetry.take().warnings):
         print(text, file=sys.stderr)
 
 
@@ -108,7 +98,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     """
     _keep_freed_memory()
     toolchain.load(job.toolkit)
-    registered = frontends.find(job.frontend)
+    registered = registry.find(job.frontend)
     for item in job.plans:
         for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)
@@ -187,7 +177,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
 
 
 def _tools(job: Job, front: FrontEnd) -> dict[tuple[str, str], Answer]:
-    """The front end's own tools, as `aotcuda.dependencies` has it; for those of installed packages versions stand."""
+    """The front end's own tools as dependencies; for those of installed packages versions stand."""
     tools: Callable[[Target], list[str]] = getattr(front, "tools", lambda _: [])
     paths = {os.path.realpath(path) for item in job.plans for target in item.targets for path in tools(target)}
     others = [path for path in paths if dependency_trace.INSTALLED.isdisjoint(path.split("/"))]

@@ -1,4 +1,4 @@
-"""Running tasks in forked children: each in a fresh copy of this process, several at a time.
+"""Run tasks in forked children, several at a time, each in a fresh copy of this process.
 
 A child starts from the state of the warmed-up parent and leaves nothing behind, so one task cannot change another's
 result, and a compiler that crashes takes its own child down and no more.
@@ -6,25 +6,26 @@ result, and a compiler that crashes takes its own child down and no more.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import pickle
-import select
 import signal
 import sys
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from multiprocessing.connection import Pipe, wait
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
-from aotcuda.builder.worker import lifetime, observations
-from aotcuda.builder.worker.channel import FULL, LOST, NO_ROOM, Owned
-from aotcuda.errors import AotcudaError, BuildError, SourceError, text_of
+from aotcuda.builder import failures
+from aotcuda.builder.worker import ipc, process_tree, telemetry
+from aotcuda.errors import AotcudaError, BuildError, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from multiprocessing.connection import Connection
+
+_TICK = 0.2
+"""Seconds between two looks at children whose pipe is silent: a process that a child has left may hold it open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,13 @@ class Task:
     """A piece of work; `run` takes no argument and returns something that can be pickled.
 
     Attributes:
-        title: What progress calls it.
-        run: Does it.
+        title: The name that progress shows.
+        run: The work.
         key: The configuration key that it comes from, for errors.
         steps: How many steps it is, as progress counts them.
-        instead: Makes the result of one that failed or whose process died: somebody does the work in another way.
-        counted: Tells how many steps it was by its result, where `steps` does not.
-        notes_steps: It notes how long its steps took; else it is one.
+        instead: Makes the result in another way if the task fails or its process dies.
+        counted: Returns the number of steps by the result, where `steps` does not tell.
+        notes_steps: `run` itself collects how long its steps took; else the task is one step.
     """
 
     title: str
@@ -51,7 +52,7 @@ class Task:
 
     @property
     def where(self) -> str:
-        """What errors call it."""
+        """The task's name in errors."""
         return f"{self.key}: {self.title}" if self.key else self.title
 
 
@@ -60,9 +61,9 @@ class Round:
     """Tasks of a flow that may run at the same time.
 
     Attributes:
-        rank: What kind of work it is; a flow's later rounds have no lower ranks.
+        rank: The kind of work; a flow's later rounds have no lower ranks.
         tasks: The tasks.
-        meanwhile: What the flow itself does while they run, if anything.
+        meanwhile: Work that the flow itself does while they run, if any.
     """
 
     rank: int
@@ -72,70 +73,19 @@ class Round:
 
 T = TypeVar("T")
 Flow = Generator[Round, list[Any], T]
-"""Work in rounds, one after the other: each is yielded, and what its tasks returned comes back, in their order."""
-
-
-_TICK = 0.2
-"""Seconds between looks at children whose pipe has nothing to say: what a child started may hold its pipe open."""
-
-
-_HEAD = 56
-"""Bytes before a child's result: its mark, the result's digest and length."""
-
-
-@dataclass(slots=True)
-class _Child:
-    """A child at work: its result comes out of `pipe`, behind `mark`, which tells it from what other code writes."""
-
-    index: int
-    pid: int
-    pipe: int
-    mark: bytes
-    data: bytearray = field(default_factory=bytearray)
-    status: int | None = None
-
-    def read(self) -> bool:
-        """Take what has come in; whether there may be more."""
-        try:
-            while chunk := os.read(self.pipe, 1 << 20):
-                self.data += chunk
-        except BlockingIOError:
-            return not self.has_ended()
-        return False
-
-    def has_ended(self) -> bool:
-        """Whether its process has; if so, all that it wrote has been taken."""
-        if self.status is None and self._wait(os.WNOHANG):
-            self.read()
-        return self.status is not None
-
-    def wait(self) -> int:
-        """Its exit code, when it has ended."""
-        if self.status is None:
-            self._wait(0)
-        return self.status or 0
-
-    def _wait(self, options: int) -> bool:
-        try:
-            pid, status = os.waitpid(self.pid, options)
-        except ChildProcessError:  # a source ignores SIGCHLD, or waits for any child itself; the result will tell
-            self.status = 0
-            return True
-        if pid:
-            self.status = os.waitstatus_to_exitcode(status)
-        return bool(pid)
+"""Work in rounds, one after the other: a flow yields each round and receives its tasks' results, in their order."""
 
 
 def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[Any]:
     """Run all `tasks`, at most `jobs` at a time, and return their results in the order of the tasks.
 
     Args:
-        tasks: What to run.
+        tasks: The work.
         jobs: Number of children at a time.
         done: Called with each task as it ends.
 
     Raises:
-        AotcudaError: What a task raised. Of several, the one of the first task, with the others' first lines below.
+        AotcudaError: A task raised it; errors of several tasks are joined.
         BuildError: A child died; the message names its task and the signal.
     """
 
@@ -147,228 +97,223 @@ def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[
 
 
 def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> list[T]:
-    """Run several flows beside each other, at most `jobs` of their tasks at a time; returns what each returns.
+    """Run several flows beside each other, at most `jobs` of their tasks at a time, and return their results.
 
-    Nothing waits but a flow for its own round. Tasks of higher rank are started first: they are what others wait for.
-    After a failure nothing of a higher rank is begun, so that errors are the same ones whatever was quicker.
+    A flow waits for nothing but its own round. Tasks of higher rank start first, since others wait for them. After a
+    failure no task of a higher rank starts, so that the errors are the same whichever task was quicker.
 
     Raises:
-        AotcudaError: What a task or a flow raised. Of several, those of the lowest rank: the one of the first flow and
-            task, with the others' first lines below.
+        AotcudaError: A task or a flow raised it. Of several, those of the lowest rank are joined.
         BuildError: A child died; the message names its task and the signal.
     """
-    runs = [_Run(number, item) for number, item in enumerate(flows)]
-    running: dict[int, tuple[_Child, _Run[T]]] = {}
+    states = [_FlowState(number, item) for number, item in enumerate(flows)]
+    running: list[tuple[_Child, _FlowState[T]]] = []
     try:
         while True:
-            for item in runs:
-                while item.has_all() and item.level < _limit(runs):
-                    item.go_on()
-            while len(running) < jobs and (chosen := _next(runs)) is not None:
-                child = _start(*chosen.waiting.pop())
-                running[child.pipe] = (child, chosen)
-            if (aside := _aside(runs)) is not None:
+            for state in states:
+                while state.has_all() and state.level < _limit(states):
+                    state.advance()
+            while len(running) < jobs and (chosen := _highest(states, lambda state: bool(state.waiting))):
+                running.append((_start(*chosen.waiting.pop()), chosen))
+            aside = _highest(states, lambda state: state.meanwhile is not None and not state.failures)
+            if aside is not None:
                 aside.do_meanwhile()
             elif not running:
                 break
-            children = {pipe: child for pipe, (child, _) in running.items()}
-            for child in _ended(children, 0 if aside is not None else _TICK):
-                _, item = running.pop(child.pipe)
-                task = item.tasks[child.index]
-                outcome = _finish(child, task)
-                if isinstance(outcome, AotcudaError) and task.instead is not None:
-                    outcome = (task.instead(),)
-                item.take(child.index, outcome)
-                if task.counted is not None and not isinstance(outcome, AotcudaError):
-                    task = replace(task, steps=task.counted(*outcome))
-                done(task)
+            _await([child for child, _ in running], 0 if aside is not None else _TICK)
+            for child, state in [one for one in running if one[0].outcome is not None]:
+                running.remove((child, state))
+                done(state.take(child.index, child.outcome))
     finally:
-        for child, item in running.values():  # something was raised; none of them is to go on alone
-            os.kill(child.pid, signal.SIGKILL)
-            _finish(child, item.tasks[child.index])
-    failures = [(level, item.number, place, error) for item in runs for level, place, error in item.failures]
-    if failures:
-        lowest = [one for one in failures if one[0] == _limit(runs)]
-        raise _join([error for *_, error in sorted(lowest, key=lambda one: one[1:3])])
-    return [returned for item in runs for returned in item.returned]
+        for child, _ in running:  # an error was raised here; no child may go on alone
+            child.end()
+    failed = [failure for state in states for failure in state.failures]
+    if failed:
+        lowest = [failure for failure in failed if failure[0] == _limit(states)]
+        raise failures.join([error for *_, error in sorted(lowest, key=lambda failure: failure[1:3])])
+    return [returned for state in states for returned in state.returned]
 
 
-_NEVER = 1 << 30
-
-
-class _Run(Generic[T]):
+@dataclass(slots=True)
+class _FlowState(Generic[T]):
     """A flow under way.
 
     Attributes:
         number: Its place among the flows.
-        level: Of its round's tasks, twice the rank; what the flow itself does with their results is one level higher.
+        flow: The flow.
+        level: Twice the rank of its round's tasks; the flow's own work with their results is one level higher.
         tasks: Its round.
-        waiting: Those of them that were not started, with their places; the first is the last.
-        meanwhile: What it does while they run, if it has not.
-        returned: What it returned, if it has.
-        failures: Level, place and error of each.
+        waiting: The tasks that were not started, with their places; the last one is the next.
+        meanwhile: What the flow does while they run, if it has not done it.
+        returned: The flow's result, if it has ended.
+        failures: Level, number of the flow, place and error of each failure.
     """
 
-    def __init__(self, number: int, flow: Flow[T]) -> None:
-        self.number = number
-        self.level = -2
-        self.tasks: Sequence[Task] = ()
-        self.waiting: list[tuple[int, Task]] = []
-        self.meanwhile: Callable[[], None] | None = None
-        self.returned: list[T] = []
-        self.failures: list[tuple[int, int, AotcudaError]] = []
-        self._flow = flow
-        self._results: list[Any] = []
-        self._left = 0
+    number: int
+    flow: Flow[T]
+    level: int = -2
+    tasks: Sequence[Task] = ()
+    waiting: list[tuple[int, Task]] = field(default_factory=list)
+    meanwhile: Callable[[], None] | None = None
+    returned: list[T] = field(default_factory=list)
+    failures: list[tuple[int, int, int, AotcudaError]] = field(default_factory=list)
+    _results: list[Any] = field(default_factory=list)
+    _left: int = 0
 
     def has_all(self) -> bool:
-        """Whether all of its round has ended well, and the flow has not."""
+        """Return True if the round has ended well, and the flow has not ended."""
         return not self._left and self.meanwhile is None and not self.failures and not self.returned
 
-    def go_on(self) -> None:
-        """Hand the round's results over, and take the next round."""
+    def advance(self) -> None:
+        """Hand the round's results to the flow, and take its next round."""
         try:
-            following = next(self._flow) if self.level < 0 else self._flow.send(self._results)
+            following = next(self.flow) if self.level < 0 else self.flow.send(self._results)
         except StopIteration as end:
             self.returned.append(end.value)
         except AotcudaError as error:
-            self.failures.append((self.level + 1, 0, error))
+            self._fail(self.level + 1, 0, error)
         else:
-            self.level, self.tasks = following.rank * 2, following.tasks
+            self.level, self.tasks, self.meanwhile = following.rank * 2, following.tasks, following.meanwhile
             self.waiting = list(enumerate(self.tasks))[::-1]
-            self.meanwhile = following.meanwhile
             self._results = [None] * len(self.tasks)
             self._left = len(self.tasks)
 
     def do_meanwhile(self) -> None:
-        """Do what the flow does while its tasks run."""
+        """Do the flow's own work."""
         work, self.meanwhile = self.meanwhile, None
         try:
             if work is not None:
                 work()
         except AotcudaError as error:
-            self.failures.append((self.level + 1, 0, error))
+            self._fail(self.level + 1, 0, error)
 
-    def take(self, place: int, outcome: tuple[Any] | AotcudaError) -> None:
-        """Take what became of a task."""
+    def take(self, place: int, outcome: tuple[Any] | AotcudaError | None) -> Task:
+        """Take the outcome of a task; return the task with its true number of steps."""
+        task = self.tasks[place]
         self._left -= 1
-        if isinstance(outcome, AotcudaError):
-            self.failures.append((self.level, place, outcome))
-        else:
+        if isinstance(outcome, AotcudaError) and task.instead is not None:
+            outcome = (task.instead(),)
+        if isinstance(outcome, tuple):
             self._results[place] = outcome[0]
+            return replace(task, steps=task.counted(*outcome)) if task.counted is not None else task
+        if outcome is not None:
+            self._fail(self.level, place, outcome)
+        return task
+
+    def _fail(self, level: int, place: int, error: AotcudaError) -> None:
+        self.failures.append((level, self.number, place, error))
 
 
-def _limit(runs: Iterable[_Run[Any]]) -> int:
-    """The lowest level that something failed on."""
-    return min((level for item in runs for level, *_ in item.failures), default=_NEVER)
+_NEVER = 1 << 30
 
 
-def _next(runs: Iterable[_Run[T]]) -> _Run[T] | None:
-    """The flow of which a task is to be started: others wait for those of the highest rank."""
-    limit = _limit(runs)
-    ready = [item for item in runs if item.waiting and item.level <= limit]
-    return max(ready, key=lambda item: (item.level, -item.number), default=None)
+def _limit(states: Iterable[_FlowState[Any]]) -> int:
+    """Return the lowest level of a failure."""
+    return min((failure[0] for state in states for failure in state.failures), default=_NEVER)
 
 
-def _aside(runs: Iterable[_Run[T]]) -> _Run[T] | None:
-    """The flow that has something to do itself now: one at a time, so that no process waits long for its next task."""
-    limit = _limit(runs)
-    ready = [item for item in runs if item.meanwhile is not None and not item.failures and item.level <= limit]
-    return max(ready, key=lambda item: (item.level, -item.number), default=None)
+def _highest(states: Sequence[_FlowState[T]], is_ready: Callable[[_FlowState[T]], bool]) -> _FlowState[T] | None:
+    """Return the ready flow with the highest level, the first of several; None if no flow may go on."""
+    limit = _limit(states)
+    ready = [state for state in states if state.level <= limit and is_ready(state)]
+    return max(ready, key=lambda state: (state.level, -state.number), default=None)
 
 
-@contextmanager
-def spare(work: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
-    """A copy of this process as it is now, which waits until it is called to do `work`; it goes with the block.
+@dataclass(slots=True)
+class _Child:
+    """A child at work.
 
-    It is no child of this process: code that is run in the block may wait for any child, and would wait for this one.
-    The call returns what `work` does, or raises as `run` does.
+    Attributes:
+        index: The place of its task in the round.
+        task: The task.
+        pid: Its process.
+        pipe: The pipe that its outcome comes through.
+        outcome: A tuple with the result, or an error; None until it is known.
+        status: The exit status, once the process has ended.
     """
-    waiting, calling = os.pipe()
-    reading, writing = os.pipe()
-    mark = os.urandom(16)
-    _flush()
-    if (pid := os.fork()) == 0:
-        if os.fork() == 0:
-            os.close(calling)
-            os.close(reading)
-            if os.read(waiting, 1):
-                lifetime.die_with(os.getppid(), signal.SIGKILL)
-                _work(Task("the sources, imported for each target", work), Owned(writing), mark)
-        os._exit(0)
-    os.waitpid(pid, 0)
-    os.close(waiting)
-    os.close(writing)
-    bell, answer = Owned(calling), Owned(reading)
 
-    def call() -> Any:
-        bell.write(b"1")
-        outcome = _answer(answer, mark)
-        if isinstance(outcome, AotcudaError):
-            raise outcome
-        return outcome[0]
+    index: int
+    task: Task
+    pid: int
+    pipe: Connection
+    outcome: tuple[Any] | AotcudaError | None = None
+    status: int | None = None
 
-    try:
-        yield call
-    finally:
-        for owned in (bell, answer):
-            owned.check()
-            os.close(owned.number)
+    def read(self) -> None:
+        """Take the message that the child has sent; its pipe has one, or has ended."""
+        try:
+            match ipc.read(self.pipe):
+                case (outcome, telemetry.Telemetry() as collected):
+                    telemetry.add(collected)
+                    self.outcome = cast("tuple[Any] | AotcudaError", outcome)
+                case _:
+                    self.outcome = BuildError(f"{self.task.where}: {ipc.UNREADABLE}")
+        except EOFError:
+            self.outcome = _death(self.task, self._wait(0) or 0)
+        except ValueError as error:
+            self.outcome = BuildError(f"{self.task.where}: {error}")
+        self.end()
+
+    def check(self) -> None:
+        """Set the outcome if the child has ended while another process holds its pipe open."""
+        status = self._wait(os.WNOHANG)
+        if status is None or self.outcome is not None:
+            return
+        if self.pipe.poll():  # it sent its result before it ended
+            self.read()
+        else:
+            self.outcome = _death(self.task, status)
+            self.end()
+
+    def end(self) -> None:
+        """End the process, if it has not ended, and close the pipe."""
+        if self.status is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            self._wait(0)
+        self.pipe.close()
+
+    def _wait(self, options: int) -> int | None:
+        """Return the exit status; None if the process has not ended."""
+        if self.status is None:
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:  # a source ignores SIGCHLD, or has waited for any child; the pipe tells the rest
+                self.status = 0
+            else:
+                self.status = os.waitstatus_to_exitcode(status) if pid else None
+        return self.status
 
 
-def _answer(pipe: Owned, mark: bytes) -> tuple[Any] | AotcudaError:
-    """What a spare process has sent; others may hold its pipe open, so its length comes first."""
-    data = b""
-    while len(data) < _HEAD or len(data) < _HEAD + int.from_bytes(data[48:_HEAD], "big"):
-        pipe.check()
-        chunk = os.read(pipe.number, 1 << 20)
-        if not chunk:
-            break
-        data += chunk
-    content = _content(data, mark)
-    if content is None:
-        message = "the process that imports the sources for each target ended without a result"
-        raise BuildError(message)
-    return _received(content)
-
-
-def _ended(running: dict[int, _Child], seconds: float) -> list[_Child]:
-    """Those of the children that have nothing more to say; waits so long for one at most."""
-    poll = select.poll()
-    for pipe in running:
-        poll.register(pipe, select.POLLIN)
-    ready = dict(poll.poll(seconds * 1000))
-    return [child for child in running.values() if (not child.read() if child.pipe in ready else child.has_ended())]
+def _await(children: Sequence[_Child], seconds: float) -> None:
+    """Wait until a child sends its result or ends, but no longer than `seconds`."""
+    by_pipe = {child.pipe: child for child in children}
+    ready = wait(list(by_pipe), seconds)
+    for pipe in ready:
+        by_pipe[pipe].read()  # type: ignore[index]
+    for child in children if not ready else ():
+        child.check()
 
 
 def _start(index: int, task: Task) -> _Child:
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    mark = os.urandom(16)
+    receiver, sender = Pipe(duplex=False)
     parent = os.getpid()
     _flush()
-    pid = os.fork()
-    if pid == 0:
-        lifetime.die_with(parent, signal.SIGKILL)
-        os.close(reading)
-        _work(task, Owned(writing), mark)
-    os.close(writing)
-    return _Child(index, pid, reading, mark)
+    if (pid := os.fork()) == 0:
+        process_tree.die_with(parent, signal.SIGKILL)
+        receiver.close()
+        _work(task, sender)
+    sender.close()
+    return _Child(index, task, pid, receiver)
 
 
-def _flush() -> None:
-    """Empty the buffers of what was printed, so that no copy of this process prints it again."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # a source may have closed them, or put something else there
-            stream.flush()
-
-
-def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
-    """The child's whole life; it leaves by `os._exit`, so that nothing of the parent's is run or flushed twice."""
+def _work(task: Task, sender: Connection) -> NoReturn:
+    """Do the task and send its outcome; leave by `os._exit`, so that no exit handler of the parent runs twice."""
+    status = 1
     try:
-        observations.take()  # what the parent has noted is the parent's
+        telemetry.take()  # the parent has collected this
         try:
-            with nullcontext() if task.notes_steps else observations.step(task.title):
+            with nullcontext() if task.notes_steps else telemetry.step(task.title):
                 outcome: Any = (task.run(),)
         except BaseException as error:  # noqa: BLE001 (a child reports everything; nobody else would)
             if os.environ.get("AOTCUDA_DEBUG") == "1":
@@ -378,88 +323,61 @@ def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
                 outcome = BuildError(
                     f"{task.where}: {type(error).__name__}: {text_of(error)} (AOTCUDA_DEBUG=1 shows where)"
                 )
-        data = pickle.dumps((outcome, observations.take()))
-        pipe.write(mark + hashlib.sha256(data).digest() + len(data).to_bytes(8, "big") + data)
+        sender.send((outcome, telemetry.take()))
+        status = 0
         _flush()
     finally:
-        os._exit(0)
+        os._exit(status)
 
 
-def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
-    code = child.wait()
-    os.close(child.pipe)
-    if code == -signal.SIGKILL:
-        message = (
+def _flush() -> None:
+    """Empty the buffers of what was printed, so that no copy of this process prints it again."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # a source may have closed them, or put something else there
+            stream.flush()
+
+
+def _death(task: Task, status: int) -> BuildError:
+    """Return the error about a child that ended without a result."""
+    if status == -signal.SIGKILL:
+        return BuildError(
             f"{task.where}: the compiler was killed (SIGKILL), as systems do that run out of memory; free some, or let "
             "fewer cores build (taskset -c 0)"
         )
-        return BuildError(message)
-    if code < 0:
-        message = (
-            f"{task.where}: the compiler crashed ({signal.Signals(-code).name}); this is a defect of the compiler or "
+    if status < 0:
+        return BuildError(
+            f"{task.where}: the compiler crashed ({signal.Signals(-status).name}); this is a defect of the compiler or "
             "linker. Simplify that function, or report it with its source"
         )
-        return BuildError(message)
-    content = _content(bytes(child.data), child.mark)
-    if content is not None:
-        return _received(content)
-    if code == FULL:
-        return BuildError(f"{task.where}: {NO_ROOM}")
-    if child.data or code == LOST:
-        message = (
-            f"{task.where}: code of the project wrote to, or closed, file descriptors that the build's processes talk "
-            "over; it may use only those that it has opened itself"
-        )
-        return BuildError(message)
-    return BuildError(f"{task.where}: the compiler ended without a result (exit status {code})")
-
-
-def _content(data: bytes, mark: bytes) -> bytes | None:
-    """What stands behind the head of a child's answer; None if others wrote any of it, or it is not all there."""
-    content = data[_HEAD:]
-    return content if data[:48] == mark + hashlib.sha256(content).digest() else None
-
-
-def _received(data: bytes) -> tuple[Any] | AotcudaError:
-    """A child's result; what it has noted is noted here."""
-    outcome: tuple[Any] | AotcudaError
-    outcome, noted = pickle.loads(data)
-    observations.add(noted)
-    return outcome
+    return BuildError(f"{task.where}: the compiler ended without a result (exit status {status})")
 
 
 @contextmanager
-def gathered() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Several attempts in this process, each inside `with attempt():`; what they raise is raised together at the end.
+def spare(work: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
+    """Yield a function that does `work` in a copy of this process as it is now; the copy ends with the block.
 
-    Raises:
-        AotcudaError: As for `run`.
+    The function returns the result of `work`, or raises as `run` does.
     """
-    failures: list[AotcudaError] = []
+    bell, ring = Pipe(duplex=False)
 
-    @contextmanager
-    def attempt() -> Iterator[None]:
-        try:
-            yield
-        except AotcudaError as error:
-            failures.append(error)
+    def wait_and_work() -> Any:
+        ring.close()
+        bell.recv()
+        return work()
 
-    yield attempt
-    if failures:
-        raise _join(failures)
+    child = _start(0, Task("the sources, imported for each target", wait_and_work, notes_steps=True))
+    bell.close()
 
+    def call() -> Any:
+        ring.send(True)
+        while child.outcome is None:
+            _await([child], _TICK)
+        if isinstance(child.outcome, AotcudaError):
+            raise child.outcome
+        return child.outcome[0]
 
-def _join(errors: list[AotcudaError]) -> AotcudaError:
-    first = errors[0]
-    found: dict[str, dict[str, AotcudaError]] = {}
-    for error in errors:
-        line = str(error).partition("\n")[0]
-        found.setdefault(getattr(error, "fault", "") or line, {}).setdefault(line, error)
-    lines: list[str] = []
-    for same in found.values():
-        line, error = next(iter(same.items()))
-        text = line if lines else str(first)
-        more = len(same) - 1
-        others = f"module{'s' * (more > 1)}" if isinstance(error, SourceError) else "of its variants and targets"
-        lines.append(f"{text}; likewise for {more} more {others}" if more else text)
-    return first if lines == [str(first)] else type(first)("\n".join(lines))
+    try:
+        yield call
+    finally:
+        ring.close()
+        child.end()

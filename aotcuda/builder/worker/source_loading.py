@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.arch import Target
-from aotcuda.builder import plan
+from aotcuda.builder import failures, plan
 from aotcuda.builder.config import rules
 from aotcuda.builder.frontends import loading, python_source
-from aotcuda.builder.worker import dependency_trace, imports, observations, pool
+from aotcuda.builder.worker import dependency_trace, imports, pool, telemetry
 from aotcuda.builder.worker.calls import Calls
 from aotcuda.builder.worker.import_graph import ImportGraph
 from aotcuda.errors import ConfigError
@@ -93,15 +93,13 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
         front, "importing", lambda _: nullcontext(())
     )
     watch = (
-        dependency_trace.watch(job.watched, job.names, frontends.internals(job.frontend))
-        if job.trace
-        else nullcontext()
+        dependency_trace.watch(job.watched, job.names, registry.internals(job.frontend)) if job.trace else nullcontext()
     )
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
     graph = ImportGraph()
     calls = Calls() if job.cache is not None else None
-    with pool.gathered() as attempt, watch as seen, ask(target) as questions, graph.watching():
+    with failures.gathered() as attempt, watch as seen, ask(target) as questions, graph.watching():
         with attempt(), calls.watching() if calls is not None else nullcontext():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
@@ -155,7 +153,7 @@ def needed(job: Job, graph: ImportGraph) -> dict[str, frozenset[str]]:
 
 def in_vain(job: Job, graph: ImportGraph) -> list[str]:
     """Warnings of modules in place whose sources have the compiler itself: no launch asks for what is packaged."""
-    registered = frontends.find(job.frontend)
+    registered = registry.find(job.frontend)
     instead = registered.in_place if registered is not None else ""
     return [
         f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "
@@ -340,15 +338,15 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
         found: Compiled = {}
         for unit, targets in row.items():
             one = _task(front, [unit], functions, targets)
-            forget = observations.undo()
+            forget = telemetry.undo()
             try:
-                with observations.step(one.title):
+                with telemetry.step(one.title):
                     found |= one.run()
             except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
                 forget()
                 break
             # A warning comes once in a process, and so may a question.
-            if observations.warned() or any(map(_has_asked, found.values())) or not front.is_fresh():
+            if telemetry.warning_count() or any(map(_has_asked, found.values())) or not front.is_fresh():
                 break
         return found
 

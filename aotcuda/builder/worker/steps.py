@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from aotcuda import dependencies, manifest
+from aotcuda import manifest
 from aotcuda.arch import Target
-from aotcuda.builder import sameness, shared_memory
+from aotcuda.builder import consistency, failures, resource_warnings
 from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
@@ -24,6 +24,7 @@ from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import dependency_trace, kernel_groups, pool, source_loading
 from aotcuda.builder.worker.finish import Parts
 from aotcuda.builder.worker.job import LinkedItem
+from aotcuda.common import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import BuiltModule, Job
     from aotcuda.builder.worker.kernel_groups import Apart, Group, Objects, Pack
     from aotcuda.builder.worker.source_loading import Elsewhere
-    from aotcuda.dependencies import Answer
+    from aotcuda.common.dependencies import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
     PerTarget = dict[tuple[str, Target], Any]
@@ -129,7 +130,7 @@ class Steps:
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def headers_elsewhere(self) -> dict[tuple[str, str], Answer]:
-        """What the compiler of CUDA C++ asked for besides, as `aotcuda.dependencies` has it."""
+        """What the compiler of CUDA C++ asked for besides, as `aotcuda.common.dependencies` has it."""
         asked: dict[tuple[str, str], Answer] = {}
         for plan in self.job.plans:
             others, missing = included_headers.elsewhere(
@@ -254,12 +255,12 @@ class Steps:
         if self.units is not None and self.units.is_current():
             chosen = {key: self.units.choose(key[0], built, in_place=plan.in_place) for key, built in made.items()}
             self.kept.keep({key: compiled[key] for key in made}, named, titles, "unit", chosen)
-        imports = [sameness.Import(own[0], frozenset(plan.units), compiled)]
+        imports = [consistency.Import(own[0], frozenset(plan.units), compiled)]
         for other, found in others:
             target = next(target for _, target in other.compiled)
             units = frozenset(unit for unit in other.units if unit.module == plan.config.name)
-            imports.append(sameness.Import(target, units, found))
-        sameness.check(imports)
+            imports.append(consistency.Import(target, units, found))
+        consistency.check(imports)
         for _, found in others:
             compiled |= {key: _less_what_was_read(built) for key, built in found.items()}
         return compiled
@@ -589,7 +590,7 @@ class Steps:
         kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        self.warnings += shared_memory.warnings(zip(plan.kernels, kernels, strict=True))
+        self.warnings += resource_warnings.shared_memory(zip(plan.kernels, kernels, strict=True))
         linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
@@ -651,7 +652,7 @@ def _shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int
 def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
     def run() -> dict[Target, Any]:
         found = {}
-        with pool.gathered() as attempt:
+        with failures.gathered() as attempt:
             for target, task in tasks:
                 with attempt():
                     found[target] = task.run()

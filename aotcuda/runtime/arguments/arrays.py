@@ -22,9 +22,10 @@
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 
 import aotcuda
-from aotcuda.runtime import module_of
+from aotcuda.runtime import foreign_names, module_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,8 +59,14 @@ _PLAIN = {name: (name, 2 if name == "bfloat16" else int(name[2:])) for name in T
 _NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.devicearray")
 """Where the class `DeviceNDArray` is whose attributes are known; its subclasses' memory may be another."""
 
+_LEAST_ADDRESS = 1 << 40
+"""The driver gives no lower addresses on most machines."""
+
 _MOST_DIMENSIONS = 64  # as there
+_CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
+_is_contiguous = attrgetter(_CONTIGUOUS)
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
+_OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
 _families: dict[type, str] = {}  # likewise; "" for types that are no arrays
 _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the memory
 
@@ -67,7 +74,8 @@ _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the 
 def family(array: object) -> str | None:
     """How arrays of this one's type are read; None for no array.
 
-    `"cupy"`, `"torch"` and `"numba"` are read directly, `"interface"` and `"dlpack"` through these.
+    `"cupy"`, `"torch"` and `"numba"` are read directly, `"interface"` and `"dlpack"` through these. `"torch wrapper"`
+    is a subclass of PyTorch's tensor with a `__torch_dispatch__` of its own: what it says need not be of its memory.
     """
     kind = type(array)
     found = _families.get(kind)
@@ -94,8 +102,8 @@ def _family_of(kind: type) -> str | None:
         return "numba"
     for base in kind.__mro__:
         if base.__name__ == "Tensor" and module_of(base) == "torch":
-            return "torch"
-        if base.__name__ == "ndarray" and module_of(base) == "cupy" and hasattr(kind, "_c_contiguous"):
+            return "torch" if _dispatch(kind) is _dispatch(base) else "torch wrapper"
+        if base.__name__ == "ndarray" and module_of(base) == "cupy" and hasattr(kind, _CONTIGUOUS):
             return "cupy"
     if hasattr(kind, "__cuda_array_interface__"):
         return "interface"
@@ -104,23 +112,20 @@ def _family_of(kind: type) -> str | None:
     return None
 
 
+def _dispatch(kind: type) -> object:
+    return getattr(kind, "__torch_dispatch__", None)
+
+
 def reader(array: object) -> Reader | None:
     """The reader for arrays of this one's type, or None if it is no array."""
     found = family(array)
     return _READERS[found] if found else None
 
 
-def inherits(array: object, base: str, *names: str) -> bool:
-    """Whether an array's class has these of its library's class `base`: a subclass may have made others of them."""
-    bases = type(array).__mro__
-    own = next((kind for kind in bases if kind.__name__ == base and module_of(kind) in ("cupy", "torch")), None)
-    return own is bases[0] or (
-        own is not None and all(_attribute(bases, name) is _attribute(own.__mro__, name) for name in names)
-    )
-
-
-def _attribute(bases: tuple[type, ...], name: str) -> object:
-    return next((kind.__dict__[name] for kind in bases if name in kind.__dict__), None)
+def is_of_library(array: object) -> bool:
+    """Return True for an array of CuPy's or PyTorch's own class; a subclass may have other attributes."""
+    kind = type(array)
+    return (module_of(kind), kind.__name__) in _OWN_CLASSES
 
 
 def form(identified: tuple[object, int] | None) -> tuple[str, int] | None:
@@ -167,7 +172,7 @@ def element(name: Any) -> str:
     typestr: str = found
     if "V" not in typestr:
         return typestr
-    from aotcuda.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
+    from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
 
     return structured(typestr, name.descr)
 
@@ -227,16 +232,13 @@ def cupy_says_stream() -> bool:
 
     `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2` tells it so: its arrays then name no stream in their interface.
     """
-    cupy: Any = sys.modules["cupy"]
-    version: int = getattr(cupy._util, "CUDA_ARRAY_INTERFACE_EXPORT_VERSION", 3)  # noqa: SLF001 (there is no public name)
-    return version >= 3
+    version: int | None = foreign_names.CUPY_INTERFACE_VERSION.find()
+    return version is None or version >= 3
 
 
 def torch_stream() -> Callable[[int], int] | None:
     """PyTorch's function from a GPU's ordinal to the handle of its current stream, None if it has none."""
-    found: Callable[[int], int] | None = getattr(
-        getattr(sys.modules.get("torch"), "_C", None), "_cuda_getCurrentRawStream", None
-    )
+    found: Callable[[int], int] | None = foreign_names.TORCH_STREAM.find()
     return found
 
 
@@ -271,47 +273,66 @@ def _read_cupy(array: Any, pending: list[object], stream: int) -> View | None:
     name = array.dtype
     if cupy_says_stream():
         _wait(cupy_stream()().ptr, pending, stream, mutual=True)
-    strides = None if array._c_contiguous else array.strides  # noqa: SLF001 (flags makes an object for each question)
+    strides = None if _is_contiguous(array) else array.strides
     return _view(element(name), array.data.ptr, array.shape, strides, readonly=False)
 
 
 def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
+    try:
+        return _torch_view(tensor, pending, stream)
+    except (aotcuda.errors.UnreadableError, MemoryError, RecursionError):
+        raise
+    except Exception as error:
+        kind = "nested" if getattr(tensor, "is_nested", False) else str(getattr(tensor, "layout", "torch.strided"))
+        if kind == "torch.strided":
+            raise
+        message = f"is a tensor with no strides ({kind}); pass the tensors with its elements"
+        raise aotcuda.errors.UnreadableError(message) from error
+
+
+def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
     name = _torch_typestr(tensor.dtype)
     if not tensor.is_cuda:
         return None
     current = torch_stream()
     if current is not None:
         _wait(current(tensor.get_device()), pending, stream, mutual=False)
-    if tensor.is_conj() or tensor.is_neg():  # views whose memory holds other numbers than they show
-        name += " (a lazy conjugate; call resolve_conj() or resolve_neg())"
+    # PyTorch negates lazily, too. Its own exports give such a tensor as it lies in memory, and refuse a lazy conjugate.
+    if tensor.is_conj():
+        name += " (a lazy conjugate; call resolve_conj())"
     strides = None
     if not tensor.is_contiguous():
         itemsize = tensor.element_size()
         strides = tuple([step * itemsize for step in tensor.stride()])
-    return _view(name, tensor.data_ptr(), tuple(tensor.shape), strides, readonly=False)
+    address = tensor.data_ptr()
+    if type(address) is int and 0 < address < _LEAST_ADDRESS:
+        begin: int = tensor.storage_offset() * tensor.element_size()
+        address -= begin if begin == address else 0  # its storage was resized to nothing
+    return _view(name, address, tuple(tensor.shape), strides, readonly=False)
+
+
+def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> View | None:
+    message = (
+        f"is a {type(tensor).__name__}, a subclass of torch.Tensor with __torch_dispatch__: its memory is not what it "
+        "shows; pass the tensor that it wraps"
+    )
+    raise aotcuda.errors.UnreadableError(message)
 
 
 def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
-        name, ready, data = element(array.dtype), array.stream, array.gpu_data
-        if type(data) is numba_owner(type(array)):
-            data = data._view  # type: ignore[attr-defined]  # noqa: SLF001 (there is no public name)
+        name, ready, address = element(array.dtype), array.stream, array.gpu_data.device_pointer
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
-            _wait(int(ready), pending, stream, mutual=True)
+            _wait(_whole(ready), pending, stream, mutual=True)
         # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
-        return _view(name, int(data.device_pointer), array.shape, array.strides, readonly=False)
+        return _view(name, _whole(address), array.shape, array.strides, readonly=False)
     except (AttributeError, TypeError):  # another version's, made otherwise
         return _read_interface(array, pending, stream)
 
 
-def numba_owner(kind: type) -> type | None:
-    """The class of Numba's memory that has its address in its `_view`, for arrays of this class.
-
-    It would pass on the question by a method in Python. It is what owns the memory of all arrays that Numba allocates.
-    """
-    driver = sys.modules.get(f"{module_of(kind).rpartition('.')[0]}.driver")
-    found: type | None = getattr(driver, "OwnedPointer", None)
-    return found
+def _whole(number: Any) -> int:
+    """Return the value that an int holds, a subclass's too, or what `int()` makes of another object."""
+    return int.__index__(number) if isinstance(number, int) else int(number)
 
 
 def _view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool) -> View:
@@ -324,7 +345,7 @@ def _view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: boo
                 break
             size *= extent or 1
         else:
-            if size < 1 << 63 and type(address) is int and 0 <= address < 1 << 64:
+            if size < 1 << 63 and type(address) is int and 0 < address < 1 << 64:
                 return typestr, address, shape, None, readonly
     found: View = _views().view(typestr, address, shape, strides, readonly=readonly)
     return found
@@ -350,6 +371,7 @@ def _read_dlpack(array: Any, pending: list[object], stream: int) -> View | None:
 _READERS: dict[str, Reader] = {
     "cupy": _read_cupy,
     "torch": _read_torch,
+    "torch wrapper": _read_torch_wrapper,
     "numba": _read_numba,
     "interface": _read_interface,
     "dlpack": _read_dlpack,
@@ -364,14 +386,14 @@ def _torch_typestr(dtype: object) -> str:
 
 
 def _typestr(array: Any, interface: dict[str, Any]) -> str:
-    """The type string of an interface; of a structured type with its fields, as `aotcuda.dtypes` writes them."""
+    """The type string of an interface; of a structured type with its fields, as `manifest.dtypes` writes them."""
     typestr: object = interface.get("typestr")
     if not isinstance(typestr, str):
         message = f"has a __cuda_array_interface__ whose typestr is {aotcuda.errors.describe(typestr)}, and no str"
         raise aotcuda.errors.UnreadableError(message)
     if typestr[1:2] != "V":
         return typestr
-    from aotcuda.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
+    from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
 
     descr = interface.get("descr")
     if descr is None:  # Numba's arrays have it in their dtype alone

@@ -85,7 +85,7 @@ def read(array: Any, pending: list[object], stream: int) -> View | None:
     if strides is not None:
         strides = tuple([step * (tensor.bits // 8) for step in strides])
     name = typestr(tensor.code, tensor.bits, tensor.lanes)
-    return view(name, (tensor.data or 0) + tensor.byte_offset, shape, strides, readonly=readonly)
+    return view(name, tensor.data and tensor.data + tensor.byte_offset, shape, strides, readonly=readonly)
 
 
 def _export(array: Any, stream: int) -> object:

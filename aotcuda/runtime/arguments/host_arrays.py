@@ -6,11 +6,11 @@ and the launch has to wait for the kernel, so it is for trying things out, and e
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 
 from aotcuda.errors import ConfigError, HostArrayWarning
-from aotcuda.runtime import ctypes
 from aotcuda.runtime.arguments import arrays
 
 TYPE_CHECKING = False

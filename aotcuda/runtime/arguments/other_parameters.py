@@ -5,11 +5,11 @@ The first launch of a kernel that has none of them does without this import.
 
 from __future__ import annotations
 
-import _struct as struct
+import struct
 import sys
 
 import aotcuda
-from aotcuda.dtypes import structured
+from aotcuda.manifest.dtypes import structured
 from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, values, views
 from aotcuda.runtime.arguments.kind import Kind
 from aotcuda.runtime.arguments.parameters import Scalar

@@ -25,11 +25,12 @@
 
 from __future__ import annotations
 
-import _struct as struct
-from _weakref import ref
+import ctypes
+import struct
+from weakref import ref
 
 import aotcuda
-from aotcuda.runtime import arguments, ctypes
+from aotcuda.runtime import arguments
 from aotcuda.runtime.arguments import arrays, parameters, scalars
 
 TYPE_CHECKING = False
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     Selection = tuple["PackedOverload", Slot, list[object], list[object], int]
 
 if not TYPE_CHECKING:
-    from _collections import deque  # as `collections` has it, which takes longer to import
+    from collections import deque
 
 _MOST_KEPT = 1024
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
@@ -105,7 +106,7 @@ class PackedOverload:
             self.apart = [(first, second) for first, second in overload.get("apart", ())]
             for at in [at for pair in self.apart for at in pair]:
                 self.parameters[at]["dtype"]  # an array's
-        except (LookupError, TypeError, ValueError, struct.error) as error:  # type: ignore[attr-defined]
+        except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise aotcuda.errors.ManifestError(message) from None
         self.forms = [parameters.form(parameter) for parameter in self.parameters]
@@ -373,7 +374,7 @@ class OverloadTable:
                 slot = overload.take()
                 try:
                     overload.pack_into(slot[0], 0, *values)
-                except (struct.error, OverflowError):  # type: ignore[attr-defined]  # a number is out of its parameter's range
+                except (struct.error, OverflowError):  # a number is out of its parameter's range
                     overload.slots.append(slot)
                     continue
                 return overload, slot, values, pending, stream

@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
-import _struct as struct
-from _operator import itemgetter
+import struct
+from operator import itemgetter
 
 import aotcuda
 from aotcuda.runtime.arguments import arrays, scalars

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import _struct as struct
+import struct
 
 import aotcuda
 from aotcuda.runtime.arguments import names, views
@@ -96,7 +96,7 @@ def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
         if not kind.fit(parameter)(read, values):
             return False
         struct.pack(f"<{forms}", *values)
-    except (struct.error, OverflowError):  # type: ignore[attr-defined]
+    except (struct.error, OverflowError):
         return False
     return True
 

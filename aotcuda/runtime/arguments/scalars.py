@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import sys
-from _operator import index
+from operator import index
 
 from aotcuda.runtime.arguments import arrays
 

@@ -5,10 +5,11 @@ How each is read, and what tells it apart. Most kernels take none, and launches 
 
 from __future__ import annotations
 
+import ctypes
 import sys
 
-from aotcuda.dtypes import structured
-from aotcuda.runtime import ctypes, module_of
+from aotcuda.manifest.dtypes import structured
+from aotcuda.runtime import module_of
 from aotcuda.runtime.arguments import scalars
 
 TYPE_CHECKING = False

@@ -5,6 +5,7 @@
 # 1. The address is an int of 64 bits. Extents are ints and not negative, at most 64 of them; all but those that are
 #    zero multiplied with each other and the size of an element stay below 2**63, as in NumPy. So a stride that is
 #    computed, and the number of elements, always fit.
+#    An array with elements has an address that is not 0.
 # 2. Strides, if there are any, are as many as extents, and ints of 64 bits.
 # 3. To tell whether an array is contiguous, the stride of a dimension of one element is not looked at, and neither are
 #    those of an array without elements. One that is has the strides that follow from its shape, whatever it says.
@@ -55,6 +56,10 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
     if not 0 <= address < 1 << 64:
         message = f"lies at {aotcuda.errors.shown(address)}, which is no address"
         raise aotcuda.errors.UnreadableError(message)
+    if address == 0 and 0 not in shape:
+        shown = aotcuda.errors.shown(shape)
+        message = f"has shape {shown} and no memory: its address is 0; pass an array that was allocated"
+        raise aotcuda.errors.UnreadableError(message)
     return typestr, address, shape, strides, readonly
 
 
@@ -89,6 +94,8 @@ def _numbers(items: object, what: str) -> tuple[int, ...]:
 
 def number(item: object, what: str) -> int:
     """An int, or what stands for one; `what` an array has it in, for an error."""
+    if isinstance(item, int):  # a subclass may have a method of its own: what it holds counts, as C code reads it
+        return int.__index__(item)
     index = getattr(type(item), "__index__", None)
     if index is None:
         message = f"has {aotcuda.errors.describe(item)} in its {what}, where an int belongs"

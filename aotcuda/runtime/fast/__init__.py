@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda.runtime import LIBRARY, begun, is_begun_by_parent, new_lock
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 20
+_VERSION = 21
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -62,7 +62,7 @@ def _find() -> tuple[Any, str]:
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
-        from aotcuda import system  # noqa: PLC0415 (where there is an extension nothing asks)
+        from aotcuda.common import system  # noqa: PLC0415 (where there is an extension nothing asks)
 
         kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
@@ -73,20 +73,6 @@ def _find() -> tuple[Any, str]:
     if version != _VERSION:
         return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
     return _launch, ""
-
-
-def begin_start() -> None:
-    """Have the extension start the driver in a thread of its own, if nobody has loaded it: `driver` waits for that."""
-    module = in_use()
-    if module is None or is_begun_by_parent():
-        return
-    with _lock:
-        begun[:] = [(os.getpid(), module.await_start)]  # before it does: another thread may fork
-        if not module.begin_start(LIBRARY.encode()):
-            begun.clear()
-            return
-    if sys.platform == "linux":
-        os.sched_yield()  # as in driver.py
 
 
 class Records:

@@ -58,7 +58,7 @@ enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 
 /* How an argument is read: arrays, and from INT on numbers. INT: the value that an int holds. FLOAT: that of a float, or
  * what __float__ gives. COMPLEX: what a complex holds. TRUTH: what bool() says. INDEX: what __index__ gives. PLAIN: None or
  * a string, which only constants are. */
-enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, CUPY_LAYOUT = 6, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, PLAIN };
+enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, CUPY_SUBCLASS = 6, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, PLAIN };
 
 typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                             void **);
@@ -101,10 +101,9 @@ typedef struct {
 
 enum { DEVICE_CUDA = 2, DEVICE_CUDA_MANAGED = 13, CODE_COMPLEX = 5 };
 
-static PyObject *s_dtype, *s_ndim, *s_c_contiguous, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_neg, *s_is_conj,
-    *s_is_contiguous, *s_data_ptr, *s_stride, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
-    *s_fail, *s_exchange, *s_gpu_data, *s_device_pointer, *s_device_id, *s_view;
-static PyObject *zero; /* CPython has one of it; that others may be equal to it does not matter */
+static PyObject *s_dtype, *s_ndim, *s_c_contiguous, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_conj, *s_is_contiguous, *s_storage_offset, *s_element_size,
+    *s_data_ptr, *s_stride, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
+    *s_fail, *s_exchange, *s_gpu_data, *s_device_pointer, *s_device_id;
 static PyTypeObject *plan_type, *records_type, *launcher_type;
 
 /* Where a library tells its current stream. Sources are replaced and never freed: another thread may be asking one. A
@@ -118,72 +117,6 @@ typedef struct {
 
 static SHARED(const Source *) cupy_source;
 static SHARED(const Source *) torch_source; /* NULL: PyTorch has none */
-
-/* Where a tensor of PyTorch's has its bits for lazy negation and conjugation, as aotcuda.runtime.fast.torch_layout found
- * them: a pointer in the Python object leads to an object of C++, which has the word. Never freed, as sources are not. */
-typedef struct {
-    PyTypeObject *base; /* the layout is that of this type's objects, subclasses' included */
-    int pointer, word;  /* where they are, in bytes */
-    uint64_t bits;      /* set in the word of a view whose memory holds other numbers than it shows */
-} LazyBits;
-
-static SHARED(const LazyBits *) torch_bits; /* NULL: tensors are asked by their methods */
-
-enum { TORCH_DIMENSIONS = 5, TORCH_DTYPES = 64 }; /* of torch_layout */
-
-/* Where a tensor has the rest of what is read of it, in the object of C++ or in its storage, from the same module. */
-typedef struct {
-    int storage, data, flag; /* a pointer; in what it leads to: an address, and a byte that is not 0 where that has to be asked */
-    int offset, sizes, strides; /* in elements; how many dimensions there are, and behind that their sizes */
-    int dtype;                  /* a number of two bytes */
-    uint64_t class, keys;       /* of a tensor that tells what it has there: its first word, and that of LazyBits */
-    uint64_t optional;          /* keys that one may lack, or have */
-    struct {
-        uint8_t code, bits; /* DLPack's, by the dtype's number; 0 for none */
-    } dtypes[TORCH_DTYPES];
-} TorchLayout;
-
-static SHARED(const TorchLayout *) torch_layout; /* NULL: tensors are asked by DLPack's exchange */
-
-/* Where an array of CuPy's has what is read of it, as aotcuda.runtime.fast.cupy_layout found it. Never freed either. */
-typedef struct {
-    PyTypeObject *base, *data_type; /* of arrays, subclasses' included; of what they have as `data`, alone */
-    int pointer;                    /* in `data`, in bytes */
-    int data, dtype;                /* in the array: objects */
-    int shape, strides;             /* where the first number is, and behind that where the last one ends */
-} CupyLayout;
-
-static SHARED(const CupyLayout *) cupy_layout; /* NULL: arrays are asked for their attributes */
-
-/* Where objects of a class of Python's have their attributes, in a row of pointers to these. */
-enum { MOST_MEMBERS = 5 };
-typedef struct {
-    PyTypeObject *type; /* of objects of this type alone */
-    uint32_t version;   /* the type's, while it has none of these attributes itself */
-    int end;            /* bytes of an object, where the row may be */
-    int places[MOST_MEMBERS];
-    uint64_t keys;      /* of dictionaries that have such a row; 0 where none has */
-} Members;
-
-/* Where an array of Numba's has what is read of it, as aotcuda.runtime.fast.numba_layout found it. Not freed either. */
-typedef struct NumbaLayout {
-    int form, number;                   /* how objects lead to their row, and where types have their version */
-    int keys, row;                      /* in a dictionary: what it shares with others of its class, and the row */
-    Members array, owner, memories[2];  /* the first by the enumeration below; of an owner its view, of memory its address */
-    PyTypeObject *proxy, *pointer;      /* of what an owner may have in place of memory; of an address */
-    int referent, address;              /* in these: a pointer to an object, and one to a number */
-    struct NumbaLayout *next;           /* of another class */
-} NumbaLayout;
-
-enum { ROW_POINTED = 1, ROW_TAGGED, ROW_INLINE };
-enum { ARRAY_DTYPE, ARRAY_SHAPE, ARRAY_STRIDES, ARRAY_DATA, ARRAY_STREAM, ARRAY_MEMBERS };
-
-static SHARED(const NumbaLayout *) numba_layouts;
-
-/* The types of Numba's memory that has its address in its view. Added by one thread at a time, one for each Numba. */
-enum { MOST_OWNERS = 4 };
-static PyTypeObject *numba_owners[MOST_OWNERS];
-static SHARED(int) numba_owners_count;
 
 /* CUDA cannot be used in a process that forked after it was started. */
 static SHARED(int) disabled = 0;
@@ -541,7 +474,7 @@ static int settle(View *view, int itemsize, int address) {
         view->items = d->extent;
         d->step = 1;
         d->stride = address ? d->stride : itemsize;
-        return d->extent >= 0 && multiply(itemsize, d->extent, &bytes);
+        return d->extent >= 0 && multiply(itemsize, d->extent, &bytes) && (view->address || !d->extent);
     }
     for (int i = view->ndim - 1; i >= 0; i--) {
         Dimension *d = &view->dimensions[i];
@@ -552,6 +485,8 @@ static int settle(View *view, int itemsize, int address) {
         items *= d->extent; /* smaller than what fitted */
     }
     view->items = items;
+    if (items && !view->address)
+        return 0;
     if (!is_contiguous && !settle_strides(view, &is_contiguous))
         return 0;
     view->in_elements = 0;
@@ -581,12 +516,9 @@ typedef struct {
     int cupy_checked;
     int torch_checked;
     const Exchange *checked;
-    unsigned char flags; /* of the array that is being read */
     Ready ready[MOST_READY];
     Ready early_streams[MOST_ARRAYS];
 } Reading;
-
-enum { HAS_OWN_LENGTH = 128 }; /* len() of an array of its class is its extent */
 
 static void begin_reading(Reading *reading, int is_given, void *stream, int several) {
     reading->several = several;
@@ -687,56 +619,6 @@ static int read_attribute_numbers(PyObject *object, PyObject *name, int64_t *mem
 /* An address is unsigned: shape and strides are not. */
 static uint64_t as_address(PyObject *value) { return value ? PyLong_AsUnsignedLongLong(value) : (uint64_t)-1; }
 
-/* How arrays of a type are read, where that can be known of the type; arguments of one type share it. */
-typedef struct {
-    PyTypeObject *type;
-    const Exchange *exchange;
-    const LazyBits *bits;
-    const CupyLayout *layout;
-    const NumbaLayout *numba;
-    int waiting; /* for so many more arrays, before it is asked where they have their members; 0: that was done */
-    PyCFunction is_neg; /* a tensor's method in C, where it can be called with nothing looked up */
-    PyObject *dtype, *ndim, *c_contiguous, *data; /* what the class has of CuPy's attributes; NULL: they are looked up */
-    PyTypeObject *data_type;                      /* of what the last one gives */
-    PyObject *ptr;                                /* and what that type has of its own */
-} Access;
-
-static descrgetfunc get_attribute; /* how attributes in C are asked for their value */
-
-/* An attribute, by what its class has of it: a third of the time goes into looking that up. */
-static PyObject *attribute(PyObject *object, PyObject *described, PyObject *name) {
-    return described ? get_attribute(described, object, (PyObject *)Py_TYPE(object)) : PyObject_GetAttr(object, name);
-}
-
-/* What is called with an array to have found where such have their members. NULL: it cannot be asked. */
-static PyObject *finder;
-enum { LOOK_AFTER = 64 };
-
-/* Takes what was found; without the GIL nothing, but for what does not change: another thread may be giving an array
- * another shape. */
-static void take_places(Access *access) {
-    const LazyBits *bits = READ(torch_bits);
-    access->bits = access->exchange && bits && PyType_IsSubtype(access->type, bits->base) ? bits : NULL;
-#ifndef Py_GIL_DISABLED
-    const CupyLayout *layout = READ(cupy_layout);
-    access->layout = !access->exchange && layout && PyType_IsSubtype(access->type, layout->base) ? layout : NULL;
-    for (access->numba = READ(numba_layouts); access->numba && access->numba->array.type != access->type;)
-        access->numba = access->numba->next;
-#endif
-}
-
-/* Asks for the places in memory, once there were enough arrays to be worth the milliseconds that it takes; 0 for what is not
- * to be forgiven. */
-static int look_closer(PyObject *array, Access *access) {
-    if (!finder || --access->waiting)
-        return 1;
-    PyObject *later = PyObject_CallFunctionObjArgs(finder, array, NULL);
-    access->waiting = later == Py_True ? LOOK_AFTER : 0;
-    Py_XDECREF(later);
-    take_places(access);
-    return forgiven();
-}
-
 static int cupy_stream_fits(Reading *reading) {
     const Source *source = READ(cupy_source);
     if (reading->cupy_checked || !source || (reading->known && !source->tells_others))
@@ -754,75 +636,39 @@ static int cupy_stream_fits(Reading *reading) {
     return !PyErr_Occurred() && is_on_current(reading, (uintptr_t)handle, 1);
 }
 
-static int read_cupy_layout(PyObject *array, const CupyLayout *layout, View *view, Reading *reading);
-
-static int read_cupy(PyObject *array, Access *access, View *view, Reading *reading) {
-    if (access->waiting && !look_closer(array, access))
-        return 0;
-    if (access->layout)
-        return read_cupy_layout(array, access->layout, view, reading);
-    PyObject *dtype = attribute(array, access->dtype, s_dtype);
+/* CuPy makes the tuples of a shape and of strides anew for each question, at 0.15 us each: of an array of one dimension that is
+ * contiguous neither is asked for, where it is of CuPy's own class. */
+static int read_cupy(PyObject *array, int is_subclass, View *view, Reading *reading) {
+    PyObject *dtype = PyObject_GetAttr(array, s_dtype);
     if (!dtype)
         return 0;
     view->id = (uint64_t)(uintptr_t)dtype;
     Py_DECREF(dtype); /* the array has it, and the record that it may match too */
-    PyObject *dimensions = attribute(array, access->ndim, s_ndim);
-    int64_t ndim = as_number(dimensions);
-    Py_XDECREF(dimensions);
+    int64_t ndim = attribute_number(array, s_ndim);
     if (ndim < 0 || ndim > MOST_DIMENSIONS)
         return 0;
     view->ndim = (int)ndim;
     view->readonly = 0;
-    view->has_strides = !is_true(attribute(array, access->c_contiguous, s_c_contiguous));
+    view->has_strides = !is_true(PyObject_GetAttr(array, s_c_contiguous));
     view->in_elements = 0;
     if (PyErr_Occurred())
         return 0;
-    if (ndim == 1 && (reading->flags & HAS_OWN_LENGTH)) /* a third of the time that a shape takes */
+    if (ndim == 1 && !is_subclass)
         view->dimensions[0].extent = PyObject_Size(array);
     else if (!read_attribute_numbers(array, s_shape, &view->dimensions->extent, view->ndim))
         return 0;
     if (view->has_strides && !read_attribute_numbers(array, s_strides, &view->dimensions->stride, view->ndim))
         return 0;
-    PyObject *data = PyErr_Occurred() ? NULL : attribute(array, access->data, s_data);
+    PyObject *data = PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_data);
     if (!data)
         return 0;
-    PyObject *pointer = attribute(data, Py_TYPE(data) == access->data_type ? access->ptr : NULL, s_ptr);
+    PyObject *pointer = PyObject_GetAttr(data, s_ptr);
     view->address = as_address(pointer);
     Py_XDECREF(pointer);
     if (reading->several && !PyErr_Occurred())
         view->device = (int)attribute_number(data, s_device_id);
     Py_DECREF(data);
     return !PyErr_Occurred() && cupy_stream_fits(reading);
-}
-
-/* Eight bytes of an object's memory. */
-static uint64_t word_at(const void *object, int place) {
-    uint64_t word;
-    memcpy(&word, (const char *)object + place, sizeof word);
-    return word;
-}
-
-/* What read_cupy() reads, of the array's members: each attribute would make an object of one. */
-static int read_cupy_layout(PyObject *array, const CupyLayout *layout, View *view, Reading *reading) {
-    PyObject *data = (PyObject *)(uintptr_t)word_at(array, layout->data);
-    uint64_t shape = word_at(array, layout->shape), strides = word_at(array, layout->strides);
-    uint64_t bytes = word_at(array, layout->shape + 8) - shape;
-    if (!data || Py_TYPE(data) != layout->data_type || bytes > MOST_DIMENSIONS * 8 ||
-        word_at(array, layout->strides + 8) - strides != bytes)
-        return 0;
-    view->id = word_at(array, layout->dtype);
-    view->address = word_at(data, layout->pointer);
-    view->ndim = (int)bytes / 8;
-    view->readonly = 0;
-    view->has_strides = 1;
-    view->in_elements = 0;
-    for (int i = 0; i < view->ndim; i++) {
-        view->dimensions[i].extent = ((const int64_t *)(uintptr_t)shape)[i];
-        view->dimensions[i].stride = ((const int64_t *)(uintptr_t)strides)[i];
-    }
-    if (reading->several && (view->device = (int)attribute_number(data, s_device_id)) == -1 && PyErr_Occurred())
-        return 0;
-    return cupy_stream_fits(reading);
 }
 
 static int torch_stream_fits(PyObject *tensor, Reading *reading) {
@@ -838,83 +684,56 @@ static int torch_stream_fits(PyObject *tensor, Reading *reading) {
     return !PyErr_Occurred() && is_on_current(reading, (uintptr_t)handle, 0);
 }
 
-/* Views whose memory holds other numbers than they show: PyTorch negates and conjugates lazily. */
-static int is_plain_torch(PyObject *tensor, int maybe_complex, PyCFunction is_neg) {
-    PyObject *view = is_neg ? is_neg(tensor, NULL) : PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL);
-    if (view == Py_False && maybe_complex) {
-        Py_DECREF(view);
-        view = PyObject_CallMethodObjArgs(tensor, s_is_conj, NULL);
-    }
+/* Return 1 if the memory of a tensor of complex numbers holds the numbers that it shows: PyTorch conjugates lazily, and refuses
+ * to export such tensors. It exports those that it has negated lazily as they lie in memory, and so they are launched. */
+static int is_not_conjugated(PyObject *tensor) {
+    PyObject *view = PyObject_CallMethodObjArgs(tensor, s_is_conj, NULL);
     int plain = view == Py_False; /* and so there is no error */
     Py_XDECREF(view);
     return plain;
 }
 
+enum { LOWEST_ADDRESS_BITS = 40 }; /* the driver gives no lower addresses on most machines */
+
+/* The number that a method gives that takes no argument; errors are for the caller to look for. */
+static int64_t method_number(PyObject *object, PyObject *name) {
+    PyObject *value = PyObject_CallMethodObjArgs(object, name, NULL);
+    int64_t number = as_number(value);
+    Py_XDECREF(value);
+    return number;
+}
+
+/* Return 1 if a tensor's storage has memory. A storage that was resized to nothing has the address 0, and a tensor that begins
+ * further on in it has a small one. */
+static int has_memory(PyObject *tensor, const View *view) {
+    if (!view->address || view->address >> LOWEST_ADDRESS_BITS)
+        return 1; /* settle() looks at the former */
+    uint64_t offset = (uint64_t)method_number(tensor, s_storage_offset);
+    return !PyErr_Occurred() && offset * (uint64_t)method_number(tensor, s_element_size) != view->address && !PyErr_Occurred();
+}
+
 static int read_torch(PyObject *tensor, View *view, Reading *reading) {
-    PyObject *dtype = PyObject_GetAttr(tensor, s_dtype);
-    if (!dtype)
-        return 0;
+    PyObject *dtype = PyObject_GetAttr(tensor, s_dtype), *shape = dtype ? PyObject_GetAttr(tensor, s_shape) : NULL;
+    Py_ssize_t ndim = shape && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
+    int fits = ndim >= 0 && ndim <= MOST_DIMENSIONS && read_numbers(shape, &view->dimensions->extent, (int)ndim);
     view->id = (uint64_t)(uintptr_t)dtype;
-    Py_DECREF(dtype);
-    int64_t ndim = attribute_number(tensor, s_ndim);
-    if (ndim < 0 || ndim > MOST_DIMENSIONS || !is_true(PyObject_GetAttr(tensor, s_is_cuda)) || !is_plain_torch(tensor, 1, NULL))
-        return 0;
     view->ndim = (int)ndim;
     view->readonly = 0;
-    view->has_strides = !is_true(PyObject_CallMethodObjArgs(tensor, s_is_contiguous, NULL));
     view->in_elements = 1;
-    if (PyErr_Occurred())
+    Py_XDECREF(dtype);
+    Py_XDECREF(shape);
+    if (!fits || !is_true(PyObject_GetAttr(tensor, s_is_cuda)) || !is_not_conjugated(tensor))
         return 0;
-    if (ndim == 1 && (reading->flags & HAS_OWN_LENGTH))
-        view->dimensions[0].extent = PyObject_Size(tensor);
-    else if (ndim && !read_attribute_numbers(tensor, s_shape, &view->dimensions->extent, view->ndim))
-        return 0;
-    if (view->has_strides) {
+    view->has_strides = !is_true(PyObject_CallMethodObjArgs(tensor, s_is_contiguous, NULL));
+    if (view->has_strides && !PyErr_Occurred()) {
         PyObject *strides = PyObject_CallMethodObjArgs(tensor, s_stride, NULL);
-        int fits = read_numbers(strides, &view->dimensions->stride, view->ndim);
+        fits = read_numbers(strides, &view->dimensions->stride, view->ndim);
         Py_XDECREF(strides);
-        if (!fits)
-            return 0;
     }
-    PyObject *pointer = PyErr_Occurred() ? NULL : PyObject_CallMethodObjArgs(tensor, s_data_ptr, NULL);
+    PyObject *pointer = fits && !PyErr_Occurred() ? PyObject_CallMethodObjArgs(tensor, s_data_ptr, NULL) : NULL;
     view->address = as_address(pointer);
     Py_XDECREF(pointer);
-    return !PyErr_Occurred() && torch_stream_fits(tensor, reading);
-}
-
-/* The same of a tensor whose class has what PyTorch's has; asking its method takes 80 ns, for a word of memory. */
-static int is_plain_exchange(PyObject *tensor, int maybe_complex, const Access *access) {
-    if (!access->bits)
-        return is_plain_torch(tensor, maybe_complex, access->is_neg);
-    const char *implementation = *(const char *const *)((const char *)tensor + access->bits->pointer);
-    return !(*(const uint64_t *)(implementation + access->bits->word) & access->bits->bits);
-}
-
-/* What the exchange would say of a tensor, of its members; 0 where it may say something else. */
-static int read_torch_layout(PyObject *object, const LazyBits *bits, const TorchLayout *layout, View *view) {
-    const char *tensor = (const char *)(uintptr_t)word_at(object, bits->pointer);
-    if (!tensor || word_at(tensor, 0) != layout->class || (word_at(tensor, bits->word) ^ layout->keys) & ~layout->optional)
-        return 0;
-    const char *storage = (const char *)(uintptr_t)word_at(tensor, layout->storage);
-    uint64_t ndim = word_at(tensor, layout->sizes);
-    uint16_t dtype;
-    memcpy(&dtype, tensor + layout->dtype, sizeof dtype);
-    if (!storage || storage[layout->flag] || ndim > TORCH_DIMENSIONS || dtype >= TORCH_DTYPES || !layout->dtypes[dtype].bits)
-        return 0;
-    unsigned code = layout->dtypes[dtype].code, item = layout->dtypes[dtype].bits;
-    uint64_t address = word_at(storage, layout->data) + word_at(tensor, layout->offset) * (item / 8);
-    for (int i = 0; i < (int)ndim; i++) {
-        view->dimensions[i].extent = (int64_t)word_at(tensor, layout->sizes + 8 + 8 * i);
-        view->dimensions[i].stride = (int64_t)word_at(tensor, layout->strides + 8 * i);
-        address = view->dimensions[i].extent ? address : 0; /* of what has no elements it tells none */
-    }
-    view->id = 1 | (uint64_t)code << 8 | (uint64_t)item << 16;
-    view->address = address;
-    view->ndim = (int)ndim;
-    view->readonly = 0;
-    view->has_strides = 1;
-    view->in_elements = 1;
-    return 1;
+    return pointer && !PyErr_Occurred() && has_memory(tensor, view) && torch_stream_fits(tensor, reading);
 }
 
 static int exchange_stream_fits(const Exchange *exchange, int32_t device_type, int32_t device, Reading *reading) {
@@ -926,8 +745,7 @@ static int exchange_stream_fits(const Exchange *exchange, int32_t device_type, i
 }
 
 /* What DLPack's exchange says of a tensor. */
-static int read_by_exchange(PyObject *object, const Access *access, View *view, Reading *reading) {
-    const Exchange *exchange = access->exchange;
+static int read_exchange(PyObject *object, const Exchange *exchange, View *view, Reading *reading) {
     Tensor tensor;
     if (exchange->read(object, &tensor))
         return 0;
@@ -935,7 +753,7 @@ static int read_by_exchange(PyObject *object, const Access *access, View *view, 
         tensor.ndim > MOST_DIMENSIONS || (tensor.ndim && !tensor.shape) || tensor.dtype.lanes != 1 || tensor.dtype.bits % 8)
         return 0;
     view->id = 1 | (uint64_t)tensor.dtype.code << 8 | (uint64_t)tensor.dtype.bits << 16;
-    view->address = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
+    view->address = tensor.data ? (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset : 0;
     view->device = tensor.device.type == DEVICE_CUDA ? tensor.device.id : -1;
     view->ndim = tensor.ndim;
     view->readonly = 0;
@@ -945,19 +763,8 @@ static int read_by_exchange(PyObject *object, const Access *access, View *view, 
         view->dimensions[i].extent = tensor.shape[i];
         view->dimensions[i].stride = tensor.strides ? tensor.strides[i] : 0;
     }
-    return is_plain_exchange(object, tensor.dtype.code == CODE_COMPLEX, access) &&
+    return (tensor.dtype.code != CODE_COMPLEX || is_not_conjugated(object)) && has_memory(object, view) &&
            exchange_stream_fits(exchange, tensor.device.type, tensor.device.id, reading);
-}
-
-static int read_exchange(PyObject *object, Access *access, View *view, Reading *reading) {
-    const Exchange *exchange = access->exchange;
-    if (access->waiting && !look_closer(object, access))
-        return 0;
-    /* With several GPUs the exchange tells which of them a tensor lies on. */
-    const TorchLayout *layout = access->bits && !reading->several ? READ(torch_layout) : NULL;
-    if (!layout || !read_torch_layout(object, access->bits, layout, view))
-        return read_by_exchange(object, access, view, reading);
-    return exchange_stream_fits(exchange, DEVICE_CUDA, 0, reading);
 }
 
 /* The same for a stream that an array names; 0, and an error, if its handle could not be read. */
@@ -1029,177 +836,29 @@ static uint64_t as_int(PyObject *value) {
     return result;
 }
 
-enum { MOST_KNOWN_DIMENSIONS = 4 };
-
-/* The shape and strides that an argument's array had last, and their numbers. They are tuples of Python's own of its own
- * ints, which cannot change; and as they are held, no other tuple can be where they are. */
-typedef struct {
-    _Alignas(LINE) PyObject *shape; /* NULL: none was read yet */
-    PyObject *strides;
-    int64_t ndim;
-    struct {
-        int64_t extent, stride;
-    } dimensions[MOST_KNOWN_DIMENSIONS]; /* of two, all is in one line of the cache */
-} Known;
-
-/* The row of an object's attributes; NULL if it is of another type, or that has changed, or if they are in none. Once somebody
- * has asked for its dictionary, as Numba's own launches do, that has the row, as long as its keys are those of its class. */
-static const char *row_of(PyObject *object, const Members *members, const NumbaLayout *layout) {
-    PyTypeObject *type = Py_TYPE(object);
-    uint32_t version;
-    memcpy(&version, (const char *)type + layout->number, sizeof version);
-    if (type != members->type || version != members->version)
-        return NULL;
-    if (layout->form == ROW_INLINE) {
-        const char *row = (const char *)object + members->end;
-        return row[3] ? row : NULL;
-    }
-    uint64_t word = word_at(object, -24);
-    if (layout->form == ROW_TAGGED && word & 1)
-        return (const char *)(uintptr_t)(word + 1);
-    uint64_t row = layout->form == ROW_POINTED ? word_at(object, -32) : 0;
-    if (row)
-        return (const char *)(uintptr_t)row;
-    PyObject *dictionary = (PyObject *)(uintptr_t)word;
-    if (!dictionary || !members->keys || Py_TYPE(dictionary) != &PyDict_Type || word_at(dictionary, layout->keys) != members->keys)
-        return NULL;
-    return (const char *)(uintptr_t)word_at(dictionary, layout->row);
-}
-
-/* An attribute, not a reference of the caller's own; NULL for one that the object has not. */
-static PyObject *member(const char *row, const Members *members, int at) {
-    return (PyObject *)(uintptr_t)word_at(row, members->places[at]);
-}
-
-/* The address that memory of Numba's has, of its members; 0 where that has to be asked. The view of an owner is a proxy if it
- * owns all of the memory. */
-static int read_numba_address(PyObject *data, const NumbaLayout *layout, uint64_t *address) {
-    PyObject *memory = data;
-    if (Py_TYPE(data) == layout->owner.type) {
-        const char *row = row_of(data, &layout->owner, layout);
-        memory = row ? member(row, &layout->owner, 0) : NULL;
-        if (memory && Py_TYPE(memory) == layout->proxy)
-            memory = (PyObject *)(uintptr_t)word_at(memory, layout->referent); /* None for what does not exist any more */
-    }
-    if (!memory)
-        return 0;
-    const Members *members = &layout->memories[Py_TYPE(memory) != layout->memories[0].type];
-    const char *row = row_of(memory, members, layout);
-    PyObject *pointer = row ? member(row, members, 0) : NULL;
-    const void *place = pointer && Py_TYPE(pointer) == layout->pointer ? (const void *)(uintptr_t)word_at(pointer, layout->address) : NULL;
-    if (place)
-        *address = word_at(place, 0);
-    return place != NULL;
-}
-
-/* The same by its attributes; errors are for the caller to look for. */
-static uint64_t ask_numba_address(PyObject *data) {
-    PyObject *memory = Py_NewRef(data);
-    for (int i = 0, count = READ(numba_owners_count); i < count; i++)
-        if (numba_owners[i] == Py_TYPE(data)) {
-            Py_DECREF(memory);
-            memory = PyObject_GetAttr(data, s_view);
-            break;
-        }
-    PyObject *pointer = memory ? PyObject_GetAttr(memory, s_device_pointer) : NULL;
-    uint64_t address = as_int(pointer);
-    Py_XDECREF(pointer);
-    Py_XDECREF(memory);
-    return address;
-}
-
-/* As read_numbers(), of Python's own numbers alone: no code of Python's runs. */
-static int read_plain_numbers(PyObject *tuple, int64_t *member, int count) {
-    int overflow = !PyTuple_CheckExact(tuple) || PyTuple_Size(tuple) != count;
-    for (int i = 0; !overflow && i < count; i++) {
-        PyObject *number = PyTuple_GetItem(tuple, i);
-        if (!PyLong_CheckExact(number))
-            return 0;
-        member[i * OF_DIMENSION] = PyLong_AsLongLongAndOverflow(number, &overflow);
-    }
-    return !overflow;
-}
-
-/* Reads a shape and strides; 0 for what is not for here. */
-static int read_forms(PyObject *shape, PyObject *strides, View *view, Known *known) {
-    if (known && known->shape == shape && known->strides == strides) {
-        view->ndim = (int)known->ndim;
-        for (int i = 0; i < view->ndim; i++) {
-            view->dimensions[i].extent = known->dimensions[i].extent;
-            view->dimensions[i].stride = known->dimensions[i].stride;
-        }
-        return 1;
-    }
-    Py_ssize_t ndim = PyTuple_CheckExact(shape) ? PyTuple_Size(shape) : -1;
-    if (ndim < 0 || ndim > MOST_DIMENSIONS || !read_plain_numbers(shape, &view->dimensions->extent, (int)ndim) ||
-        !read_plain_numbers(strides, &view->dimensions->stride, (int)ndim))
-        return 0;
-    view->ndim = (int)ndim;
-    if (!known || ndim > MOST_KNOWN_DIMENSIONS)
-        return 1;
-    PyObject *const before[] = {known->shape, known->strides};
-    known->shape = Py_NewRef(shape);
-    known->strides = Py_NewRef(strides);
-    known->ndim = ndim;
-    for (int i = 0; i < view->ndim; i++) {
-        known->dimensions[i].extent = view->dimensions[i].extent;
-        known->dimensions[i].stride = view->dimensions[i].stride;
-    }
-    Py_XDECREF(before[0]); /* of ints alone: no other code runs */
-    Py_XDECREF(before[1]);
-    return 1;
-}
-
-/* What read_numba_attributes() reads, of the members, and the stream, which is the array's; NULL where these have to be
- * asked. */
-static PyObject *read_numba_layout(PyObject *array, const NumbaLayout *layout, View *view, Known *known) {
-    const Members *members = &layout->array;
-    const char *row = row_of(array, members, layout);
-    if (!row)
-        return NULL;
-    PyObject *dtype = member(row, members, ARRAY_DTYPE), *shape = member(row, members, ARRAY_SHAPE);
-    PyObject *strides = member(row, members, ARRAY_STRIDES), *data = member(row, members, ARRAY_DATA);
-    PyObject *stream = member(row, members, ARRAY_STREAM);
-    if (!dtype || !shape || !strides || !data || !stream || !read_numba_address(data, layout, &view->address) ||
-        !read_forms(shape, strides, view, known))
-        return NULL;
-    view->id = (uint64_t)(uintptr_t)dtype;
-    return stream;
-}
-
-/* Reads all but the stream, and gives that; NULL for what is not for this path. */
-static PyObject *read_numba_attributes(PyObject *array, const NumbaLayout *layout, View *view) {
+/* Numba's own arrays: their interface is a dictionary that Python code makes, at 1 us, and gives no strides where broadcast
+ * dimensions stand beside contiguous ones. What it would say of the stream is said by the attribute: 0 is none. */
+static int read_numba(PyObject *array, View *view, Reading *reading) {
     PyObject *dtype = PyObject_GetAttr(array, s_dtype), *shape = dtype ? PyObject_GetAttr(array, s_shape) : NULL;
     Py_ssize_t ndim = shape && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
     int fits = dtype && ndim >= 0 && ndim <= MOST_DIMENSIONS && read_numbers(shape, &view->dimensions->extent, (int)ndim);
     view->id = (uint64_t)(uintptr_t)dtype;
     view->ndim = (int)ndim;
-    Py_XDECREF(dtype); /* the array has it, and the record that it may match too */
-    Py_XDECREF(shape);
-    if (!fits || !read_attribute_numbers(array, s_strides, &view->dimensions->stride, view->ndim))
-        return NULL;
-    PyObject *data = PyObject_GetAttr(array, s_gpu_data);
-    if (data && !(layout && read_numba_address(data, layout, &view->address)))
-        view->address = ask_numba_address(data);
-    Py_XDECREF(data);
-    return PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_stream);
-}
-
-/* Numba's own arrays: their interface is a dictionary that Python code makes, at 1 us. What it would say of the stream is
- * said by the attribute: 0 is none. */
-static int read_numba(PyObject *array, Access *access, Known *known, View *view, Reading *reading) {
-    if (access->waiting && !look_closer(array, access))
-        return 0;
-    PyObject *stream = access->numba ? read_numba_layout(array, access->numba, view, known) : NULL;
     view->readonly = 0;
     view->has_strides = 1;
     view->in_elements = 0;
-    if (stream == zero) /* most are on no stream */
-        return 1;
-    stream = stream ? Py_NewRef(stream) : read_numba_attributes(array, access->numba, view);
+    Py_XDECREF(dtype); /* the array has it, and the record that it may match too */
+    Py_XDECREF(shape);
+    if (!fits || !read_attribute_numbers(array, s_strides, &view->dimensions->stride, view->ndim))
+        return 0;
+    PyObject *data = PyObject_GetAttr(array, s_gpu_data), *pointer = data ? PyObject_GetAttr(data, s_device_pointer) : NULL;
+    view->address = as_int(pointer);
+    Py_XDECREF(pointer);
+    Py_XDECREF(data);
+    PyObject *stream = PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_stream);
     uint64_t handle = stream ? as_int(stream) : 0;
     /* What is no int and becomes 0 may be equal to 0 or not: that is told by the general path. */
-    int fits = stream && !PyErr_Occurred() && (handle ? is_on_named(reading, handle) : PyLong_Check(stream));
+    fits = stream && !PyErr_Occurred() && (!handle ? PyLong_Check(stream) : is_on_named(reading, handle));
     Py_XDECREF(stream);
     return fits && !PyErr_Occurred();
 }
@@ -1417,9 +1076,8 @@ static int takes(const Parameter *parameter, int kind) {
 
 /* How one argument is read. */
 typedef struct {
-    Access *access; /* NULL for numbers */
-    unsigned char at, kind, flags;
-    Known *known; /* of an array of Numba's, where it is not asked for its attributes; else NULL */
+    const Exchange *exchange; /* of a tensor's class; else NULL */
+    unsigned char at, kind;
 } Reader;
 
 /* What the arguments' types are, and how each is read. All of it that launches read is in a few lines of the cache. */
@@ -1427,9 +1085,7 @@ typedef struct {
     short count, arrays_count, numbers_count; /* of arguments */
     PyTypeObject **types;
     Reader *readers; /* of the arrays, then of the numbers, each in the order of the arguments */
-    Access *access;  /* by argument, the first of its type */
-    Known *known;    /* by array; NULL: none is of Numba's */
-    void *memory, *access_memory, *known_memory;
+    void *memory;
 } Shape;
 
 enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
@@ -1569,12 +1225,11 @@ static int read_arrays(const Shape *shape, PyObject *const *args, View *views, R
         PyObject *array = args[reader->at];
         int kind = reader->kind;
         view->device = -1;
-        reading->flags = reader->flags;
-        int fits = kind == CUPY        ? read_cupy(array, reader->access, view, reading)
-                   : kind == EXCHANGE  ? read_exchange(array, reader->access, view, reading)
-                   : kind == INTERFACE ? read_interface(array, view, reading)
-                   : kind == NUMBA     ? read_numba(array, reader->access, reader->known, view, reading)
-                                       : read_torch(array, view, reading);
+        int fits = kind == CUPY || kind == CUPY_SUBCLASS ? read_cupy(array, kind == CUPY_SUBCLASS, view, reading)
+                   : kind == EXCHANGE                      ? read_exchange(array, reader->exchange, view, reading)
+                   : kind == INTERFACE                     ? read_interface(array, view, reading)
+                   : kind == NUMBA                         ? read_numba(array, view, reading)
+                                                           : read_torch(array, view, reading);
         if (!fits)
             return -1;
     }
@@ -2038,79 +1693,10 @@ static const Exchange *exchange_of(PyTypeObject *type) {
     return exchange;
 }
 
-/* A method in C that takes nothing but its object; NULL if it is not such a one. */
-static PyCFunction method_of(PyObject *object, PyObject *name) {
-    PyObject *bound = PyObject_GetAttr(object, name);
-    PyCFunction function = NULL;
-    if (bound && PyCFunction_Check(bound) && PyCFunction_GetFlags(bound) == METH_NOARGS && PyCFunction_GetSelf(bound) == object)
-        function = PyCFunction_GetFunction(bound);
-    Py_XDECREF(bound); /* the type has the method; a class that takes it away keeps what it had learnt */
-    PyErr_Clear();
-    return function;
-}
-
-/* What a class has of an attribute that is written in C; NULL if it has another, or decides for itself what it gives. */
-static PyObject *described(PyTypeObject *type, PyObject *name) {
-    if (PyType_GetSlot(type, Py_tp_getattro) != (void *)PyObject_GenericGetAttr)
-        return NULL;
-    PyObject *found = PyObject_GetAttr((PyObject *)type, name);
-    if (found && Py_TYPE(found) != &PyGetSetDescr_Type)
-        Py_CLEAR(found);
-    PyErr_Clear();
-    return found;
-}
-
-/* As with methods: a class that takes an attribute away keeps what it had learnt. */
-static void describe_cupy(Access *access, PyObject *array) {
-    PyTypeObject *type = Py_TYPE(array);
-    access->dtype = described(type, s_dtype);
-    access->ndim = described(type, s_ndim);
-    access->c_contiguous = described(type, s_c_contiguous);
-    access->data = described(type, s_data);
-    PyObject *data = access->data ? get_attribute(access->data, array, (PyObject *)type) : NULL;
-    if (data && (access->ptr = described(Py_TYPE(data), s_ptr)))
-        access->data_type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(data));
-    Py_XDECREF(data);
-    PyErr_Clear();
-}
-
 static void free_shape(const Shape *shape) {
-    for (int i = 0; i < shape->count; i++) {
-        const Access *access = &shape->access[i];
-        PyObject *const held[] = {access->dtype, access->ndim, access->c_contiguous, access->data, access->ptr,
-                                  (PyObject *)access->data_type, (PyObject *)shape->types[i]};
-        for (size_t j = 0; j < sizeof held / sizeof *held; j++)
-            Py_XDECREF(held[j]);
-    }
-    for (int i = 0; shape->known && i < shape->arrays_count; i++) {
-        Py_XDECREF(shape->known[i].shape);
-        Py_XDECREF(shape->known[i].strides);
-    }
-    PyMem_Free(shape->known_memory);
-    PyMem_Free(shape->access_memory);
+    for (int i = 0; i < shape->count; i++)
+        Py_XDECREF((PyObject *)shape->types[i]);
     PyMem_Free(shape->memory);
-}
-
-/* How arrays of a type are read; gives the kind, which is another one where the type has not what it takes. -1: an error. */
-static int make_access(Access *access, PyObject *array, int kind) {
-    access->type = Py_TYPE(array);
-    if (kind == EXCHANGE && !(access->exchange = exchange_of(access->type)))
-        return TORCH;
-    if (kind == EXCHANGE)
-        access->is_neg = method_of(array, s_is_neg);
-    if (kind == CUPY || kind == CUPY_LAYOUT)
-        describe_cupy(access, array);
-    if (kind == EXCHANGE || kind == CUPY_LAYOUT || kind == NUMBA)
-        take_places(access);
-    if ((kind == EXCHANGE && !access->bits) || (kind == CUPY_LAYOUT && !access->layout) || (kind == NUMBA && !access->numba))
-        access->waiting = LOOK_AFTER;
-#ifdef Py_GIL_DISABLED /* threads that share it would have to count together */
-    access->waiting = access->waiting && kind == EXCHANGE;
-    if (access->waiting && !look_closer(array, access))
-        return -1;
-    access->waiting = 0;
-#endif
-    return kind == CUPY_LAYOUT ? CUPY : kind;
 }
 
 /* NULL: an error. */
@@ -2122,42 +1708,17 @@ static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssiz
     shape->memory = memory;
     shape->types = (PyTypeObject **)(shape + 1);
     shape->readers = (Reader *)(shape->types + count);
-    shape->access = in_lines((size_t)count * sizeof(Access), &shape->access_memory);
-    if (!shape->access) {
-        free_shape(shape);
-        return NULL;
-    }
     shape->count = (short)count;
     for (Py_ssize_t i = 0; i < count; i++)
-        shape->arrays_count += (kinds[i] & ~HAS_OWN_LENGTH) < INT;
+        shape->arrays_count += kinds[i] < INT;
     Reader *array = shape->readers, *number = shape->readers + shape->arrays_count;
     for (Py_ssize_t i = 0; i < count; i++) {
-        int kind = (unsigned char)kinds[i] & ~HAS_OWN_LENGTH;
+        int kind = (unsigned char)kinds[i];
         shape->types[i] = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(args[i]));
-        Reader *reader = kind < INT ? array++ : number++, *same = shape->readers;
-        *reader = (Reader){NULL, (unsigned char)i, (unsigned char)kind, (unsigned char)(kinds[i] & HAS_OWN_LENGTH), NULL};
-        if (kind >= INT)
-            continue;
-        while (shape->types[same->at] != shape->types[i])
-            same++;
-        if (same != reader) { /* Python says of the type alone which kind it is */
-            reader->access = same->access;
-            reader->kind = same->kind;
-        } else {
-            reader->access = &shape->access[i];
-            if ((kind = make_access(reader->access, args[i], kind)) < 0) {
-                free_shape(shape);
-                return NULL;
-            }
-            reader->kind = (unsigned char)kind;
-        }
-        if (reader->kind == NUMBA && !shape->known)
-            shape->known = in_lines((size_t)shape->arrays_count * sizeof(Known), &shape->known_memory);
-        if (reader->kind == NUMBA && !shape->known) {
-            free_shape(shape);
-            return NULL;
-        }
-        reader->known = reader->kind == NUMBA ? &shape->known[reader - shape->readers] : NULL;
+        Reader *reader = kind < INT ? array++ : number++;
+        const Exchange *exchange = kind == EXCHANGE ? exchange_of(shape->types[i]) : NULL;
+        kind = kind == EXCHANGE && !exchange ? TORCH : kind;
+        *reader = (Reader){exchange, (unsigned char)i, (unsigned char)kind};
     }
     shape->numbers_count = (short)(number - shape->readers - shape->arrays_count);
     return shape;
@@ -2423,7 +1984,7 @@ static PyObject *records_learn(Records *self, PyObject *arguments) {
                           &lesson.element))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
-        arrays += (lesson.kinds[i] & ~HAS_OWN_LENGTH) < INT;
+        arrays += lesson.kinds[i] < INT;
     if (kinds_count != PyTuple_Size(args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
         Py_RETURN_FALSE;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
@@ -2897,12 +2458,14 @@ static PyObject *set_source(SHARED(const Source *) *place, Source source) {
     Py_RETURN_NONE;
 }
 
-static PyObject *set_cupy_stream(PyObject *module, PyObject *args) {
+static PyObject *set_cupy(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *in_c, *on_gpu;
+    PyObject *in_c, *on_gpu, *contiguous;
     Source source = {NULL};
-    if (!PyArg_ParseTuple(args, "OOOp", &in_c, &on_gpu, &source.object, &source.tells_others))
+    if (!PyArg_ParseTuple(args, "O!OOOp", &PyUnicode_Type, &contiguous, &in_c, &on_gpu, &source.object, &source.tells_others))
         return NULL;
+    if (!s_c_contiguous)
+        s_c_contiguous = Py_NewRef(contiguous);
     if (PyCapsule_IsValid(in_c, "intptr_t (void)")) { /* as Cython names them */
         source.object = in_c;
         source.function = (intptr_t (*)(void))PyCapsule_GetPointer(in_c, "intptr_t (void)");
@@ -2917,133 +2480,6 @@ static PyObject *set_torch_stream(PyObject *module, PyObject *object) {
     return set_source(&torch_source, (Source){.object = object, .tells_others = 1});
 }
 
-static PyObject *set_torch_bits(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *base;
-    int pointer, word;
-    unsigned long long bits;
-    if (!PyArg_ParseTuple(args, "O!iiK", &PyType_Type, &base, &pointer, &word, &bits))
-        return NULL;
-    if (!READ(torch_bits)) {
-        LazyBits *made = PyMem_Malloc(sizeof(LazyBits));
-        if (!made)
-            return PyErr_NoMemory();
-        *made = (LazyBits){(PyTypeObject *)Py_NewRef(base), pointer, word, bits};
-        WRITE(torch_bits, made);
-    }
-    Py_RETURN_NONE;
-}
-
-static PyObject *set_torch_layout(PyObject *module, PyObject *args) {
-    (void)module;
-    TorchLayout found;
-    const char *dtypes;
-    Py_ssize_t bytes;
-    unsigned long long words[3];
-    if (!PyArg_ParseTuple(args, "iiiiiiiy#KKK", &found.storage, &found.data, &found.flag, &found.offset, &found.sizes,
-                          &found.strides, &found.dtype, &dtypes, &bytes, &words[0], &words[1], &words[2]))
-        return NULL;
-    if (bytes != sizeof found.dtypes) {
-        PyErr_SetString(PyExc_ValueError, "dtypes of another number");
-        return NULL;
-    }
-    memcpy(found.dtypes, dtypes, sizeof found.dtypes);
-    found.class = words[0], found.keys = words[1], found.optional = words[2];
-#ifndef Py_GIL_DISABLED
-    if (!READ(torch_layout)) {
-        TorchLayout *made = PyMem_Malloc(sizeof(TorchLayout));
-        if (!made)
-            return PyErr_NoMemory();
-        *made = found;
-        WRITE(torch_layout, made);
-    }
-#endif
-    Py_RETURN_NONE;
-}
-
-static PyObject *set_finder(PyObject *module, PyObject *function) {
-    (void)module;
-    if (!finder)
-        finder = Py_NewRef(function);
-    Py_RETURN_NONE;
-}
-
-static PyObject *set_cupy_layout(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *base, *data_type;
-    CupyLayout found;
-    if (!PyArg_ParseTuple(args, "O!O!iiiii", &PyType_Type, &base, &PyType_Type, &data_type, &found.pointer, &found.data,
-                          &found.dtype, &found.shape, &found.strides))
-        return NULL;
-    if (!READ(cupy_layout)) {
-        CupyLayout *made = PyMem_Malloc(sizeof(CupyLayout));
-        if (!made)
-            return PyErr_NoMemory();
-        *made = found;
-        made->base = (PyTypeObject *)Py_NewRef(base);
-        made->data_type = (PyTypeObject *)Py_NewRef(data_type);
-        WRITE(cupy_layout, made);
-    }
-    Py_RETURN_NONE;
-}
-
-/* A class, its version, the bytes of its objects, so many places, which lie as ints, and the keys of dictionaries; 0, and an error,
- * if it is not that. */
-static int read_members(PyObject *tuple, Members *members, int count) {
-    const char *places;
-    Py_ssize_t bytes;
-    PyObject *type;
-    unsigned long long keys;
-    if (!PyArg_ParseTuple(tuple, "O!Iiy#K;members", &PyType_Type, &type, &members->version, &members->end, &places, &bytes, &keys))
-        return 0;
-    if (bytes != count * (Py_ssize_t)sizeof(int)) {
-        PyErr_SetString(PyExc_ValueError, "members of another number");
-        return 0;
-    }
-    members->type = (PyTypeObject *)type;
-    members->keys = keys;
-    memcpy(members->places, places, (size_t)bytes);
-    return 1;
-}
-
-static PyObject *add_numba_layout(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *array, *owner, *memories[2];
-    NumbaLayout found;
-    if (!PyArg_ParseTuple(args, "iiiiO!O!O!O!O!iO!i", &found.form, &found.number, &found.keys, &found.row, &PyTuple_Type, &array,
-                          &PyTuple_Type, &owner, &PyTuple_Type, &memories[0], &PyTuple_Type, &memories[1], &PyType_Type,
-                          &found.proxy, &found.referent, &PyType_Type, &found.pointer, &found.address) ||
-        !read_members(array, &found.array, ARRAY_MEMBERS) || !read_members(owner, &found.owner, 1) ||
-        !read_members(memories[0], &found.memories[0], 1) || !read_members(memories[1], &found.memories[1], 1))
-        return NULL;
-#ifndef Py_GIL_DISABLED
-    NumbaLayout *made = PyMem_Malloc(sizeof(NumbaLayout));
-    if (!made)
-        return PyErr_NoMemory();
-    *made = found;
-    PyTypeObject *const held[] = {made->array.type, made->owner.type, made->memories[0].type, made->memories[1].type,
-                                  made->proxy, made->pointer};
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        Py_INCREF((PyObject *)held[i]);
-    made->next = (NumbaLayout *)READ(numba_layouts);
-    WRITE(numba_layouts, made);
-#endif
-    Py_RETURN_NONE;
-}
-
-static PyObject *add_numba_owner(PyObject *module, PyObject *type) {
-    (void)module;
-    int count = READ(numba_owners_count);
-    for (int i = 0; i < count; i++)
-        if ((PyObject *)numba_owners[i] == type)
-            Py_RETURN_NONE;
-    if (count < MOST_OWNERS && PyType_Check(type)) {
-        numba_owners[count] = (PyTypeObject *)Py_NewRef(type);
-        WRITE(numba_owners_count, count + 1);
-    }
-    Py_RETURN_NONE;
-}
-
 static PyObject *disable(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     WRITE(disabled, 1);
@@ -3053,8 +2489,6 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
 /* ------------------------------------------------------------------------------------------------------------------ XLA */
 
 #include "xla_ffi.h"
-
-#include "driver_start.h"
 
 static PyMethodDef records_methods[] = {
     {"learn", (PyCFunction)records_learn, METH_VARARGS,
@@ -3158,39 +2592,17 @@ static PyType_Slot plan_slots[] = {
 static PyType_Spec plan_spec = {"aotcuda.runtime.fast._launch.Plan", sizeof(Plan), 0, Py_TPFLAGS_DEFAULT, plan_slots};
 
 static PyMethodDef methods[] = {
-    {"set_cupy_stream", set_cupy_stream, METH_VARARGS,
-     "set_cupy_stream(in_c, on_gpu, in_python, tells_others)\n\n"
+    {"set_cupy", set_cupy, METH_VARARGS,
+     "set_cupy(contiguous, in_c, on_gpu, in_python, tells_others)\n\n"
+     "The attribute by which CuPy's arrays say that they are C-contiguous.\n"
      "Where CuPy tells its current stream: its C functions in capsules, if it has them, the second of which takes a GPU's\n"
      "ordinal; its Python function; and whether launches on other streams have to wait for that one."},
     {"set_torch_stream", set_torch_stream, METH_O,
      "PyTorch's function from a GPU's ordinal to the handle of its current stream, or None."},
-    {"set_torch_bits", set_torch_bits, METH_VARARGS,
-     "set_torch_bits(base, pointer, word, bits)\n\n"
-     "Where the objects of PyTorch's type `base` have the bits that say that a tensor is a lazy negative or conjugate."},
-    {"set_torch_layout", set_torch_layout, METH_VARARGS,
-     "set_torch_layout(storage, data, flag, offset, sizes, strides, dtype, dtypes, class, keys, optional)\n\n"
-     "Where they have what is read of tensors, of which class and with which dispatch keys they have it there, and DLPack's\n"
-     "codes and bits by the numbers of dtypes."},
-    {"set_finder", set_finder, METH_O,
-     "set_finder(function)\n\n"
-     "What is called, after some launches, with an array of CuPy's or PyTorch's, to find where such have their members and\n"
-     "to tell it here; True from it: to be called again."},
-    {"set_cupy_layout", set_cupy_layout, METH_VARARGS,
-     "set_cupy_layout(base, data_type, pointer, data, dtype, shape, strides)\n\n"
-     "Where the objects of CuPy's type `base` have what is read of arrays, in bytes; `pointer` is in what is their `data`."},
-    {"add_numba_layout", add_numba_layout, METH_VARARGS,
-     "add_numba_layout(form, number, keys, row, array, owner, memory, memory, proxy, referent, pointer, address)\n\n"
-     "Where the objects of a class of Numba's arrays, and of the classes of their memory, have what is read of arrays."},
-    {"add_numba_owner", add_numba_owner, METH_O, "A type of Numba's memory that has its address in its `_view`."},
     {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher: one like it, which keeps the stream alive."},
     {"know_stream_type", know_stream_type, METH_VARARGS,
      "know_stream_type(type, attribute, is_protocol)\n\n"
      "Streams of this type tell their handle by an attribute, or by a method after the protocol __cuda_stream__."},
-    {"begin_start", begin_start, METH_O,
-     "begin_start(library) -> bool\n\n"
-     "Load the driver's library and call cuInit in a thread of its own, once; False if the library was loaded before that."},
-    {"await_start", await_start, METH_NOARGS,
-     "await_start() -> int | None: what cuInit gave there; None if there was none to call, or somebody was told before."},
     {"disable", disable, METH_NOARGS, "Let every launch go the other way from now on: the process has forked."},
     {"xla_prepare", xla_prepare, METH_VARARGS,
      "xla_prepare(where, identity, launch, stream_context, push, pop, kernel, (grid x, y, z, block x, y, z, shared),\n"
@@ -3207,20 +2619,18 @@ static int execute(PyObject *module) {
     static const struct {
         PyObject **place;
         const char *text;
-    } names[] = {{&s_dtype, "dtype"}, {&s_ndim, "ndim"}, {&s_c_contiguous, "_c_contiguous"}, {&s_data, "data"},
+    } names[] = {{&s_dtype, "dtype"}, {&s_ndim, "ndim"}, {&s_data, "data"},
                  {&s_ptr, "ptr"}, {&s_shape, "shape"}, {&s_strides, "strides"}, {&s_is_cuda, "is_cuda"},
-                 {&s_is_neg, "is_neg"}, {&s_is_conj, "is_conj"}, {&s_is_contiguous, "is_contiguous"},
+                 {&s_is_conj, "is_conj"}, {&s_is_contiguous, "is_contiguous"}, {&s_storage_offset, "storage_offset"},
+                 {&s_element_size, "element_size"},
+                 
                  {&s_data_ptr, "data_ptr"}, {&s_stride, "stride"},
                  {&s_get_device, "get_device"}, {&s_interface, "__cuda_array_interface__"}, {&s_typestr, "typestr"},
                  {&s_stream, "stream"}, {&s_mask, "mask"}, {&s_fail, "fail"}, {&s_exchange, "__dlpack_c_exchange_api__"},
-                 {&s_gpu_data, "gpu_data"}, {&s_device_pointer, "device_pointer"}, {&s_device_id, "device_id"},
-                 {&s_view, "_view"}};
+                 {&s_gpu_data, "gpu_data"}, {&s_device_pointer, "device_pointer"}, {&s_device_id, "device_id"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!*names[i].place && !(*names[i].place = PyUnicode_InternFromString(names[i].text)))
             return -1;
-    if (!zero && !(zero = PyLong_FromLong(0)))
-        return -1;
-    get_attribute = (descrgetfunc)PyType_GetSlot(&PyGetSetDescr_Type, Py_tp_descr_get);
     if (!plan_type && !(plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec)))
         return -1;
     if (!records_type && !(records_type = (PyTypeObject *)PyType_FromSpec(&records_spec)))
@@ -3234,7 +2644,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
            PyModule_AddIntConstant(module, "MOST_ARGUMENTS", MOST_ARGUMENTS) ||
-           PyModule_AddIntConstant(module, "VERSION", 20) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 21) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -6,22 +6,20 @@ launched once does not import this.
 
 from __future__ import annotations
 
-import _struct as struct
-import sys
+import ctypes
+import struct
 
-from aotcuda.runtime import ctypes, fast, new_lock
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import fast, foreign_names, module_of
 from aotcuda.runtime.arguments import arrays, parameters, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload
     from aotcuda.runtime.fast import Records
     from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
 
-_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy layout": 6}
+_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
 _RARE = (
     "cuEventCreate",
     "cuEventRecord",
@@ -32,31 +30,7 @@ _RARE = (
 """The driver's functions for launches that wait for a stream, as the extension wants them; `Driver.launch` follows."""
 
 _EXCHANGE = "__dlpack_c_exchange_api__"
-_READ_BY_EXCHANGE = (
-    "__getattribute__",
-    "__getattr__",
-    "data_ptr",
-    "dtype",
-    "element_size",
-    "get_device",
-    "is_conj",
-    "is_contiguous",
-    "is_cuda",
-    "is_neg",
-    "ndim",
-    "numel",
-    "shape",
-    "stride",
-)
-"""What a subclass of PyTorch's tensor must not have changed, to be read as the tensor that it is in C."""
-_READ_BY_LAYOUT = ("__getattr__", "__getattribute__", "_c_contiguous", "data", "dtype", "ndim", "shape", "strides")
-"""What a subclass of CuPy's array must not have changed, to be read in C where the array has it in memory."""
-
-_OWN_LENGTH = 128
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
-
-_lock = new_lock()
-"""Of what the extension is told by one thread at a time."""
 
 
 def learn(
@@ -89,9 +63,6 @@ def learn(
         _use_cupy()
     if "torch" in families:
         fast.in_use().set_torch_stream(arrays.torch_stream())
-    if "numba" in families:
-        _use_numba({type(arg) for arg, family in zip(args, families, strict=True) if family == "numba"})
-    fast.in_use().set_finder(_find_places)
     drivers.after_fork(fast.in_use().disable)
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
@@ -153,16 +124,16 @@ def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
 def _kind(arg: object) -> int | None:
     """How the extension reads an argument, None if it does not."""
     family = arrays.family(arg)
-    if family == "torch" and _has_exchange(arg):
+    if family == "torch" and arrays.is_of_library(arg) and hasattr(type(arg), _EXCHANGE):
         return _KINDS["exchange"]
-    if family == "cupy" and arrays.inherits(arg, "ndarray", *_READ_BY_LAYOUT):
-        return _KINDS["cupy layout"] | _own_length(arg, "ndarray")
+    if family == "cupy" and not arrays.is_of_library(arg):
+        return _KINDS["cupy subclass"]
     if family is not None:
-        code = _KINDS.get(family)
-        base = {"cupy": "ndarray", "torch": "Tensor"}.get(family)
-        return code | _own_length(arg, base) if code and base else code
+        return _KINDS.get(family)
     if arg is None or type(arg) is str:
         return _PLAIN
+    if not isinstance(arg, (int, float, complex)) and module_of(type(arg)).partition(".")[0] != "numpy":
+        return None  # reading it runs code, which may change arrays that were read before
     number = scalars.kind_of(arg)
     if number is None or scalars.is_foreign(arg):
         return None
@@ -175,48 +146,9 @@ def _kind(arg: object) -> int | None:
     return _COMPLEX if isinstance(arg, complex) else None
 
 
-def _own_length(array: object, base: str) -> int:
-    """The flag of an array whose length is its extent, as its library has it."""
-    return _OWN_LENGTH if arrays.inherits(array, base, "__len__", "shape") else 0
-
-
-def _has_exchange(tensor: object) -> bool:
-    """Whether a tensor can be read by DLPack's exchange in C, which sees what a subclass hides."""
-    if not hasattr(type(tensor), _EXCHANGE) or not arrays.inherits(tensor, "Tensor", *_READ_BY_EXCHANGE):
-        return False
-    if arrays.inherits(tensor, "Tensor", "__torch_function__"):
-        return True
-    torch: Any = sys.modules["torch"]  # torch.nn.Parameter says that it has none
-    return type(tensor).__torch_function__ is torch._C._disabled_torch_function_impl  # type: ignore[attr-defined]  # noqa: SLF001
-
-
-def _find_places(array: object) -> bool:
-    """Let it be found where arrays of a library have their members; whether to ask again with another one."""
-    library = arrays.family(array)
-    if library == "cupy":
-        from aotcuda.runtime.fast import cupy_layout  # noqa: PLC0415 (only with CuPy)
-
-        return not cupy_layout.tell(fast.in_use(), array)
-    if library == "numba":
-        from aotcuda.runtime.fast import numba_layout  # noqa: PLC0415 (only with Numba)
-
-        numba_layout.tell(fast.in_use(), array)
-        return False
-    from aotcuda.runtime.fast import torch_layout  # noqa: PLC0415 (only with PyTorch)
-
-    return not torch_layout.tell(fast.in_use(), array)
-
-
 def _use_cupy() -> None:
     """Say where CuPy tells its current stream: a C function, where this CuPy has one."""
-    functions = getattr(sys.modules.get("cupy_backends.cuda.stream"), "__pyx_capi__", {})
+    functions = foreign_names.CUPY_STREAM.find() or {}
     in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
-    fast.in_use().set_cupy_stream(*in_c, arrays.cupy_stream(), arrays.cupy_says_stream())
-
-
-def _use_numba(kinds: set[type]) -> None:
-    """Say which memory of Numba's has its address in its view, for arrays of these classes."""
-    for owner in map(arrays.numba_owner, kinds):
-        if owner is not None:
-            with _lock:
-                fast.in_use().add_numba_owner(owner)
+    contiguous = foreign_names.CUPY_CONTIGUOUS.path
+    fast.in_use().set_cupy(contiguous, *in_c, arrays.cupy_stream(), arrays.cupy_says_stream())

@@ -16,8 +16,10 @@ the slot is taken: who unloads empties `live` first, and then waits for the slot
 
 from __future__ import annotations
 
+import ctypes
+
 import aotcuda
-from aotcuda.runtime import ctypes, module_of
+from aotcuda.runtime import module_of
 from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 from aotcuda.runtime.driver import AFTER
 
@@ -236,7 +238,7 @@ def specialise(
             }
     except Exception:  # noqa: BLE001 (GeneralOnlyError; or of an argument that tells other things than when accepted)
         return None
-    writer.finish("\n".join(part for _, *parts, _ in attempts for part in parts))
+    writer.finish()
     if (
         place.several
     ):  # a handle that was freed may be that of another GPU's stream by now, and the driver launches there
@@ -400,10 +402,8 @@ class Writer:
         """Note the next numbers of the overload that is being written."""
         self.values += expressions
 
-    def finish(self, launches: str) -> None:
+    def finish(self) -> None:
         """Write the check that no extent is negative and no array larger than what can exist, and the tensors' guard.
-
-        `launches` is the text that follows all checks.
 
         All of some numbers are below a power of two if no bit from there on is set in any; negative ones have it set.
         """
@@ -413,9 +413,6 @@ class Writer:
         large = [f"({' | '.join(numbers)}) >> {bits}" for bits, numbers in self._small.items()]
         if large:
             self.checks.append(f"if not ({' and '.join(self._products)}) and ({' or '.join(large)}): return -1")
-        if self._tensors:
-            self.checks[self._start :] = self._guarded(self.checks[self._start :], launches)
-            self.bound += ["known, form = (never, ()), never", "renewal = Renewal(guards)"]
         differ = [differs for name, differs in self._types.items() if name not in self._tensors]
         if differ:
             self.checks.insert(self._typed, f"if {' or '.join(differ)}: return -1")
@@ -576,7 +573,7 @@ class Writer:
         if "cupy_stream" not in self.names and arrays.cupy_says_stream():
             self.names["cupy_stream"] = arrays.cupy_stream()
             self._wait_for("cupy_stream().ptr", mutual=True)
-        own = arrays.inherits(array, "ndarray", "__len__", "shape", "strides", "_c_contiguous", "_f_contiguous")
+        own = arrays.is_of_library(array)
         self.names["tuple_of"] = _tuple_of
         extents = self._extents(name, ndim, f"len({name})" if own else "", "shape" if own else "")
         if ndim == 0:
@@ -590,10 +587,10 @@ class Writer:
     def torch(self, name: str, tensor: Any, dtype: object, parameter: Parameter) -> _Array:
         """A tensor of PyTorch's."""
         ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
-        wrong = [f"{name}.dtype is not {self.keep('D', dtype)}", f"not {name}.is_cuda", f"{name}.is_neg()"]
+        wrong = [f"{name}.dtype is not {self.keep('D', dtype)}", f"not {name}.is_cuda"]
         if "c" in parameter["dtype"]:
             wrong.append(f"{name}.is_conj()")
-        own = arrays.inherits(tensor, "Tensor", "shape", "numel")
+        own = arrays.is_of_library(tensor)
         if ndim < 2:  # unpacking the shape tells more
             wrong.append(f"{name}.ndim != {ndim}")
         before, self.checks = self.checks, []
@@ -601,7 +598,7 @@ class Writer:
         extents = self._extents(name, ndim, f"{name}.numel()" if own else "", "shape")
         flag = self.compute("c", f"{name}.is_contiguous()") if ndim else ""
         sizes, self.checks = self.checks, before
-        self._ask_tensor(name, tensor, f"if {' or '.join(wrong)}: return -1", sizes, [*extents, flag] if flag else [])
+        self.checks += [f"if {' or '.join(wrong)}: return -1", *sizes]
         if self._several:
             self.checks.append(f"if {name}.get_device() != device: return -1")
         current = arrays.torch_stream()
@@ -612,80 +609,17 @@ class Writer:
         strides = self._strides(f"[step * {itemsize} for step in {name}.stride()]", f"not {flag}", extents, itemsize)
         return _Array(f"{name}.data_ptr()", extents, orders, strides)
 
-    def _ask_tensor(self, name: str, tensor: Any, form: str, sizes: list[str], facts: list[str]) -> None:
-        """Write what is asked of a tensor; in `finish` where a guard can tell it.
-
-        Args:
-            name: Its variable.
-            tensor: The tensor.
-            form: What asks for all but its sizes and strides.
-            sizes: What asks for these.
-            facts: The variables that this gives.
-        """
-        from aotcuda.runtime.fast import torch_guards  # noqa: PLC0415 (only with PyTorch)
-
-        guards = torch_guards.usable() if name in self._early else None
-        if guards is None or type(tensor) not in guards.kinds:
-            self.checks += [form, *sizes]
-            return
-        self.names |= {"lazy": guards.lazy, "never": torch_guards.never, "guards": guards}
-        self.names["Renewal"] = torch_guards.Renewal
-        forms, asked = self._tensors.setdefault(name, ([], []))
-        forms.append(form)
-        asked += sizes
-        self._facts += facts
-
-    def _guarded(self, checks: list[str], launches: str) -> list[str]:
-        """What asks the tensors, if the last answers do not hold for them, and the other checks.
-
-        A guard that was made before they were asked, and holds afterwards, is for what they have answered. What follows
-        from their answers alone is checked once, as these are asked. Of tensors of other sizes these alone are asked.
-        All come before the other arguments, so they are the tensors that stand in front of any whose code could change
-        them: such code runs where the general path runs it, before the tensors behind are asked.
-        """
-        differ = [self._types[name] for name in self._tensors]
-        forms = [line for lines, _ in self._tensors.values() for line in lines]
-        asked = [line for _, lines in self._tensors.values() for line in lines]
-        facts, others = set(self._facts), []
-        for line in checks:
-            target, _, value = line.partition(" = ")
-            if target.isidentifier() and _words(value) - _SYNTAX <= facts:
-                facts.add(target)
-            elif not (line.endswith(": return -1") and _words(line) - _SYNTAX <= facts):
-                others.append(line)
-                continue
-            asked.append(line)
-        needed = "".join(f"{fact}, " for fact in sorted(facts & _words("\n".join([*others, launches]))))
-        tensors = ", ".join(self._tensors)
-        return [
-            "check, facts = known",
-            f"if check({tensors}, lazy):",
-            f"    {needed}= facts" if needed else "    pass",
-            "else:",
-            f"    if {' or '.join(differ)}: return -1",
-            f"    made = renewal.renewed({tensors}) if renewal.due else None",
-            f"    if not form({tensors}, lazy):",
-            *[f"        {line}" for line in forms],
-            "        renewal.other()",
-            *[f"    {line}" for line in asked],
-            f"    facts = ({needed})",
-            "    if made is None: renewal.missed(facts)",
-            f"    elif made[0]({tensors}, lazy): known, form = (made[0], facts), made[1] or form",
-            *others,
-        ]
-
-    def numba(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
+    def numba(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of Numba's."""
-        none, owner = self.keep("Z", 0), self.keep("T", arrays.numba_owner(type(array)))
-        address, shape, strides, ready, data = (self._fresh(letter) for letter in "pstwg")
+        none = self.keep("Z", 0)
+        address, shape, strides, ready = (self._fresh(letter) for letter in "pstw")
         self.checks += [
             f"{ready} = {name}.stream",  # 0 for none, an int, or a stream object
             f"if {ready} is not {none} and (int({ready}) or 1) != same: return -1",
             f"if {self._is_other(f'{name}.dtype', dtype)}: return -1",
             f"{shape} = {name}.shape",
             f"{strides} = {name}.strides",
-            f"{data} = {name}.gpu_data",
-            f"{address} = int(({data}._view if type({data}) is {owner} else {data}).device_pointer)",
+            f"{address} = int({name}.gpu_data.device_pointer)",
         ]
         self._lies_here(address)
         found = self._described(address, shape, strides, parameter, told=True)

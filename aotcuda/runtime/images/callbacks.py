@@ -7,21 +7,22 @@ owns the loaded images, so that what a callback writes into a device global is w
 from __future__ import annotations
 
 import atexit
+import ctypes
 
 from aotcuda.errors import CallbackError, DependencyError, text_of
-from aotcuda.runtime import ctypes, new_lock
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.manifest import Head
+    from aotcuda.manifest import Manifest
     from aotcuda.runtime.driver import Driver
 
 
-def open_handle(manifest: Head, images: bytes) -> tuple[Any, int]:
+def open_handle(manifest: Manifest, images: bytes) -> tuple[Any, int]:
     """The object that callbacks are given, and the driver's handle of the library that it loaded.
 
     Raises:
@@ -30,11 +31,11 @@ def open_handle(manifest: Head, images: bytes) -> tuple[Any, int]:
     try:
         from cuda.core import ObjectCode  # noqa: PLC0415 (only modules with callbacks need it)
     except ImportError as error:
-        from aotcuda import frontends  # noqa: PLC0415 (only errors come here)
+        from aotcuda import registry  # noqa: PLC0415 (only errors come here)
 
         message = (
             f"{manifest['module']} has callbacks that take a {manifest['handle']}, and that cannot be imported "
-            f"({error}); install it, with what it calls the driver by: {frontends.CUDA_CORE}"
+            f"({error}); install it, with what it calls the driver by: {registry.CUDA_CORE}"
         )
         raise DependencyError(message) from error
     make = ObjectCode.from_cubin if images.startswith(b"\x7fELF") else ObjectCode.from_fatbin
@@ -52,7 +53,7 @@ class Callbacks:
 
     __slots__ = ("_done", "_driver", "_functions", "_lock", "_running", "_where", "failed", "handle")
 
-    def __init__(self, manifest: Head, handle: object, driver: Driver) -> None:
+    def __init__(self, manifest: Manifest, handle: object, driver: Driver) -> None:
         self.handle: object = handle
         self._where = manifest["module"]
         self._functions = manifest["callbacks"]

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.errors import RuntimeUnavailableError
-    from aotcuda.manifest import Head
+    from aotcuda.manifest import Manifest
     from aotcuda.runtime.driver import Driver
 
 
@@ -106,7 +106,7 @@ class Tier:
 
 
 def choose(
-    manifest: Head,
+    manifest: Manifest,
     capability: tuple[int, int],
     *,
     driver: tuple[int, int] | None = None,
@@ -166,7 +166,7 @@ def choose(
     return Choice(gpu, capability, None, why, tuple(rejected))
 
 
-def survey(manifest: Head, driver: Driver) -> dict[int, Choice]:
+def survey(manifest: Manifest, driver: Driver) -> dict[int, Choice]:
     """What each GPU of this machine takes."""
     return {
         device.index: choose(manifest, device.capability, driver=driver.version, gpu=str(device))

@@ -8,9 +8,10 @@ which is why launches of debug builds wait for the kernel. While its stream is c
 from __future__ import annotations
 
 import builtins
+import ctypes
 
 from aotcuda.errors import DeviceError
-from aotcuda.runtime import ctypes, streams
+from aotcuda.runtime import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import sys
 
-from aotcuda import dependencies, frontends
 from aotcuda import manifest as manifests
+from aotcuda import registry
 from aotcuda.cache import compilers
+from aotcuda.common import dependencies
 from aotcuda.runtime.jit.sources import Sources
 from aotcuda.version import __version__
 
@@ -28,10 +29,10 @@ FORMAT = 2
 
 def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> str:
     """The key of a case: hexadecimal, equal in every process for which the result is the same."""
-    front_end = frontends.find(recipe.frontend)
+    front_end = registry.find(recipe.frontend)
     found = compilers.installed(front_end.distributions if front_end is not None else ())
     package = front_end.package if front_end is not None else ""
-    variables = frontends.variables([recipe.frontend])
+    variables = registry.variables([recipe.frontend])
     parts = {
         "format": FORMAT,
         "aotcuda": __version__,

@@ -12,7 +12,7 @@ import contextlib
 import os
 import time
 
-from aotcuda import system
+from aotcuda.common import system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from aotcuda import arch, frontends
+from aotcuda import arch, registry
 from aotcuda import manifest as manifests
 from aotcuda.cache import compilers, folder
 from aotcuda.cache.entries import size_cap
@@ -106,7 +106,7 @@ def warn(text: str) -> None:
 
 
 def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
-    front_end = frontends.find(recipe.frontend)  # an unknown one is for the configuration's check to refuse
+    front_end = registry.find(recipe.frontend)  # an unknown one is for the configuration's check to refuse
     if front_end is not None and not _is_installed(front_end):
         message = (
             f"{what}: compiling it here needs {front_end.name}, which is not installed: "
@@ -118,7 +118,7 @@ def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
         raise DependencyError(message)
 
 
-def _is_installed(front_end: frontends.Registration) -> bool:
+def _is_installed(front_end: registry.Registration) -> bool:
     package = front_end.package
     return not package or package in compilers.installed(front_end.distributions) or _is_importable(package)
 
@@ -132,29 +132,24 @@ def _is_importable(package: str) -> bool:
 def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: str, driver: tuple[int, int]) -> Artifact:
     # The one place where the run time meets the build.
     try:
-        from aotcuda.builder import ahead  # noqa: PLC0415
+        from aotcuda.builder import jit  # noqa: PLC0415
     except ImportError as error:
         raise _lacking(error) from error
     names = recipe.names
+    request = jit.Request(
+        table=recipe.table,
+        module=recipe.module,
+        kernel=kernel,
+        signature=signature,
+        target=target,
+        driver=driver,
+        root=recipe.root,
+        package_root=recipe.package_root,
+        names=None if names is None else {module: tuple(found) for module, found in names.items()},
+        project=recipe.names is None,
+    )
     try:
-        with ahead.fallback(recipe.root, recipe.package_root, recipe.frontend, target, driver):
-            try:
-                from aotcuda.builder import jit  # noqa: PLC0415
-            except ImportError as error:
-                raise _lacking(error) from error
-            request = jit.Request(
-                table=recipe.table,
-                module=recipe.module,
-                kernel=kernel,
-                signature=signature,
-                target=target,
-                driver=driver,
-                root=recipe.root,
-                package_root=recipe.package_root,
-                names=None if names is None else {module: tuple(found) for module, found in names.items()},
-                project=recipe.names is None,
-            )
-            built = jit.build(request)
+        built = jit.build(request)
     except OSError as error:  # no room for temporary files, no more processes, ...
         message = f"the build could not run: {error}"
         raise BuildError(message) from error

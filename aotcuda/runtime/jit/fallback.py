@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.errors import AotcudaError, ConfigError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
@@ -115,7 +115,7 @@ class Fallback:
         if not self.may():
             return False
         recipe = self._module.recipe()
-        front_end = frontends.find(recipe.frontend) if recipe is not None else None
+        front_end = registry.find(recipe.frontend) if recipe is not None else None
         return front_end is None or front_end.widens
 
     def compiled(self, case: Case, gpu: Device, cause: AotcudaError) -> Compiled:

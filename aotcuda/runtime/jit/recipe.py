@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import frontends
+from aotcuda import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Recipe:
         modules = self.table.get("modules")
         own = modules.get(self.module) if isinstance(modules, dict) else None
         named = own.get("frontend") if isinstance(own, dict) else None
-        return str(named or self.table.get("frontend") or frontends.DEFAULT)
+        return str(named or self.table.get("frontend") or registry.DEFAULT)
 
 
 def packaged(manifest: Manifest, package_root: str) -> Recipe | None:
@@ -91,7 +91,7 @@ def project(module: str, package_root: str, files: tuple[str, ...] = ()) -> Reci
 
 def table_of(path: str) -> dict[str, object] | None:
     """`[tool.aotcuda]` of a pyproject.toml; None if there is no such file or no such table."""
-    from aotcuda import project_file  # noqa: PLC0415 (only source trees come here)
+    from aotcuda.common import project_file  # noqa: PLC0415 (only source trees come here)
 
     table = project_file.table(project_file.content(path), "tool").get("aotcuda")
     return table if isinstance(table, dict) else None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 
-from aotcuda import dependencies
 from aotcuda import manifest as manifests
+from aotcuda.common import dependencies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _digest(file: str) -> str:
 
 def _table_digest(file: str) -> str | None:
     """The digest of the `[tool.aotcuda]` table as canonical JSON, None if the file cannot be read."""
-    from aotcuda import project_file  # noqa: PLC0415 (only editable installs come here)
+    from aotcuda.common import project_file  # noqa: PLC0415 (only editable installs come here)
 
     try:
         found = project_file.read(file)

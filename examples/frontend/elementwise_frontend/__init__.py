@@ -1,6 +1,6 @@
 """Formulas as kernels, for aotcuda. This module is imported for the name alone; the others by builds."""
 
-from aotcuda.frontends import Registration
+from aotcuda.registry import Registration
 
 FRONT_END = Registration(
     "elementwise",

@@ -31,7 +31,7 @@ class CppType:
         text: As C++ writes it, typedefs resolved.
         size: In bytes; 0 if the compiler does not know either.
         form: The `struct` character of a number; of the parts of a complex one.
-        dtype: NumPy's type string, with the fields of a struct as `aotcuda.dtypes` writes them; empty if there is none.
+        dtype: NumPy's type string, with a struct's fields as `manifest.dtypes` has them; empty if there is none.
         is_complex: It is a complex number of libcu++ or Thrust.
         element: Of a pointer: what it points to.
         leaves: Of what it is made of: the type strings of the numbers.
@@ -315,7 +315,7 @@ class _Types:
         return CppType(text=text, size=size, dtype=dtype, leaves=leaves)
 
     def _fields(self, die: Any) -> tuple[list[str], tuple[str, ...]]:
-        """The members as `aotcuda.dtypes` writes fields; none where NumPy cannot have them, as bit-fields."""
+        """The members as `aotcuda.manifest.dtypes` writes fields; none where NumPy cannot have them, as bit-fields."""
         fields: list[str] = []
         leaves: dict[str, None] = {}
         for member in die.iter_children():

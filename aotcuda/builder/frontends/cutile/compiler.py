@@ -23,7 +23,7 @@ from aotcuda.builder.frontends import python_source, read_functions
 from aotcuda.builder.frontends.cutile import tables
 from aotcuda.builder.frontends.numba import private_parts
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
-from aotcuda.compatibility import tables as versions
+from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
 
 if TYPE_CHECKING:

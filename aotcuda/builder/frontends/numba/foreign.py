@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.frontends.numba import gpu
 from aotcuda.builder.frontends.numba.messages import place
 from aotcuda.errors import SourceError
@@ -64,13 +64,13 @@ def made_by(value: object) -> str | None:
 
 def compiler(module: str) -> str | None:
     """The front end whose compiler a Python module belongs to; None if to none."""
-    found = frontends.owning(module)
+    found = registry.owning(module)
     return None if found is None else found.name
 
 
 def refusal(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
     """The error for `what`, which the front end `other` made in a module whose own is another one."""
-    registered = frontends.find(own) if own else None
+    registered = registry.find(own) if own else None
     imports = registered.imports if registered is not None else "its own compiler"
     return SourceError(
         f"{unit.key}: {what} is made by {other}, and the front end of {unit.module} is {own}; "

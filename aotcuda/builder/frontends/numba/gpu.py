@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aotcuda.builder import shared_memory
+from aotcuda.builder import resource_warnings
 from aotcuda.builder.frontends.numba import target_questions
 from aotcuda.builder.frontends.protocol import Question
 
@@ -201,7 +201,7 @@ def _fact(name: str, capability: tuple[int, int]) -> Any:
     if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):
         return capability[name.endswith("MINOR")]
     if name == _OPT_IN:
-        return shared_memory.MOST[capability]
+        return resource_warnings.MOST_SHARED[capability]
     return _BY_CAPABILITY[capability][name]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import linkable
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.errors import CompileError, ConfigError
+from aotcuda.manifest import linkable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,9 @@ def callbacks(item: Any) -> tuple[Callbacks, ...]:
     """
     if isinstance(item, str):
         return ()
-    packaged = getattr(item, "aotcuda_callbacks", None)  # of another packaged module; see aotcuda.interop.packaged
+    packaged = getattr(
+        item, "aotcuda_callbacks", None
+    )  # of another packaged module; see aotcuda.integrations.interop.packaged
     if packaged is not None:
         return tuple(Callbacks(**found) for found in packaged)
     names = {

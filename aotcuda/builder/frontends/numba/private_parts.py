@@ -13,7 +13,7 @@ import os
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.errors import ToolchainError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def check(frontend: str, parts: Mapping[str, str]) -> None:
 
     Errors as of `check_release`.
     """
-    check_release(frontend, frontends.BUILT_IN[frontend].tested, parts)
+    check_release(frontend, registry.BUILT_IN[frontend].tested, parts)
 
 
 def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from aotcuda.builder.c_header.c_types import SCALARS
 from aotcuda.builder.config import rules
-from aotcuda.dtypes import structured
+from aotcuda.manifest.dtypes import structured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Numba-CUDA is written for the machine that it runs on. The changes made to it are in this file and, where both compilers
 need them, in `frontends/numba`, each with its reason. They are made once, in the worker process that only the build
-uses. `aotcuda/frontends.py` has the releases that they were tested with.
+uses. `aotcuda/registry.py` has the releases that they were tested with.
 """
 
 from __future__ import annotations

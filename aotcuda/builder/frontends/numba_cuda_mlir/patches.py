@@ -2,7 +2,7 @@
 
 Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. The
 changes made to it are in this file and, where both of Numba's compilers need them, in `frontends/numba`, each with its
-reason. They are made once, in the worker process that only the build uses. `aotcuda/frontends.py` has
+reason. They are made once, in the worker process that only the build uses. `aotcuda/registry.py` has
 the releases that they were tested with.
 """
 

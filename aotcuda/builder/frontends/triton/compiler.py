@@ -28,7 +28,7 @@ from aotcuda.builder.frontends import python_source, read_functions
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 from aotcuda.builder.frontends.triton import gpu, ptx, tables
 from aotcuda.builder.link import images
-from aotcuda.compatibility import tables as versions
+from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aotcuda.builder import shared_memory
+from aotcuda.builder import resource_warnings
 from aotcuda.builder.frontends.protocol import Question
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ class _Properties:
         if name in _EVERYWHERE:
             self._note(name, _EVERYWHERE[name])
             return _EVERYWHERE[name]
-        if name == "max_shared_mem" and self._target.capability in shared_memory.MOST:
-            found = shared_memory.MOST[self._target.capability]
+        if name == "max_shared_mem" and self._target.capability in resource_warnings.MOST_SHARED:
+            found = resource_warnings.MOST_SHARED[self._target.capability]
             self._note(name, found, depends=True)
             return found
         raise _refusal(name, self._note)

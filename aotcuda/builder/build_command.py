@@ -1,0 +1,110 @@
+"""Build a project into a folder, for build systems without a hook: `aotcuda build`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aotcuda.builder import api, output, output_conflicts, report
+from aotcuda.builder import depfile as depfiles
+from aotcuda.common import project_file, uninstalled_hook
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+
+def build_project(
+    project: Path,
+    out: Path | None = None,
+    show: Callable[[str], None] = lambda _: None,
+    *,
+    bill: Path | None = None,
+    depfile: Path | None = None,
+    stamp: Path | None = None,
+    rebuild_missing: bool = False,
+    expected: Collection[str] = (),
+    quiet: bool = False,
+    verbose: bool = False,
+) -> list[Path]:
+    """Build a project into a folder without a wheel and return the files; unchanged files are not written again.
+
+    Args:
+        project: A folder with a pyproject.toml, or that file.
+        out: The output folder, `build/aotcuda` in the project by default. Files lie in it as in a wheel.
+        show: Takes each warning, note and line of the summary.
+        bill: The file for the bill of materials.
+        depfile: The file for the dependencies of the build, as a rule for make and ninja.
+        stamp: A file that every successful build writes. The rule's target is then this file, and files that the
+            previous build wrote and this one does not are removed.
+        rebuild_missing: List the outputs in that rule, so a removed output is built again.
+        expected: The modules that the build system lists; a project with other modules is refused.
+        quiet: Leave out the summary.
+        verbose: Add the slowest steps to the summary.
+
+    Raises:
+        AotcudaError: The build failed; nothing has been written.
+    """
+    is_file = os.path.isfile(project)  # noqa: PTH113 (pathlib raises where a name is too long)
+    path = project if is_file else project / project_file.FILE_NAME
+    table = _table(path)
+    named = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp}
+    output_conflicts.check_options(named, path)
+    if expected:
+        _check_expected(expected, list(project_file.table(table, "modules")), path)
+    hint = uninstalled_hook.in_project(str(path.parent))
+    folder = out if out is not None else path.parent / "build" / "aotcuda"
+    timed = stamp if stamp is not None else depfile  # build systems compare its time with that of the sources
+    since = output.now(timed) if timed is not None else None
+    built = api.build(table, path.parent, followed=depfile is not None)
+    output_conflicts.check_files(named, folder, built.files, built.depends)
+    read = [path.resolve(), *built.depends]
+    targets = [stamp] if stamp is not None else [folder / name for name in built.files]
+    if rebuild_missing and stamp is not None:
+        read += [folder / name for name in built.files]
+    unnamed = depfiles.warnings(targets, read) if depfile is not None else []
+    for text in [*([hint] if hint else []), *built.warnings, *built.notes, *unnamed]:
+        show(text)
+    with output.written(built.files, folder, since) as paths:
+        if stamp is not None:
+            depfiles.remove_stale(stamp, built.files, folder)
+        written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
+        if depfile is not None:
+            output.replace(depfile, depfiles.render([stamp] if stamp is not None else written, read))
+        if stamp is not None:
+            output.replace(stamp, depfiles.stamp(built.files, folder), since)
+    for text in () if quiet else report.summary(built.summary, verbose=verbose):
+        show(text)
+    return written
+
+
+def _table(path: Path) -> Mapping[str, object]:
+    """Read `[tool.aotcuda]` from a pyproject.toml."""
+    try:
+        read = project_file.read(path)
+    except project_file.UnreadableError as error:
+        message = f"{path} {error}"
+        raise ConfigError(message) from None
+    if read is None:
+        message = f"{path} does not exist; name a folder with a pyproject.toml"
+        raise ConfigError(message)
+    table = project_file.table(read[1], "tool").get("aotcuda")
+    if isinstance(table, list):
+        raise ConfigError(project_file.LISTED)
+    if not isinstance(table, dict):
+        message = f"{path} has no [tool.aotcuda] table; the documentation's first page shows one"
+        raise ConfigError(message)
+    return table
+
+
+def _check_expected(expected: Collection[str], modules: Collection[str], path: Path) -> None:
+    """Refuse modules that the build system does not list; it would install an old file, or leave one out."""
+    problem = None
+    if missing := [name for name in expected if name not in modules]:
+        problem = f"has no module {missing[0]}, which --expect names, but {', '.join(modules)}; change it"
+    elif unlisted := [name for name in modules if name not in expected]:
+        problem = f"has the module {unlisted[0]}, which --expect does not name; add it"
+    if problem is not None:
+        message = f"{path} {problem} in the step that runs this, and its files among the outputs there"
+        raise ConfigError(message)

@@ -1,0 +1,125 @@
+"""Files for other build systems: the dependency file of `--depfile` and the stamp of `--stamp`.
+
+A build into a folder replaces the files that it makes again. A module that left the table would stay, and be installed
+with the folder. Several projects may share one folder, so its content does not tell; the stamp lists the files that a
+build wrote, and the next build with this stamp removes the old ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from aotcuda import manifest
+from aotcuda.errors import BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+_NEVER_THERE = "a-file-whose-name-cannot-stand-here"
+"""Stands for files whose names the format cannot have. It never exists, so every run builds again."""
+
+
+def render(targets: Iterable[Path], files: Iterable[Path]) -> bytes:
+    """Return a dependency file, as compilers write it with `-MD -MP` for make, ninja and CMake.
+
+    Each file is also a target of its own, so make continues if one is gone. Names are quoted as make does it. For a
+    name that cannot be written (see `warnings`) the rule is one that always builds again.
+    """
+    given = list(files)
+    names = [_escaped(path) for path in given if _is_writable(path)]
+    if len(names) < len(given):
+        names.append(_NEVER_THERE)
+    # Of `target: a=b c` make would make a variable with the value `b c`, unless another name comes first.
+    if names and "=" in names[0]:
+        plain = [*names, _escaped(os.path.realpath(sys.executable)), _NEVER_THERE]
+        names.insert(0, next(name for name in plain if "=" not in name))
+    rule = " \\\n  ".join([f"{' '.join(map(_escaped, targets))}:", *dict.fromkeys(names)])
+    # `a=b:` would be a variable as well, and `a%b:` a rule for other files.
+    gone = [f"{name}:" for name in dict.fromkeys(names) if not {"=", "%"} & {*name}]
+    return "".join(f"{text}\n" for text in [rule, *gone]).encode(errors="surrogateescape")
+
+
+def warnings(targets: Iterable[Path], files: Iterable[Path]) -> list[str]:
+    """Return warnings for names that make or ninja cannot read in a dependency file.
+
+    Raises:
+        BuildError: No rule can be written for a target.
+    """
+    found = []
+    for path in targets:
+        if not _is_writable(path):
+            message = f"{_shown(path)} has a name for which no dependency file can have a rule; write to another folder"
+            raise BuildError(message)
+    if named := next((path for path in targets if "=" in str(path)), None):
+        found.append(
+            f"make takes the rule for {named} for a variable, because of the =, and would build nothing again (ninja "
+            "and CMake do not); give it a relative path, or build in a folder without ="
+        )
+    if hidden := [path for path in files if not _is_writable(path)]:
+        more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+        found.append(
+            f"no dependency file can have the name {_shown(hidden[0])}{more}, so make and ninja build each time; "
+            "rename it"
+        )
+    return found
+
+
+def _is_writable(path: Path) -> bool:
+    """Return True if a name can be quoted: `;` begins a recipe for make, and ends a name for ninja."""
+    text = str(path)
+    return not {"\n", "\r", ";"} & {*text} and not text.endswith("\\")
+
+
+def _shown(path: Path) -> str:
+    return ascii(str(path)) if not str(path).isprintable() else str(path)
+
+
+def _escaped(path: Path | str) -> str:
+    text = str(path).replace("$", "$$")
+    # A backslash is literal unless it precedes a character that needs one itself.
+    return re.sub(r"(\\*)([ \t#:|])", r"\1\1\\\2", text)
+
+
+def stamp(files: Mapping[str, bytes], folder: Path) -> bytes:
+    """Return the stamp of a build that wrote `files` below `folder`: JSON with the digest of each file."""
+    digests = {name: manifest.digest(data) for name, data in sorted(files.items())}
+    return json.dumps({"folder": str(folder.resolve()), "files": digests}, indent=1).encode() + b"\n"
+
+
+def remove_stale(stamp: Path, files: Collection[str], folder: Path) -> None:
+    """Remove the files below `folder` that the previous stamp lists and that are not among `files`.
+
+    A file that has changed since stays. So do all files if the stamp is for another folder or is not a stamp, such as
+    one made by `touch`.
+
+    Raises:
+        BuildError: A file cannot be removed.
+    """
+    for name, digest in _stamped(stamp, folder).items():
+        path = folder / name
+        try:
+            if name in files or not path.is_file() or manifest.digest(path.read_bytes()) != digest:
+                continue
+            path.unlink()
+        except OSError as error:
+            message = f"{path}, which a build before this one wrote, cannot be removed ({error.strerror}); remove it"
+            raise BuildError(message) from error
+        for parent in path.relative_to(folder).parents[:-1]:
+            with suppress(OSError):  # it is not empty
+                (folder / parent).rmdir()
+
+
+def _stamped(stamp: Path, folder: Path) -> dict[str, str]:
+    try:
+        found = json.loads(stamp.read_bytes()) if stamp.is_file() else None
+        if found is None or found["folder"] != str(folder.resolve()):
+            return {}
+        return {str(name): str(digest) for name, digest in found["files"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}

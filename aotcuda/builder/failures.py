@@ -1,0 +1,50 @@
+"""Several errors of one build, raised as one: the first one whole, the others as a line each below it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from aotcuda.errors import AotcudaError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+
+@contextmanager
+def gathered() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Yield a context manager for attempts, `with attempt():`, and raise their errors together at the end.
+
+    Raises:
+        AotcudaError: `join` of the errors of all attempts.
+    """
+    errors: list[AotcudaError] = []
+
+    @contextmanager
+    def attempt() -> Iterator[None]:
+        try:
+            yield
+        except AotcudaError as error:
+            errors.append(error)
+
+    yield attempt
+    if errors:
+        raise join(errors)
+
+
+def join(errors: Sequence[AotcudaError]) -> AotcudaError:
+    """Return one error for several, at least one; errors with the same fault or the same first line are counted."""
+    first = errors[0]
+    found: dict[str, dict[str, AotcudaError]] = {}
+    for error in errors:
+        line = str(error).partition("\n")[0]
+        found.setdefault(getattr(error, "fault", "") or line, {}).setdefault(line, error)
+    lines: list[str] = []
+    for same in found.values():
+        line, error = next(iter(same.items()))
+        text = line if lines else str(first)
+        more = len(same) - 1
+        others = f"module{'s' * (more > 1)}" if isinstance(error, SourceError) else "of its variants and targets"
+        lines.append(f"{text}; likewise for {more} more {others}" if more else text)
+    return first if lines == [str(first)] else type(first)("\n".join(lines))

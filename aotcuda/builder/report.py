@@ -1,0 +1,142 @@
+"""Lines that a build prints at its end: the summary, the size of what was built, the GPU queries of the sources."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from aotcuda.builder.frontends.protocol import Question
+
+_LIMIT = 100_000_000
+"""Bytes of the largest file that the Python Package Index accepts by default."""
+
+_NEAR = 0.9
+"""The part of the limit from which on a build warns. Images are compressed already, and a wheel has other files."""
+
+_SLOWEST = 10
+"""The number of slowest steps that a verbose summary lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The counts and times of one build.
+
+    Attributes:
+        modules: Number of modules built.
+        kernels: Number of kernels, by name.
+        functions: Number of exported device functions.
+        targets: Number of targets of all modules together.
+        seconds: Duration of the build.
+        size: Bytes of all files.
+        reused: Number of steps whose results came from the build cache; None without a cache.
+        made: Number of steps that ran.
+        whole: The whole build came from the cache.
+        steps: Each step with its seconds, in the order in which they ran.
+    """
+
+    modules: int
+    kernels: int
+    functions: int
+    targets: int
+    seconds: float
+    size: int
+    reused: int | None = None
+    made: int = 0
+    whole: bool = False
+    steps: tuple[tuple[str, float], ...] = ()
+
+    def lines(self, *, verbose: bool = False) -> list[str]:
+        """Return the summary as one line, followed by the slowest steps if `verbose`."""
+        parts = [_count(self.kernels, "kernel"), _count(self.functions, "device function")]
+        text = (
+            f"built {_count(self.modules, 'module')}: {', '.join(filter(None, parts))} for "
+            f"{_count(self.targets, 'target')}; {_size(self.size)} in {self.seconds:.1f} s"
+        )
+        if self.whole:
+            text += "; all from the build cache"
+        elif self.reused is not None:
+            steps = self.reused + self.made
+            text += f"; {self.reused} of {steps} step{'' if steps == 1 else 's'} from the build cache"
+        slowest = sorted(self.steps, key=lambda step: -step[1])[: _SLOWEST if verbose else 0]
+        return [text, *(f"{seconds:6.2f} s  {title}" for title, seconds in slowest)]
+
+
+def summary(built: Summary, *, verbose: bool = False, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the summary's lines; none if AOTCUDA_PROGRESS is 0, with the slowest steps if AOTCUDA_VERBOSE is 1."""
+    if environ.get("AOTCUDA_PROGRESS") == "0":
+        return []
+    return built.lines(verbose=verbose or environ.get("AOTCUDA_VERBOSE") == "1")
+
+
+def size_warnings(files: Mapping[str, bytes]) -> list[str]:
+    """Return a warning if a build's files make a wheel too large for package indexes, with the largest files."""
+    sizes = {name: len(data) for name, data in files.items()}
+    return _near_limit("what was built", sum(sizes.values()), sizes)
+
+
+def wheel_warnings(wheel: Path) -> list[str]:
+    """Return a warning if a packed wheel is too large for package indexes, with the largest files as packed."""
+    from zipfile import ZipFile  # noqa: PLC0415 (few wheels are near the limit)
+
+    size = wheel.stat().st_size
+    if size < _NEAR * _LIMIT:
+        return []
+    with ZipFile(wheel) as archive:
+        return _near_limit(wheel.name, size, {item.filename: item.compress_size for item in archive.infolist()})
+
+
+def _near_limit(subject: str, size: int, sizes: Mapping[str, int]) -> list[str]:
+    if size < _NEAR * _LIMIT:
+        return []
+    largest = ", ".join(f"{name} {_size(sizes[name])}" for name in sorted(sizes, key=lambda name: -sizes[name])[:3])
+    limit = f"package indexes usually refuse wheels of more than {_size(_LIMIT)}"
+    advice = "name fewer targets in arch, leave data out, or spread the modules over several wheels"
+    return [f"{subject} takes {_size(size)}, and {limit}: {largest}; {advice}"]
+
+
+def gpu_queries(queries: Iterable[Question]) -> tuple[str, ...]:
+    """Return a line for each GPU query that the sources made while they were imported, with its answers."""
+    queries = list(queries)
+    more = {query.place for query in queries if not query.mere}
+    found: dict[tuple[str, str], list[Question]] = {}
+    for query in queries:
+        if not query.mere or query.place not in more:
+            found.setdefault((query.place, query.asked), []).append(query)
+
+    def order(item: tuple[tuple[str, str], list[Question]]) -> tuple[str, int, str]:
+        (place, asked), _ = item
+        file, _, line = place.rpartition(":")
+        return file, int(line), asked
+
+    return tuple(_query(place, asked, same) for (place, asked), same in sorted(found.items(), key=order))
+
+
+def _query(place: str, asked: str, queries: list[Question]) -> str:
+    first = queries[0]
+    if first.refused:
+        return f"{place} asked a GPU for {asked}, got an error, since {first.answer}, and went on without"
+    answers = " or ".join(dict.fromkeys(query.answer for query in queries))
+    each = ", by the target; sources were imported for each" if len(queries) > 1 and first.depends else ""
+    return f"{place} asked a GPU for {asked} and was told {answers}{each}"
+
+
+def counted(texts: Iterable[str]) -> list[str]:
+    """Return each of `texts` once, in order, with its number of occurrences if there are several."""
+    found: dict[str, int] = {}
+    for text in texts:
+        found[text] = found.get(text, 0) + 1
+    return [text if times == 1 else f"{text} ({times} times)" for text, times in found.items()]
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}" if number else ""
+
+
+def _size(number: int) -> str:
+    unit = min(len(str(number)) - 1, 6) // 3
+    return f"{number} B" if not unit else f"{number / 1000**unit:.1f} {'kM'[unit - 1]}B"

@@ -1,0 +1,86 @@
+"""Messages from a worker to the build that started it: pickled objects in a pipe, by `multiprocessing.connection`.
+
+The same pipes carry the results of the worker's forked children (`pool`). The messages are no protection against the
+project's code, which runs in the worker: they report a source that writes into the pipe by accident, and no more.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from aotcuda.errors import AotcudaError
+
+UNREADABLE = (
+    "code of the project wrote to, or closed, file descriptors that the build's processes use; a source may use only "
+    "descriptors that it has opened itself"
+)
+"""The text of an error about a message that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The work that the worker does now; `total` is 0 where the number of steps is not known."""
+
+    title: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker's last message: the error that ended the build."""
+
+    error: AotcudaError
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The worker's last message: the job's `Result`."""
+
+    result: Any
+
+
+class Sender:
+    """The worker's end of the pipe."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pid = os.getpid()
+
+    def __call__(self, *, step: str, done: int, total: int) -> None:
+        """Report a step."""
+        self.send(Step(step, done, total))
+
+    def send(self, message: Step | Failed | Finished) -> None:
+        """Send a message; end the process if it is a copy that a source has forked, since one build is enough."""
+        if os.getpid() != self._pid:
+            os._exit(0)
+        try:
+            self._connection.send(message)
+        except OSError:  # a source has closed the pipe, or the build is gone
+            print(f"aotcuda: {UNREADABLE}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+
+def read(connection: Connection) -> object:
+    """Return the next object from a pipe.
+
+    Raises:
+        EOFError: Every process that could write has ended or closed the pipe.
+        ValueError: The pipe holds bytes that are no message.
+    """
+    try:
+        data = connection.recv_bytes()
+    except OSError as error:  # the pipe has ended within a message
+        raise ValueError(UNREADABLE) from error
+    try:
+        return pickle.loads(data)
+    except Exception as error:  # pickle raises whatever the bytes make it do
+        raise ValueError(UNREADABLE) from error

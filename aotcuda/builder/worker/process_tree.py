@@ -1,0 +1,80 @@
+"""The processes of a build end together: a worker dies with the build, and everything below a worker dies with it.
+
+Three things of the kernel do this. `PR_SET_PDEATHSIG` sends a process a signal when its parent ends, however it ends.
+`PR_SET_CHILD_SUBREAPER` makes the reaper, a small process between build and worker, the parent of every process below
+it whose own parent ends, daemons included. A process group of its own keeps `kill(0, ...)` in a source away from the
+reaper. The reaper runs no code of the project.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+# From <linux/prctl.h>.
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+_GRACE = 0.5
+"""Seconds that a process has to end by itself after SIGTERM, before it gets SIGKILL."""
+_PATIENCE = 1.0
+"""Seconds that a killed process has to be gone; one that waits for a dead disk would hold the build up for ever."""
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below this one whose own parent ends."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with(parent: int, number: int) -> None:
+    """Have the kernel send this process a signal when its parent, the process `parent`, ends; now, if it has ended."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def end_descendants() -> None:
+    """End every process below this one, first by SIGTERM. The orphans of each become children of this process."""
+    start = time.monotonic()
+    while (children := _children()) and (seconds := time.monotonic() - start) < _GRACE + _PATIENCE:
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM if seconds < _GRACE else signal.SIGKILL)
+        signal.sigtimedwait({signal.SIGCHLD}, 0.02)
+        reap()
+
+
+def reap(wanted: int | None = None) -> int | None:
+    """Take the exit status of children that have ended; return that of `wanted` if it is one of them."""
+    status = None
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == wanted:
+                status = os.waitstatus_to_exitcode(ended[1])
+    return status
+
+
+def _children() -> list[int]:
+    """Return this process's children; none where /proc is missing, since the kernel ends the worker's own then."""
+    here = os.getpid()
+    with suppress(OSError):
+        return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal() and _parent(path) == here]
+    return []
+
+
+def _parent(folder: Path) -> int | None:
+    """Return the parent of the process of a folder of /proc, by proc_pid_stat(5); None if the process is gone."""
+    try:
+        text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[1])  # the program's name before it may hold any character
+
+
+def _prctl(option: int, value: int) -> None:
+    # A system that refuses these options leaves stray processes behind when a build is killed, no more.
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))

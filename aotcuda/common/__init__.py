@@ -1,0 +1,1 @@
+"""Small modules that the builder, the run time and the tools share."""

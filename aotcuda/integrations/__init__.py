@@ -1,0 +1,1 @@
+"""Packaged code under names and inside compilers of other libraries."""

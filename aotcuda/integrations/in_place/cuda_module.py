@@ -1,0 +1,245 @@
+"""The content of `aotcuda.numba` for a source module that is packaged in place: `cuda`, types, and proxies."""
+
+from __future__ import annotations
+
+from aotcuda.integrations.in_place.functions import Decorator, cuda_jit
+from aotcuda.integrations.in_place.numba_proxy import (
+    DeclarationProxy,
+    NumbaProxy,
+    Proxy,
+    TypeProxy,
+    exception,
+    need,
+    of_package,
+)
+from aotcuda.integrations.in_place.numba_proxy import attribute as of_owner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.integrations.in_place.gpus import Context, Device, Gpus
+
+_SCALARS = frozenset(
+    [
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *(
+            "float16",
+            "float32",
+            "float64",
+            "bfloat16",
+            "complex64",
+            "complex128",
+            "boolean",
+            "bool_",
+            "bool",
+            "void",
+            "none",
+        ),
+        *(
+            "char",
+            "uchar",
+            "short",
+            "ushort",
+            "int_",
+            "uint",
+            "intc",
+            "uintc",
+            "intp",
+            "uintp",
+            "size_t",
+            "ssize_t",
+            "long_",
+            "ulong",
+            "longlong",
+            "ulonglong",
+        ),
+        *("float_", "double", "byte", "b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16"),
+    ]
+)
+_DECLARED = frozenset(["from_dtype", "typeof", "declare_device"])
+_DECORATORS = frozenset(
+    ["jit", "njit", "vectorize", "guvectorize", "cfunc", "stencil", "reduce", "Reduce", "generated_jit"]
+)
+
+_found: dict[tuple[str, str], object] = {}
+
+
+def attribute(package: str, name: str) -> object:
+    """Return what a source gets under a name of the package.
+
+    Raises:
+        AttributeError: `__version__` of a Numba that is not installed.
+    """
+    if (package, name) not in _found:
+        found = Cuda(package) if name == "cuda" else _made(package, package, name)
+        if isinstance(found, type):  # importing Numba replaces the class
+            return found
+        _found[package, name] = found
+    return _found[package, name]
+
+
+def _made(package: str, owner: str, name: str) -> Any:
+    """Return the proxy for `name` of `owner`, which is the package or its `cuda`."""
+    words = f"{owner}.{name}"
+
+    def make() -> Any:
+        whole = need(package, words)
+        return of_package(whole, name) if owner == package else of_owner(of_owner(whole, "cuda"), name)
+
+    if name == "__version__":
+        return _version(package)
+    if name.endswith(("Error", "Warning")):
+        return exception(package, words, make)
+    if name in _SCALARS or name == "types":
+        return TypeProxy(package, words, make)
+    if name in _DECLARED or _is_linkable(name):
+        return DeclarationProxy(package, words, make)
+    if name in _DECORATORS:
+        return Decorator(package, words, make)
+    return NumbaProxy(package, words, make)
+
+
+def _is_linkable(name: str) -> bool:
+    """Return True if a name is that of a class of linkable items."""
+    if not name[:1].isupper():
+        return False
+    from aotcuda.manifest import linkable  # noqa: PLC0415 (few sources link)
+
+    return name in linkable.CLASSES
+
+
+def _version(package: str) -> str:
+    from importlib import metadata  # noqa: PLC0415 (few sources ask)
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        message = f"{package} is not installed, and has no version"
+        raise AttributeError(message, name="__version__") from None
+
+
+class _DriverModule(NumbaProxy):
+    """A module of Numba with some names that the driver answers instead.
+
+    Args:
+        package: As for NumbaProxy, like `words` and `make`.
+        own: Returns each of those names, by its path below the module.
+    """
+
+    def __init__(self, package: str, words: str, make: Callable[[], Any], own: dict[str, Callable[[], Any]]) -> None:
+        super().__init__(package, words, make)
+        object.__setattr__(self, "_own", own)
+
+    _own: dict[str, Callable[[], Any]]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._own:
+            return self._own[name]()
+        below = {path.partition(".")[2]: make for path, make in self._own.items() if path.startswith(f"{name}.")}
+        if not below:
+            return super().__getattr__(name)
+        return _DriverModule(self._package, f"{self._words}.{name}", lambda: of_owner(self.of_numba(), name), below)
+
+
+class Cuda(Proxy):
+    """`numba.cuda` for a source that is packaged in place.
+
+    Launches and GPU queries need no Numba. Other names are proxies.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self.jit = cuda_jit(package)
+
+    def of_numba(self) -> Any:
+        """See Proxy."""
+        return of_owner(need(self._package, f"{self._package}.cuda"), "cuda")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            message = f"{self!r} has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)
+        if name in ("In", "Out", "InOut"):
+            from aotcuda.integrations.in_place import argument_annotations  # noqa: PLC0415 (few sources name them)
+
+            return getattr(argument_annotations, name)
+        found = _made(self._package, f"{self._package}.cuda", name)
+        if name == "cudadrv":
+            found = _DriverModule(self._package, f"{self._package}.cuda.cudadrv", found.of_numba, self._of_driver())
+        if not isinstance(found, type):
+            self.__dict__[name] = found
+        return found
+
+    def _of_driver(self) -> dict[str, Any]:
+        """Return the names of `cuda.cudadrv` that need the driver only: programs ask it if there is a GPU."""
+
+        def failed() -> type[Exception]:
+            from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
+            return gpus.failed(self._package)
+
+        return {
+            "devices.gpus": lambda: self.gpus,
+            "devices.get_context": lambda: self.current_context,
+            "error.CudaSupportError": lambda: self.CudaSupportError,
+            "driver.CudaAPIError": failed,
+        }
+
+    def __repr__(self) -> str:
+        return f"<{self._package}.cuda, in place>"
+
+    @property
+    def CudaSupportError(self) -> type[Exception]:  # noqa: N802 (Numba's name)
+        """The class of the error that no GPU raises; Numba's class if Numba is imported."""
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
+        return gpus.no_gpu(self._package)
+
+    def is_available(self) -> bool:
+        """Return True if there is a GPU and a working driver."""
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
+        return gpus.is_available()
+
+    def synchronize(self) -> None:
+        """Wait for all work on the current GPU.
+
+        Raises:
+            RuntimeUnavailableError: There is no driver or no GPU.
+            CudaError: A kernel has failed.
+        """
+        self.current_context().synchronize()
+
+    def current_context(self, devnum: int | None = None) -> Context:
+        """Return the current context; make that of a GPU current in this thread if there is none.
+
+        Args:
+            devnum: The GPU, by default the current one.
+
+        Raises:
+            RuntimeUnavailableError: There is no driver or no GPU.
+        """
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
+        return gpus.current_context(self._package, devnum)
+
+    def get_current_device(self) -> Device:
+        """Return the current GPU; errors as for `current_context`."""
+        return self.current_context().device
+
+    def select_device(self, device_id: int) -> Device:
+        """Make a GPU's context current in this thread; errors as for `current_context`."""
+        return self.current_context(device_id).device
+
+    def list_devices(self) -> Gpus:
+        """Return the GPUs."""
+        return self.gpus
+
+    @property
+    def gpus(self) -> Gpus:
+        """The GPUs."""
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
+        return gpus.Gpus(self._package)

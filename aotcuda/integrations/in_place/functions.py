@@ -1,0 +1,252 @@
+"""What decorators make in a source that is packaged in place: kernels, device functions, functions for the processor.
+
+They are made while the source is imported, so they do nothing but keep the function. A kernel looks for its packaged
+one when it is first launched.
+"""
+
+from __future__ import annotations
+
+from aotcuda.integrations.in_place import numba_proxy
+from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy
+from aotcuda.runtime.written import are_exact, exact
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FunctionType
+    from typing import Any, NoReturn
+
+    from aotcuda.integrations.in_place.kernel import PackagedKernel
+
+_NONE: dict[Any, Any] = {}  # of options, or of launchers; never written
+
+_FunctionType: Any = type(lambda: None)  # the module types is not needed for it
+
+
+class Function(Proxy):
+    """A decorated Python function.
+
+    Attributes:
+        py_func: The function.
+    """
+
+    def __init__(
+        self, package: str, decorator: str, function: FunctionType, args: tuple[object, ...], options: dict[str, object]
+    ) -> None:
+        # Few objects are made here, and none that is not needed: the garbage collector counts them.
+        self.__module__, self.__name__, self.__qualname__, self.__doc__ = (
+            function.__module__,
+            function.__name__,
+            function.__qualname__,
+            function.__doc__,
+        )
+        self.py_func = self.__wrapped__ = function
+        self._package = package
+        self._decorator = decorator
+        self._args = args
+        self._options = options or _NONE
+        self._numba: Any = None
+
+    def of_numba(self) -> Any:
+        """See Proxy: the function as Numba's own decorator makes it."""
+        if self._numba is None:
+            made = self._decorated(*self._args, **self._options)
+            self._numba = self._numba or made  # another function of the module may have asked for it meanwhile
+        return self._numba
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "py_func":
+            message = f"{type(self).__name__} has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)
+        own = vars(self.py_func)
+        return own[name] if name in own else getattr(self.of_numba(), name)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def __str__(self) -> str:
+        return f"{self.__module__}.{self.__qualname__}"
+
+    def __repr__(self) -> str:
+        return f"<{self}, in place>"
+
+    def _decorated(self, *args: object, **options: object) -> Any:
+        what = f"{self._package}.{self._decorator}, which makes {self},"
+        decorator: Any = numba_proxy.need(self._package, what)
+        for name in self._decorator.split("."):
+            decorator = numba_proxy.attribute(decorator, name)
+        function = numba_proxy.real_function(self.py_func)
+        given = {name: numba_proxy.resolved(value) for name, value in options.items()}
+        if args or given:
+            return decorator(*map(numba_proxy.resolved, args), **given)(function)
+        return decorator(function)
+
+
+class HostFunction(Function):
+    """What Numba compiles for the processor, or makes of a function otherwise; it does so when it is called."""
+
+    def __call__(self, *args: object, **options: object) -> Any:
+        """Call it.
+
+        Raises:
+            DependencyError: Numba is not installed.
+        """
+        return self.of_numba()(*args, **options)
+
+
+class DeviceFunction(Function):
+    """A function for kernels to call."""
+
+    def __call__(self, *_args: object, **_named: object) -> NoReturn:
+        """Say what it is.
+
+        Raises:
+            CallError: Always.
+        """
+        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+        raise mismatch.on_the_host(str(self))
+
+
+class Kernel(Function):
+    """A kernel: `kernel[grid, block](*args)` launches what was packaged for it, as Numba would launch what it compiles.
+
+    One without `device=True` may be a function that kernels call all the same; then it is never launched.
+    """
+
+    def __init__(
+        self, package: str, decorator: str, function: FunctionType, args: tuple[object, ...], options: dict[str, object]
+    ) -> None:
+        super().__init__(package, decorator, function, args, options)
+        self._launchers = _NONE
+        self._found: PackagedKernel | None = None
+        self._itself: Any = None
+
+    def __getitem__(self, configuration: object) -> Any:
+        """The kernel with a configuration: `grid, block`, then if wanted a stream and bytes of dynamic shared memory.
+
+        Raises:
+            LaunchError: The grid, the block or the shared memory is not a possible one.
+            ArgumentError: The stream is none.
+            ManifestError: What was packaged was altered.
+            DependencyError: It is not packaged, and Numba is not installed.
+        """
+        try:
+            is_exact = type(configuration) is tuple and are_exact(configuration)
+            return self._launchers[configuration if is_exact else exact(configuration)]
+        except KeyError:
+            return self._ready()[configuration]
+
+    def forall(self, ntasks: int, tpb: int = 0, stream: object = 0, sharedmem: int = 0) -> Any:
+        """The kernel over at least `ntasks` threads; it must itself ignore those beyond.
+
+        Args:
+            ntasks: How many threads are needed.
+            tpb: Threads of a block; by default as many as occupy the GPU best.
+            stream: As in a configuration.
+            sharedmem: Bytes of dynamic shared memory for each block.
+
+        Raises:
+            LaunchError: `ntasks` is negative, or the block is not possible.
+        """
+        return self._ready().forall(ntasks, tpb, stream, sharedmem)
+
+    def configure(self, griddim: object, blockdim: object, stream: object = 0, sharedmem: int = 0) -> Any:
+        """As in brackets."""
+        return self[griddim, blockdim, stream, sharedmem]
+
+    def __call__(self, *_args: object, **_named: object) -> NoReturn:
+        """Say how a kernel is launched.
+
+        Raises:
+            CallError: Always; it is a ValueError, as Numba's.
+        """
+        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+        raise mismatch.unconfigured(str(self), self.__name__)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name not in vars(self.py_func):
+            packaged = self.packaged()
+            if packaged is not None and hasattr(packaged, name):
+                return getattr(packaged, name)
+        return super().__getattr__(name)
+
+    def of_numba(self) -> Any:
+        """See Proxy: for other kernels to call, so for whatever types they call it with."""
+        if self._numba is None:
+            made = self._decorated(**self._options)
+            self._numba = self._numba or made
+        return self._numba
+
+    def packaged(self) -> PackagedKernel | None:
+        """What was packaged for it; None if nothing was.
+
+        Raises:
+            ManifestError: It was altered.
+            StaleBuildError: The source is another one than the images were built from.
+        """
+        if self._found is None:
+            from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (not before something is launched)
+
+            self._found = lookup.find(self, self.py_func)
+            if self._found is not None:
+                self._launchers = self._found.launchers
+        return self._found
+
+    def _ready(self) -> Any:
+        """What launches it: the packaged kernel, or Numba's own."""
+        if self._itself is None:
+            packaged = self.packaged()
+            if packaged is not None:
+                return packaged
+            from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (as in packaged)
+
+            lookup.allow_numba(self.py_func, self._package)
+            self._itself = self._decorated(*self._args, **self._options) if self._args else self.of_numba()
+        return self._itself
+
+
+def cuda_jit(package: str) -> Callable[..., Any]:
+    """`cuda.jit` of a package."""
+
+    def jit(func_or_sig: object = None, device: object = False, *rest: object, **options: Any) -> Any:
+        if rest:  # what follows by position, in Numba's order
+            options |= dict(zip(("inline", "forceinline", "link", "debug", "opt", "lineinfo"), rest, strict=False))
+        if device:
+            options["device"] = device
+        kind = DeviceFunction if device else Kernel
+        function = _function(func_or_sig)
+        if function is not None:
+            return kind(package, "cuda.jit", function, (), options)
+        args = () if func_or_sig is None else (func_or_sig,)
+
+        def decorate(function: Any) -> Any:
+            return kind(package, "cuda.jit", _function(function) or function, args, options)
+
+        return decorate
+
+    return jit
+
+
+class Decorator(NumbaProxy):
+    """A decorator of Numba's that compiles functions: what it makes is compiled when it is called."""
+
+    def __call__(self, *args: object, **options: object) -> Any:
+        """Decorate, or give what decorates."""
+        name = self._words.partition(".")[2]
+        function = _function(args[0]) if args else None
+        if function is not None:
+            return HostFunction(self._package, name, function, args[1:], dict(options))
+
+        def decorate(function: Any) -> Any:
+            return HostFunction(self._package, name, _function(function) or function, args, dict(options))
+
+        return decorate
+
+
+def _function(value: object) -> FunctionType | None:
+    """The Python function that a decorator was given; None if it was given something else."""
+    if isinstance(value, Function):
+        return value.py_func
+    return value if isinstance(value, _FunctionType) else None

@@ -1,0 +1,271 @@
+"""What the driver answers of Numba's questions about GPUs: `cuda.gpus`, `cuda.current_context()` and what they give."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+from aotcuda.errors import CudaError, RuntimeUnavailableError
+from aotcuda.integrations.in_place import numba_proxy
+from aotcuda.runtime import driver as drivers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from aotcuda.runtime.driver import Driver
+
+_PACKAGES = ("numba", "numba_cuda_mlir")
+
+_errors: dict[tuple[type, ...], type] = {}
+
+_ATTRIBUTES = {
+    "MAX_THREADS_PER_BLOCK": 1,
+    "MAX_BLOCK_DIM_X": 2,
+    "MAX_BLOCK_DIM_Y": 3,
+    "MAX_BLOCK_DIM_Z": 4,
+    "MAX_GRID_DIM_X": 5,
+    "MAX_GRID_DIM_Y": 6,
+    "MAX_GRID_DIM_Z": 7,
+    "MAX_SHARED_MEMORY_PER_BLOCK": 8,
+    "TOTAL_CONSTANT_MEMORY": 9,
+    "WARP_SIZE": 10,
+    "MAX_REGISTERS_PER_BLOCK": 12,
+    "CLOCK_RATE": 13,
+    "MULTIPROCESSOR_COUNT": 16,
+    "INTEGRATED": 18,
+    "CAN_MAP_HOST_MEMORY": 19,
+    "COMPUTE_MODE": 20,
+    "CONCURRENT_KERNELS": 31,
+    "ECC_ENABLED": 32,
+    "PCI_BUS_ID": 33,
+    "PCI_DEVICE_ID": 34,
+    "MEMORY_CLOCK_RATE": 36,
+    "GLOBAL_MEMORY_BUS_WIDTH": 37,
+    "L2_CACHE_SIZE": 38,
+    "MAX_THREADS_PER_MULTI_PROCESSOR": 39,
+    "ASYNC_ENGINE_COUNT": 40,
+    "UNIFIED_ADDRESSING": 41,
+    "PCI_DOMAIN_ID": 50,
+    "COMPUTE_CAPABILITY_MAJOR": 75,
+    "COMPUTE_CAPABILITY_MINOR": 76,
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 81,
+    "MAX_REGISTERS_PER_MULTIPROCESSOR": 82,
+    "MANAGED_MEMORY": 83,
+    "COOPERATIVE_LAUNCH": 95,
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 97,
+}
+"""Those of the driver's attributes of a GPU (`CUdevice_attribute`, cuda.h) that programs ask for."""
+
+
+class Device:
+    """A GPU, as Numba shows it.
+
+    Attributes:
+        id: Its ordinal.
+        name: The product's name.
+        compute_capability: `(major, minor)`.
+
+    The driver's attributes are attributes of it: `MULTIPROCESSOR_COUNT`.
+    """
+
+    def __init__(self, package: str, index: int) -> None:
+        self._package = package
+        self._device = _driver().devices[index]
+        self.id = index
+        self.name = self._device.name
+        self.compute_capability = self._device.capability
+
+    def __getattr__(self, name: str) -> Any:
+        number = _ATTRIBUTES.get(name)
+        if number is None:
+            if name.startswith("_"):
+                message = f"{self!r} has no attribute {name!r}"
+                raise AttributeError(message, name=name, obj=self)
+            cuda = numba_proxy.attribute(numba_proxy.need(self._package, f"{name} of {self!r}"), "cuda")
+            return getattr(cuda.gpus[self.id], name)
+        driver, value = _driver(), ctypes.c_int()
+        code = driver.call["cuDeviceGetAttribute"](ctypes.byref(value), number, self._device.handle)
+        driver.check(code, f"{self!r} did not tell its {name}")
+        return value.value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<CUDA device {self.id} '{self.name}'>"
+
+
+class Gpu(Device):
+    """One of `cuda.gpus`: a GPU, to be made current for a block by `with`."""
+
+    def __enter__(self) -> Context:
+        driver = _driver()
+        self.__dict__.setdefault("_before", []).append(driver.current_device())
+        driver.make_current(self.id)
+        return Context(self._package, self.id)
+
+    def __exit__(self, *_: object) -> None:
+        before = self._before.pop()
+        if before is not None:
+            _driver().make_current(before)
+
+
+class Gpus:
+    """All GPUs, in the driver's order; there are none where there is no driver."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    @property
+    def lst(self) -> list[Gpu]:
+        """The GPUs."""
+        return list(self)
+
+    @property
+    def current(self) -> Gpu | None:
+        """The current GPU; None if this thread has no context yet.
+
+        Raises:
+            RuntimeUnavailableError: There is no driver or no GPU.
+        """
+        index = _driver().current_device()
+        return None if index is None else self[index]
+
+    def __len__(self) -> int:
+        return len(_driver().devices) if is_available() else 0
+
+    def __getitem__(self, index: int) -> Gpu:
+        return Gpu(self._package, range(len(_driver().devices))[index])
+
+    def __iter__(self) -> Iterator[Gpu]:
+        return (Gpu(self._package, index) for index in range(len(self)))
+
+    def __repr__(self) -> str:
+        return ", ".join(map(repr, self))
+
+
+class MemoryInfo(tuple[int, int]):
+    """Bytes of a GPU's memory: those that are free, and all."""
+
+    __slots__ = ()
+
+    @property
+    def free(self) -> int:
+        """Those that are free."""
+        return self[0]
+
+    @property
+    def total(self) -> int:
+        """All."""
+        return self[1]
+
+
+class Context:
+    """A GPU's primary context, as Numba shows it."""
+
+    def __init__(self, package: str, index: int) -> None:
+        self._package = package
+        self.device = Device(package, index)
+
+    def synchronize(self) -> None:
+        """Wait for all work on the GPU.
+
+        Raises:
+            CudaError: A kernel has failed.
+        """
+        driver = _driver()
+        if driver.current_device() != self.device.id:
+            driver.make_current(self.device.id)
+        driver.check(driver.call["cuCtxSynchronize"](), f"{self.device!r} could not be waited for")
+
+    def get_memory_info(self) -> MemoryInfo:
+        """Bytes of the GPU's memory that are free, and all.
+
+        Raises:
+            CudaError: The driver does not tell.
+        """
+        driver, free, total = _driver(), ctypes.c_size_t(), ctypes.c_size_t()
+        code = driver.call["cuMemGetInfo_v2"](ctypes.byref(free), ctypes.byref(total))
+        driver.check(code, f"the memory of {self.device!r} could not be told")
+        return MemoryInfo((free.value, total.value))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            message = f"{self!r} has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)
+        cuda = numba_proxy.attribute(numba_proxy.need(self._package, f"{name} of {self!r}"), "cuda")
+        return getattr(cuda.current_context(self.device.id), name)
+
+    def __repr__(self) -> str:
+        return f"<CUDA context of device {self.device.id}>"
+
+
+def is_available() -> bool:
+    """Whether there is a GPU and a driver that works."""
+    try:
+        drivers.get()
+    except (RuntimeUnavailableError, CudaError):
+        return False
+    return True
+
+
+def current_context(package: str, index: int | None) -> Context:
+    """The context of a GPU, by default the current one, made current in this thread.
+
+    Raises:
+        RuntimeUnavailableError: There is no driver or no GPU.
+    """
+    driver = _driver()
+    current = driver.current_device()
+    if index is None:
+        index = current or 0
+    elif not 0 <= index < len(driver.devices):
+        message = f"there is no GPU {index}; the driver shows {len(driver.devices)}, from 0 on"
+        raise IndexError(message)
+    if current != index:
+        driver.make_current(index)
+    return Context(package, index)
+
+
+def no_gpu(package: str) -> type[Exception]:
+    """The class of what is raised where there is no GPU; Numba's, where Numba was imported."""
+    found = _numbas(package, "error", "CudaSupportError")
+    return RuntimeUnavailableError if found is None else found
+
+
+def failed(package: str) -> type[Exception]:
+    """The class of what is raised where a call of the driver fails, likewise."""
+    found = _numbas(package, "driver", "CudaAPIError")
+    return CudaError if found is None else found
+
+
+def also_numbas(error: RuntimeUnavailableError) -> RuntimeUnavailableError:
+    """An error that is an instance of `no_gpu`, too."""
+    bases = (type(error), *filter(None, (_numbas(package, "error", "CudaSupportError") for package in _PACKAGES)))
+    if len(bases) == 1 or isinstance(error, bases[1:]):
+        return error
+    if bases not in _errors:
+        _errors[bases] = type(type(error).__name__, bases, {})
+    made: RuntimeUnavailableError = _errors[bases](*error.args)
+    return made
+
+
+def _driver() -> Driver:
+    try:
+        return drivers.get()
+    except RuntimeUnavailableError as error:
+        raise also_numbas(error) from error
+
+
+def _numbas(package: str, module: str, name: str) -> type[Exception] | None:
+    """Numba's own class, if Numba was imported."""
+    for found in (f"{package}.cuda.cudadrv.{module}", f"{package}.numba_cuda.cudadrv.{module}"):
+        kind = getattr(sys.modules.get(found), name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            return kind
+    return None

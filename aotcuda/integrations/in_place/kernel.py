@@ -1,0 +1,160 @@
+"""The packaged kernel of a source that is packaged in place, and what its calls mean.
+
+They mean what Numba's mean: numbers have the types that Numba gives them (the manifest says `exact`), a launch with no
+stream is on the default one, and NumPy's arrays are copied to the GPU and back, with Numba's warning.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+from aotcuda.errors import HostArrayWarning, RuntimeUnavailableError
+from aotcuda.integrations.in_place.argument_annotations import is_annotation
+from aotcuda.runtime.arguments import host_arrays
+from aotcuda.runtime.for_all import ForAll
+from aotcuda.runtime.kernel import Kernel as PackagedBase
+from aotcuda.runtime.launcher import Launcher
+from aotcuda.runtime.written import are_exact
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, SupportsIndex
+
+    from aotcuda import typing as types
+    from aotcuda.runtime.loader import Loader
+
+_WORDS = "Host array used in CUDA kernel will incur copy overhead to/from device."
+
+_categories: dict[tuple[type[Warning], ...], type[Warning]] = {}
+
+
+class PackagedKernel(PackagedBase):
+    """A packaged kernel whose calls mean what Numba's mean.
+
+    Attributes:
+        launchers: Its launchers by configuration, as the user wrote that; emptied with the images.
+    """
+
+    @property
+    def launchers(self) -> dict[object, Any]:
+        """See above."""
+        return self._kept.launchers
+
+    def __getitem__(self, configuration: object) -> Any:
+        """As for `aotcuda.Kernel`; a launch with no stream is on the default one, whatever libraries call current."""
+        if isinstance(configuration, tuple) and 2 <= len(configuration) <= 4:
+            grid, block, stream, shared = (*configuration, 0, 0)[:4]
+            launcher = super().__getitem__((grid, block, stream or 0, shared))
+            if type(configuration) is tuple and are_exact(configuration):
+                self.launchers[configuration] = launcher
+            return launcher
+        return super().__getitem__(configuration)  # type: ignore[index]  # it is refused in words
+
+    def forall(self, n: SupportsIndex, block: int | None = None, stream: types.Stream = 0, shared: int = 0) -> ForAll:
+        """As for `aotcuda.Kernel`; a block of 0 is that of most occupancy too."""
+        return _ForAll(self, self._loader, n, block or None, stream or 0, self._shared(shared))
+
+    def _launcher_class(self) -> type[Launcher]:
+        return _Launcher
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return _packaged, (self.__module__, self.__name__)
+
+
+class _Launcher(Launcher):
+    """A launcher that copies NumPy's arrays, where its fast paths have declined them."""
+
+    __slots__ = ()
+
+    def launch(self, args: tuple[object, ...]) -> None:
+        """See Launcher."""
+        try:
+            self._launch_as_numba(args)
+        except RuntimeUnavailableError as error:
+            from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (only errors come here)
+
+            raise gpus.also_numbas(error) from error
+
+    def _launch_as_numba(self, args: tuple[object, ...]) -> None:
+        if not any(map(_is_copied, args)):
+            super().launch(args)
+            return
+        stream = self.stream or 0
+        with _Copies.made(self._loader, args, stream, self.where) as copies:
+            super().launch(copies.args)
+            copies.bring_back(stream)
+
+
+class _ForAll(ForAll):
+    """The same for a launch over elements."""
+
+    __slots__ = ()
+
+    def _launch(self, args: tuple[object, ...]) -> None:
+        if self._n == 0:
+            return  # where Numba looks at no argument
+        if not any(map(_is_copied, args)):
+            super()._launch(args)
+            return
+        stream = self._stream or 0
+        with _Copies.made(self._loader, args, stream, str(self._kernel)) as copies:
+            super()._launch(copies.args)
+            copies.bring_back(stream)
+
+
+class _Copies(host_arrays.Copies):
+    """Copies of NumPy's arrays for one launch, as Numba makes them and with its words."""
+
+    @classmethod
+    def made(cls, loader: Loader, args: tuple[object, ...], stream: int, where: str) -> _Copies:
+        """Copies for a launch on a stream; a context is made current."""
+        loaded = loader.ready()
+        loader.enter(loaded, (), [stream], where)
+        values = tuple([arg.value if is_annotation(arg) else arg for arg in args])
+        numbers = [number for number, value in enumerate(values, 1) if host_arrays.is_numpy(value)]
+        found = cls(values, numbers, loaded.library.driver, where)
+        found._only_read = [arg.value for arg in args if is_annotation(arg) and type(arg).__name__ == "In"]
+        return found
+
+    _only_read: list[object]
+
+    def bring_back(self, stream: int) -> None:
+        """Wait for the kernel, copy what it wrote, and warn as Numba does: last, since warnings may be errors.
+
+        Raises:
+            CudaError: It failed.
+        """
+        synchronize = self._driver.call["cuStreamSynchronize"]
+        self._driver.check(synchronize(stream), f"{self._where} failed")
+        for array, copy in self._made:
+            if not any(array is item for item in self._only_read):
+                copy.bring_back()
+        if self._numbers and os.environ.get("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "1") != "0":
+            message = f"{_WORDS} ({self._where} was given it)"
+            warnings.warn(message, _category(), stacklevel=host_arrays.depth())
+
+
+def _is_copied(arg: object) -> bool:
+    return host_arrays.is_numpy(arg) or is_annotation(arg)
+
+
+def _category() -> type[Warning]:
+    """What the warning is: for who filters Numba's, that too."""
+    numbas = [
+        module.NumbaPerformanceWarning
+        for name in ("numba.core.errors", "numba.cuda.core.errors", "numba_cuda_mlir.numba_cuda.core.errors")
+        if (module := sys.modules.get(name)) is not None
+    ]
+    classes = tuple(dict.fromkeys([HostArrayWarning, *numbas]))
+    if classes not in _categories:
+        _categories[classes] = classes[0] if len(classes) == 1 else type("HostArrayWarning", classes, {})
+    return _categories[classes]
+
+
+def _packaged(module: str, name: str) -> object:
+    """A packaged kernel by its name, for unpickling."""
+    __import__(module)
+    found: Any = sys.modules[module]
+    return found.__aotcuda__.kernels[name]

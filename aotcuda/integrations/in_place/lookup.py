@@ -1,0 +1,123 @@
+"""Which packaged kernel is launched for a decorated function, and what happens where there is none."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from aotcuda import manifest as manifests
+from aotcuda.errors import DependencyError, NoImageError, StaleBuildError
+from aotcuda.integrations.in_place import numba_proxy, sources
+from aotcuda.integrations.in_place.kernel import PackagedKernel
+from aotcuda.integrations.in_place.numba_proxy import Proxy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FunctionType
+    from typing import Any
+
+    from aotcuda.integrations.in_place.sources import InPlaceModule, Source
+
+_checked: dict[Source, str | None] = {}  # by source, why its images are not its own
+
+
+def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
+    """The packaged kernel of what `@cuda.jit` made of a function; None if there is none.
+
+    A packaged kernel is that of the object that has its name in the source, if that begins in the line that the build
+    saw; or, where a decorator of the source's own has wrapped it, that of the function that is defined there.
+
+    Raises:
+        ManifestError: What the build left was altered.
+        StaleBuildError: The source is another one than the images were built from.
+    """
+    source = sources.of(function.__globals__)
+    if source is None:
+        return None
+    defined = f"{source.name}:{function.__qualname__}:{function.__code__.co_firstlineno}"
+    for module in source.modules():
+        name = _named(kernel, defined, module, source)
+        if name is not None:
+            if not source.editable:
+                _check(source, module)
+            found = module.kernels[name]
+            assert isinstance(found, PackagedKernel)  # noqa: S101 (only to tell mypy)
+            return found
+    return None
+
+
+def _named(kernel: Proxy, defined: str, module: InPlaceModule, source: Source) -> str | None:
+    """The name under which a module packages a kernel that is defined in a source."""
+    wrapped = None
+    for record in module.manifest["kernels"]:
+        same = record.get("defined") == defined
+        if _value(record["origin"], source) is kernel:
+            return record["name"] if same or source.editable else None
+        if same and not isinstance(_value(record["origin"], source), Proxy):
+            wrapped = record["name"]
+    return wrapped
+
+
+def _value(origin: str, source: Source) -> object:
+    """What has a name in a source now: `mypkg.solver:Solver.step`."""
+    name, _, path = origin.partition(":")
+    first, *rest = path.split(".")
+    namespace: dict[str, Any] = source.namespace if name == source.name else vars(sys.modules.get(name, object))
+    value: object = namespace.get(first)
+    for part in rest:
+        value = getattr(value, part, None)
+    return value
+
+
+def _check(source: Source, module: InPlaceModule) -> None:
+    """Raise StaleBuildError if an installed source is not the file that its images were built from."""
+    if source not in _checked:
+        _checked[source] = _difference(source, module)
+    problem = _checked[source]
+    if problem is not None:
+        raise StaleBuildError(problem)
+
+
+def _difference(source: Source, module: InPlaceModule) -> str | None:
+    file = os.path.abspath(source.namespace["__file__"])
+    listed = {os.path.join(module.package_root, item["path"]): item["sha256"] for item in module.manifest["sources"]}
+    if file not in listed:
+        return None  # it was installed without its source
+    with open(file, "rb") as stream:
+        digest = manifests.digest(stream.read())
+    if digest == listed[file]:
+        return None
+    return (
+        f"{file} is not the file that its images were built from; install the package again, or set "
+        "AOTCUDA_IN_PLACE=0, and Numba compiles it"
+    )
+
+
+def allow_numba(function: FunctionType, package: str) -> None:
+    """Say that nothing was packaged for a kernel's function, which Numba is to compile instead.
+
+    Raises:
+        NoImageError: Nothing may be compiled here.
+        DependencyError: Numba is not installed.
+    """
+    from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (what is packaged needs neither)
+    from aotcuda.runtime.jit import fallback  # noqa: PLC0415
+
+    source = sources.of(function.__globals__)
+    modules = source.modules() if source is not None else []
+    named = modules[0].name if modules else source.name if source is not None else function.__module__
+    line = function.__code__.co_firstlineno
+    what = f"{function.__module__}.{function.__qualname__} (line {line}) is in no image that was packaged"
+    advice = f'name it in tool.aotcuda.modules."{named}".kernels, as `aotcuda record --write` does'
+    if not fallback.allowed(modules[0].manifest["fallback"] if modules else "jit"):
+        message = f"{what}, and nothing may be compiled here; {advice}"
+        raise NoImageError(message)
+    try:
+        numba_proxy.need(package, what)
+    except DependencyError:
+        message = (
+            f"{what}, and compiling it here needs {package}, which is not installed: "
+            f"pip install {numba_proxy.requirement(package)!r}; or {advice}"
+        )
+        raise DependencyError(message) from None
+    jit_compile.warn(f"{what}, so Numba compiles it; {advice}")

@@ -1,0 +1,165 @@
+"""Sources that are packaged in place: what the build has left beside them, and the modules that have their kernels.
+
+Beside `mypkg/solver.py` that is a mark, `mypkg/solver.aotcuda/in-place`, a text of a few lines: whether it is of a
+wheel or of an editable install, and the names of modules with the SHA-256 of their manifests. It does for these what
+generated modules do for others. There is none in a source tree that was never built. The mark of a package,
+`mypkg/__init__.aotcuda/in-place`, speaks for those of its modules that have none.
+"""
+
+from __future__ import annotations
+
+import os
+
+from aotcuda.manifest import data_folder
+from aotcuda.runtime.module import Module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.runtime.kernel import Kernel
+
+MODULE = "__aotcuda__"
+"""The name under which a source has its `Module`."""
+
+_known: dict[str, Source | None] = {}  # by the file that says so
+_packages: dict[str, bool] = {}  # by folder
+_decided: dict[object, tuple[dict[str, Any], bool]] = {}  # by the name of a source
+_modules: dict[str, InPlaceModule] = {}  # by the file of the manifest
+
+
+class InPlaceModule(Module):
+    """The `Module` of a source that is packaged in place; its kernels call as Numba's do."""
+
+    def attribute(self, name: str) -> object:
+        """An export by name; the source keeps its own.
+
+        Raises:
+            AttributeError: The module exports no such name.
+        """
+        value = self._export(name)
+        if value is None:
+            raise self._unknown(name)
+        return value
+
+    def _kernel(self, name: str) -> Kernel:
+        from aotcuda.integrations.in_place.kernel import PackagedKernel  # noqa: PLC0415 (not before something is launched)
+
+        return self._kernels.setdefault(name, PackagedKernel(name, self._loader))
+
+
+class Source:
+    """A source that is packaged in place.
+
+    Attributes:
+        name: Its name as a module.
+        namespace: Its names.
+        editable: It is of an editable install.
+    """
+
+    def __init__(self, name: str, namespace: dict[str, Any], path: str) -> None:
+        self.name = name
+        self.namespace = namespace
+        self.editable = False
+        self._path = path
+        self._digests: dict[str, str] = {}
+        self._problem = self._read()
+
+    def own(self) -> InPlaceModule | None:
+        """The module that packages it; None where others have its functions in their kernels."""
+        return self._module(self.name) if self.name in self._digests else None
+
+    def modules(self) -> list[InPlaceModule]:
+        """The modules with kernels that are defined in it, its own first.
+
+        Raises:
+            ManifestError: What the build left beside it was altered.
+        """
+        if self._problem is not None:
+            from aotcuda.errors import ManifestError  # noqa: PLC0415 (errors.py is not needed for an import)
+
+            raise ManifestError(self._problem)
+        names = sorted(self._digests, key=lambda name: name != self.name)
+        return [self._module(name) for name in names]
+
+    def _module(self, name: str) -> InPlaceModule:
+        folder = os.path.dirname(os.path.dirname(self._path))  # of the source's file
+        for _ in range(self.name.count(".")):
+            folder = os.path.dirname(folder)
+        path = os.path.join(folder, *name.split(".")) + data_folder.FOLDER_SUFFIX
+        path = os.path.join(path, data_folder.FILE_NAME)
+        if path not in _modules:
+            namespace = self.namespace if name == self.name else {}
+            _modules[path] = InPlaceModule(name, namespace, path, self._digests[name], editable=self.editable)
+        return _modules[path]
+
+    def _read(self) -> str | None:
+        """Read the file; what is wrong with it, None if nothing is."""
+        with open(self._path, encoding="utf-8", errors="replace") as file:
+            first, *lines = file.read(1 << 16).split("\n") or [""]
+        if first not in (data_folder.WHEEL, data_folder.EDITABLE):
+            newer = first.startswith("aotcuda in-place ")
+            what = "needs a newer aotcuda: pip install --upgrade aotcuda" if newer else "was altered"
+            return f"{self._path} {what}{'' if newer else '; install the package again'}"
+        self.editable = first == data_folder.EDITABLE
+        for line in filter(None, lines):
+            name, _, digest = line.partition(" ")
+            if len(digest) != 64 or not digest.isalnum():
+                return f"{self._path} was altered; install the package again"
+            self._digests[name] = digest
+        return None
+
+
+def of(namespace: dict[str, Any]) -> Source | None:
+    """The source whose names these are; None if the build has left no mark beside it."""
+    file, name = namespace.get("__file__"), _name(namespace)
+    if not isinstance(file, str) or name == "__main__":  # a script, which is no module of a package
+        return None
+    folder, base = os.path.split(os.path.splitext(os.path.abspath(file))[0])
+    path = _mark(folder if base == "__init__" else os.path.join(folder, base))
+    found = _known.get(path)
+    if found is None or found.namespace is not namespace:  # a module may be executed again, or be __main__ too
+        found = _known[path] = Source(name, namespace, path) if os.path.isfile(path) else None
+    return found
+
+
+def is_packaged(namespace: dict[str, Any]) -> bool:
+    """Whether the source with these names, which is being imported, or its package was built to be in place.
+
+    One with kernels gets its `Module` under the name that generated modules have it by.
+    """
+    name = namespace.get("__name__")
+    decided = _decided.get(name)
+    if decided is None or decided[0] is not namespace:  # `nb.cuda` asks each time
+        decided = _decided[name] = namespace, _is_packaged(namespace)
+    return decided[1]
+
+
+def _is_packaged(namespace: dict[str, Any]) -> bool:
+    found = of(namespace)
+    if found is not None:
+        own = found.own()
+        if own is not None:
+            namespace.setdefault(MODULE, own)
+        return True
+    folder = os.path.dirname(os.path.abspath(str(namespace.get("__file__", ""))))
+    name = _name(namespace)
+    if name == "__main__":
+        return False
+    for _ in range(name.count(".") + 1):
+        if folder not in _packages:
+            _packages[folder] = os.path.isfile(_mark(os.path.join(folder, "__init__")))
+        if _packages[folder]:
+            return True
+        folder = os.path.dirname(folder)
+    return False
+
+
+def _mark(base: str) -> str:
+    """The mark of a source, by its path without the ending."""
+    return os.path.join(base + data_folder.FOLDER_SUFFIX, data_folder.IN_PLACE)
+
+
+def _name(namespace: dict[str, Any]) -> str:
+    """The name of a module; also where `python -m` runs it."""
+    return str(getattr(namespace.get("__spec__"), "name", None) or namespace.get("__name__", ""))

@@ -1,0 +1,167 @@
+"""Link items and signatures for kernels of any compiler that call a module's packaged device functions."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aotcuda import manifest as manifests
+from aotcuda.manifest import linkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from aotcuda.manifest import Callbacks, Function
+    from aotcuda.runtime.device_function import Linkable
+
+
+class Key:
+    """The key of a compiler's type for the packaged functions of one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class LinkCallbacks(NamedTuple):
+    """The module's callbacks as the two functions that a linked item may have; None for what there is not."""
+
+    setup: Callable[[Any], None] | None
+    teardown: Callable[[Any], None] | None
+
+
+_items: dict[tuple[str, str], list[Any]] = {}
+
+
+def link_items(module: Linkable, classes: Any) -> list[Any]:
+    """What kernels link to call the module's functions, as the same objects each time: an object is linked once.
+
+    Args:
+        module: The packaged module.
+        classes: Whatever has the compiler's classes of `linkable.CLASSES` as attributes.
+
+    Raises:
+        ManifestError: A packaged file is missing or altered.
+    """
+    key = (module.path, classes.__name__)
+    if key not in _items:
+        folder, manifest = os.path.dirname(module.path), module.manifest
+        functions, *needed = linkable.exported(manifest, _linker())
+        packaged = manifests.read_file(folder, functions)
+        callbacks = link_callbacks(manifest["callbacks"])
+        first = classes.Fatbin(
+            packaged, name=module.name, setup_callback=callbacks.setup, teardown_callback=callbacks.teardown
+        )
+        # A build that links it has to package the names, not the two functions above.
+        first.aotcuda_callbacks = manifest["callbacks"]
+        _items[key] = [first]
+        for file in needed:
+            made = getattr(classes, linkable.CLASS_NAMES[os.path.splitext(file["path"])[1]])
+            _items[key].append(made(manifests.read_file(folder, file), name=f"{module.name} {file['path']}"))
+    return _items[key]
+
+
+def _linker() -> int:
+    """The major version of CUDA of the linker that this process has."""
+    from cuda.bindings import nvjitlink  # noqa: PLC0415 (both compilers link by it)
+
+    major: int = nvjitlink.version()[0]
+    return major
+
+
+def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
+    """Functions that run the callbacks once for each loaded image.
+
+    Numba calls what it was given as often as a kernel reaches the item by different functions.
+    """
+    if not found:
+        return LinkCallbacks(None, None)
+    ready: set[int] = set()
+
+    def call(which: str, code: Any) -> None:
+        from aotcuda.runtime.images.callbacks import find  # noqa: PLC0415 (ctypes is not needed before)
+
+        for item in found:
+            if name := item[which]:  # type: ignore[literal-required]
+                find(name)(code)
+
+    def setup(code: Any) -> None:
+        if int(code.handle) not in ready:
+            ready.add(int(code.handle))
+            call("setup", code)
+
+    def teardown(code: Any) -> None:
+        if int(code.handle) in ready:
+            ready.remove(int(code.handle))
+            call("teardown", code)
+
+    return LinkCallbacks(setup, teardown)
+
+
+def callable_from(module: Linkable, records: Sequence[Function], compiler: str) -> list[Function]:
+    """Those of `records` that pass arguments and results as `compiler` does.
+
+    Raises:
+        TypeError: The module was built with another compiler, and none of them does: complex arguments, arrays and
+            tuples are passed in different ways.
+    """
+    built_with = module.manifest["frontend"]
+    if built_with == compiler:
+        return list(records)
+    found = [record for record in records if not _differs(record["signature"])]
+    if not found:
+        names = " and ".join(f"{module.name}.{record['name']}" for record in records)
+        signatures = " and ".join(record["signature"] for record in records)
+        message = (
+            f"{names} cannot be called from a kernel of {compiler}: the module was built with {built_with}, which "
+            f"passes the arguments or the result of {signatures} in another way; take and return numbers and pointers"
+        )
+        raise TypeError(message)
+    return found
+
+
+def _differs(signature: str) -> bool:
+    signature = re.sub(r"(datetime|timedelta)64\[\w+\]", "int64", signature)
+    # The arguments are in the last pair of brackets that is not inside another; tuples begin with such a pair as well.
+    depth, begin = 0, 0
+    for index, character in enumerate(signature):
+        depth += (character == "(") - (character == ")")
+        if character == "(" and depth == 1:
+            begin = index
+    result, arguments = signature[:begin], signature[begin:]
+    return "Tuple(" in result or re.search(r"complex|\[|Array\(|Tuple\(", arguments) is not None
+
+
+def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple[str, Mapping[str, Any]]:
+    """A function's signature as text that can be evaluated, and the types that it names beside the compiler's own.
+
+    Records are written out in signatures, as `Record(x: float32)`; the manifest has NumPy's description of each.
+    """
+    text, types = record["signature"], {}
+    described = record.get("records", {})
+    for number, name in enumerate(sorted(described, key=len, reverse=True)):
+        import numpy as np  # noqa: PLC0415 (a compiler has imported it)
+
+        types[f"aotcuda_record{number}"] = from_dtype(np.dtype(_descr(described[name])))
+        text = text.replace(name, f"aotcuda_record{number}")
+    # How these are spelled is not how they are called.
+    text = re.sub(r"\b(datetime|timedelta)64\[(\w+)\]", lambda found: f"NP{found[1].capitalize()}({found[2]!r})", text)
+    return re.sub(r"\bbool\b", "boolean", text), types
+
+
+def signature(record: Function, from_dtype: Callable[[Any], Any], types: Any, sigutils: Any) -> tuple[Any, Any]:
+    """The types of a function's arguments and of its result, by the modules that a compiler has for types."""
+    text, names = signature_names(record, from_dtype)
+    # As `sigutils` does it, with more names; the manifest was checked against its digest.
+    args, result = sigutils.normalize_signature(eval(text, {}, {**vars(types), **names}))  # noqa: S307
+    return tuple(args), result
+
+
+def _descr(described: Any) -> Any:
+    """NumPy's keyword form of a structured type, from JSON, which has lists for tuples."""
+    if isinstance(described, list):
+        inner, shape = described
+        return (_descr(inner), tuple(shape))
+    if isinstance(described, dict):
+        return {**described, "formats": [_descr(item) for item in described["formats"]]}
+    return described

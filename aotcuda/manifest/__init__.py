@@ -1,0 +1,260 @@
+"""Read, check and write manifests: the JSON files that describe packaged modules to the run time."""
+
+# A build writes the manifest; the run time and `aotcuda inspect` read it. Builder and run time import nothing of each
+# other. A manifest is one JSON object in `manifest.json`, in the data folder beside the generated module:
+#
+#     mypkg/kernels.py            the generated module: the manifest's path and SHA-256
+#     mypkg/kernels.pyi           its stub for type checkers
+#     mypkg/kernels.aotcuda/
+#         manifest.json
+#         in-place                only for a module that is packaged in place: the manifest's SHA-256
+#         kernels.fatbin          all images of the kernels; absent where the module has none
+#         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
+#                                 lowest, for links without link-time optimisation; absent where there are none
+#         link0_name.fatbin ...   foreign code that the functions call
+#         functions_cu13.fatbin   with several toolkits: the functions for linkers of CUDA 13
+#         link0_name_cu13.fatbin  with several toolkits: foreign code for linkers of CUDA 13
+#         mypkg_kernels.h         C prototypes of the exported functions, parameter blocks of the kernels
+#         sources/                linked files and their headers, for the JIT fallback
+#
+# An entry of the JIT cache is such a folder, with a single cubin, `kernels.cubin`, instead of the fatbins.
+# `aotcuda.manifest.schema` declares the keys.
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+
+from aotcuda.errors import ManifestError
+from aotcuda.manifest.data_folder import EDITABLE as EDITABLE
+from aotcuda.manifest.data_folder import FILE_NAME as FILE_NAME
+from aotcuda.manifest.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
+from aotcuda.manifest.data_folder import IN_PLACE as IN_PLACE
+from aotcuda.manifest.data_folder import WHEEL as WHEEL
+from aotcuda.version import __version__, is_older
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeGuard
+
+    from aotcuda.manifest.schema import Argument as Argument
+    from aotcuda.manifest.schema import Callbacks as Callbacks
+    from aotcuda.manifest.schema import File as File
+    from aotcuda.manifest.schema import FixedLaunch as FixedLaunch
+    from aotcuda.manifest.schema import Function as Function
+    from aotcuda.manifest.schema import Image as Image
+    from aotcuda.manifest.schema import Kernel as Kernel
+    from aotcuda.manifest.schema import Linked as Linked
+    from aotcuda.manifest.schema import Manifest as Manifest
+    from aotcuda.manifest.schema import Overload as Overload
+    from aotcuda.manifest.schema import Parameter as Parameter
+    from aotcuda.manifest.schema import Raised as Raised
+    from aotcuda.manifest.schema import Read as Read
+    from aotcuda.manifest.schema import Rebuild as Rebuild
+    from aotcuda.manifest.schema import Resources as Resources
+    from aotcuda.manifest.schema import Size as Size
+    from aotcuda.manifest.schema import Source as Source
+    from aotcuda.manifest.schema import Toolchain as Toolchain
+
+FORMAT = 2
+"""The version of the manifest's format. A reader accepts this version alone.
+
+Raise it when older readers would misread a manifest. Keys that older readers may ignore leave it as it is.
+"""
+
+FLOOR = "0.1.0"
+"""The oldest aotcuda whose run time launches what this version builds; manifests have it as `floor`.
+
+Raise it with `FORMAT`, and when a build can write something that older run times cannot launch: a new kind of
+parameter, for example. `tests/unit/test_manifest.py` compares it with the kinds that exist.
+"""
+
+SOURCES = "sources"
+
+
+def overloaded(manifest: Manifest) -> dict[str, list[Function]]:
+    """Group the device functions that share a Python function, by its name, where no export has that name."""
+    taken = {item["name"] for item in (*manifest["functions"], *manifest["kernels"])}
+    found: dict[str, list[Function]] = {}
+    for function in manifest["functions"]:
+        found.setdefault(function["origin"].rpartition(":")[2], []).append(function)
+    return {name: records for name, records in found.items() if len(records) > 1 and name not in taken}
+
+
+def dump(manifest: Manifest) -> bytes:
+    """Return the content of the manifest's file; equal manifests give equal bytes."""
+    return (json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
+    """Read and check a manifest.
+
+    Without a digest the content can be anything, so its shape is checked too.
+
+    Args:
+        data: The file's content.
+        where: The file's name for errors.
+        sha256: The digest that the content must have, if it is known.
+
+    Raises:
+        ManifestError: The content was altered, is no manifest, or is for another version of aotcuda.
+    """
+    if len(data) > LARGEST or (sha256 is None and _has_too_many_values(data)):
+        message = f"{where} is no manifest: {len(data):,} bytes are more than it may have, or hold too many values"
+        raise ManifestError(message)
+    try:
+        manifest = json.loads(data)
+        version = manifest["format"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
+        raise ManifestError(message) from None
+    _check_version(manifest, version, where)
+    if sha256 is not None and digest(data) != sha256:
+        message = (
+            f"{where} does not match the digest in the module that was generated with it; install the package again"
+        )
+        raise ManifestError(message)
+    if sha256 is None:
+        _check_shape(manifest, where)
+    result: Manifest = manifest
+    return result
+
+
+def _has_too_many_values(data: bytes) -> bool:
+    """Return True for content that would fill the memory; builds write far fewer values."""
+    return data.count(b"{") + data.count(b"[") > _MOST_NESTED or data.count(b",") > _MOST_ITEMS
+
+
+def _check_version(manifest: dict[str, Any], version: object, where: str) -> None:
+    """Raise ManifestError for a manifest of another format, or one that needs a newer aotcuda."""
+    floor = manifest.get("floor")
+    if _is_version(floor) and floor != FLOOR and is_older(__version__, floor):
+        message = (
+            f"{where} needs aotcuda {floor[:40]} or later, and this is {__version__}; upgrade it: "
+            f"pip install --upgrade 'aotcuda>={floor[:40]}'"
+        )
+        raise ManifestError(message)
+    if type(version) is not int or version == FORMAT:
+        return  # the check of the shape refuses what is no number
+    number = str(version) if 0 <= version < 1000 else "1000 or later"
+    if version > FORMAT:
+        message = (
+            f"{where} has manifest format {number}, newer than this aotcuda reads ({FORMAT}); upgrade it: "
+            "pip install --upgrade aotcuda"
+        )
+    else:
+        message = (
+            f"{where} has manifest format {number}, and this aotcuda reads format {FORMAT}; build the package again "
+            f"with aotcuda {FLOOR} or later"
+        )
+    raise ManifestError(message)
+
+
+def _is_version(text: object) -> TypeGuard[str]:
+    return isinstance(text, str) and text.isascii() and text.replace(".", "").isdecimal()
+
+
+def _check_shape(manifest: object, where: str) -> None:
+    """Raise ManifestError unless an object has the keys that `aotcuda.manifest.schema` declares."""
+    from aotcuda.manifest import schema  # noqa: PLC0415 (launches trust the digest and need no check)
+
+    try:
+        problem = schema.problem(manifest)
+    except RecursionError:
+        problem = "it is nested too deeply"
+    if problem is not None:
+        message = f"{where} was altered: {problem}. Install the package again."
+        raise ManifestError(message)
+
+
+def read(path: str, *, sha256: str | None = None) -> Manifest:
+    """Read and check the manifest in a file.
+
+    Raises:
+        ManifestError: As `parse`, or the file cannot be read.
+    """
+    return parse(content(path, LARGEST), path, sha256=sha256)
+
+
+def read_file(folder: str, file: File) -> bytes:
+    """Read a file that the manifest names, and check its size and digest.
+
+    Raises:
+        ManifestError: It is missing, truncated or altered.
+    """
+    path = os.path.join(folder, file["path"])  # noqa: PTH118 (pathlib costs 10 ms at import)
+    data = content(path, file["bytes"])
+    check_file(data, file, path)
+    return data
+
+
+def content(path: str, size: int) -> bytes:
+    """Read at most `size` bytes of a regular file, and one more if it is longer.
+
+    Raises:
+        ManifestError: The file cannot be read, or is no regular file.
+    """
+    try:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode):
+                return file.read(min(status.st_size, size) + 1)
+        reason = "it is no regular file"
+    except OSError as error:
+        reason = str(error.strerror)
+    raise _unreadable(path, reason)
+
+
+def _unreadable(path: str, reason: str) -> ManifestError:
+    archive = _file_above(path)
+    if archive is not None:
+        message = (
+            f"{path} cannot be read, since {archive} is a file: packages with GPU code cannot run from a zip archive; "
+            "install the package, or unpack the archive"
+        )
+        return ManifestError(message)
+    return ManifestError(f"{path} cannot be read ({reason}); install the package again")
+
+
+def _file_above(path: str) -> str | None:
+    """Return the file that a path treats as a folder, or None."""
+    before, folder = path, os.path.dirname(path)  # noqa: PTH120 (as in read_file)
+    while folder not in ("", before):
+        if os.path.isfile(folder):  # noqa: PTH113 (likewise)
+            return folder
+        before, folder = folder, os.path.dirname(folder)  # noqa: PTH120 (likewise)
+    return None
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file as `os.open` does, but do not wait for a writer of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def check_file(data: bytes, file: File, where: str) -> None:
+    """Check the content of a file that the manifest names; errors call it `where`.
+
+    Raises:
+        ManifestError: It is truncated or altered.
+    """
+    if len(data) != file["bytes"]:
+        has = len(data) if len(data) < file["bytes"] else "more"  # `content` does not read the rest of a longer file
+        message = f"{where} has {has} bytes where the manifest says {file['bytes']}; install the package again"
+        raise ManifestError(message)
+    if digest(data) != file["sha256"]:
+        message = f"{where} was altered: its SHA-256 is not the manifest's; install the package again"
+        raise ManifestError(message)
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+LARGEST = 16 << 20
+"""The most bytes that a manifest may have; 200 kernels for five targets take 350,000."""
+
+_MOST_NESTED = 1_000_000
+_MOST_ITEMS = 2_000_000

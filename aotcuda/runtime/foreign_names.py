@@ -1,0 +1,67 @@
+"""The private names of other libraries that launches use. Everything else that they read is documented there.
+
+A library may rename these in any release. A launch then does without: the last field of an entry says how.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class PrivateName:
+    """A private name of a library.
+
+    Attributes:
+        module: The module that has it; of an attribute of objects, the module of their class.
+        path: The name, with dots where it lies in an object of the module.
+        reason: Why a launch uses it.
+        otherwise: What a launch does where the library has no such name.
+    """
+
+    __slots__ = ("_parts", "module", "otherwise", "path", "reason")
+
+    def __init__(self, module: str, path: str, reason: str, otherwise: str) -> None:
+        self.module = module
+        self.path = path
+        self._parts = path.split(".")
+        self.reason = reason
+        self.otherwise = otherwise
+
+    def find(self) -> Any:
+        """Return what has this name in the module, None if the module is not imported or has no such name."""
+        found: Any = sys.modules.get(self.module)
+        for part in self._parts:
+            found = getattr(found, part, None)
+        return found
+
+
+TORCH_STREAM = PrivateName(
+    "torch",
+    "_C._cuda_getCurrentRawStream",
+    "The handle of PyTorch's current stream on a GPU in 0.1 us; torch.cuda.current_stream() makes an object, in 1 us.",
+    "Launches do not wait for PyTorch's stream and do not go there.",
+)
+CUPY_STREAM = PrivateName(
+    "cupy_backends.cuda.stream",
+    "__pyx_capi__",
+    "C functions that give CuPy's current stream in 10 ns; cupy.cuda.get_current_stream() makes an object, in 0.2 us.",
+    "The C path calls cupy.cuda.get_current_stream().",
+)
+CUPY_INTERFACE_VERSION = PrivateName(
+    "cupy",
+    "_util.CUDA_ARRAY_INTERFACE_EXPORT_VERSION",
+    "The value of the environment variable of this name when CuPy was imported: below 3 its arrays name no stream.",
+    "Its arrays name a stream, which is CuPy's default.",
+)
+CUPY_CONTIGUOUS = PrivateName(
+    "cupy",
+    "_c_contiguous",
+    "An array says in 10 ns that it is C-contiguous; flags.c_contiguous takes 0.5 us, strides take 0.15 us.",
+    "Arrays are read by __cuda_array_interface__.",
+)
+
+ALL = (TORCH_STREAM, CUPY_STREAM, CUPY_INTERFACE_VERSION, CUPY_CONTIGUOUS)

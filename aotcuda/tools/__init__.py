@@ -1,0 +1,1 @@
+"""Commands of `aotcuda` for developers: each folder or module here is one command."""

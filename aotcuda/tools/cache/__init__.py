@@ -1,0 +1,1 @@
+"""`aotcuda cache`: list the caches and fill the cache of the JIT fallback."""

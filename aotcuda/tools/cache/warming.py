@@ -1,0 +1,169 @@
+"""`aotcuda cache warm`: fills the fallback's cache where there is no GPU, for an image or the nodes of a cluster."""
+
+from __future__ import annotations
+
+import warnings
+
+from aotcuda import arch as archs
+from aotcuda import registry
+from aotcuda.binary import targets
+from aotcuda.binary.targets import PackagedModule
+from aotcuda.builder import toolkits
+from aotcuda.cache import folder
+from aotcuda.errors import ConfigError, FallbackWarning, NoImageError, TargetError
+from aotcuda.runtime.images.choice import choose
+from aotcuda.runtime.jit import cache_key, recipe
+from aotcuda.runtime.jit import compile as jit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from aotcuda.builder.toolkits import Toolkit
+    from aotcuda.manifest import Manifest
+    from aotcuda.runtime.jit.recipe import Recipe
+
+
+class _Gpu:
+    """What the fallback has to know of a GPU, without one."""
+
+    def __init__(self, capability: tuple[int, int], driver_version: tuple[int, int]) -> None:
+        self.capability = capability
+        self.driver_version = driver_version
+
+    def __str__(self) -> str:
+        return f"GPUs of compute capability {'.'.join(map(str, self.capability))}"
+
+
+def warm(name: str, wanted: Sequence[str] | None, cuda: int | None) -> Iterator[str]:
+    """Compile the packaged modules in `name` for GPUs that they have no image for; a line for each.
+
+    Args:
+        name: An importable module or package.
+        wanted: The GPUs, `sm_XY`; None for all that need it and that the installed compilers know.
+        cuda: The major version of CUDA that their drivers support; None for that of the newest installed compilers.
+
+    Raises:
+        TargetError: There is no such module; it carries nothing to compile from; or nothing can be kept.
+        ConfigError: `wanted` names no GPU, or no installed compilers make code for drivers of `cuda`.
+        AotcudaError: It cannot be compiled.
+    """
+    root = folder.folder()
+    problem = folder.problem(root) if root is not None else "there is no home folder; AOTCUDA_CACHE_DIR can name one"
+    if problem is not None:
+        message = f"nothing can be kept: {problem}"
+        raise TargetError(message)
+    installed = toolkits.installed()
+    if cuda is not None:
+        _check_cuda(cuda, installed)
+    driver = (cuda, 99) if cuda is not None else installed[-1].linker if installed else (13, 0)
+    given = [_capability(text) for text in wanted] if wanted is not None else None
+    for module in targets.find(name):
+        if isinstance(module, PackagedModule):
+            yield from _warm(module, given, driver, toolkits.capabilities(installed))
+
+
+def _warm(
+    module: PackagedModule,
+    given: Sequence[tuple[int, int]] | None,
+    driver: tuple[int, int],
+    known: Sequence[tuple[int, int]],
+) -> Iterator[str]:
+    manifest = module.manifest
+    name = manifest["module"]
+    if not manifest["kernels"]:
+        yield f"{name}: has no kernels"
+        return
+    source = _recipe(manifest, module.path)
+    for capability in known if given is None else given:
+        served = choose(manifest, capability, driver=None).arch
+        if served is None:
+            yield f"{name} for sm_{_number(capability)}: {_compiled(source, _Gpu(capability, driver))}"
+        elif given is not None:
+            yield f"{name} for sm_{_number(capability)}: packaged, as {served}"
+    if given is None and all(choose(manifest, capability, driver=None).arch is not None for capability in known):
+        yield f"{name}: has an image for every GPU that the installed compilers know"
+
+
+def _compiled(source: Recipe, gpu: _Gpu) -> str:
+    """Compile for a GPU, if that was not done before; what happened."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        return _compiled_quietly(source, gpu)
+
+
+def _compiled_quietly(source: Recipe, gpu: _Gpu) -> str:
+    key = cache_key.key(source, None, None, f"sm_{_number(gpu.capability)}")
+    before = jit.cache().get(key)
+    if before is not None and cache_key.is_good(before, source):
+        return "was compiled before"
+    cause = NoImageError("aotcuda cache warm asks for it")
+    made = jit.obtain(source, None, None, gpu, cause)  # type: ignore[arg-type]
+    if not made.folder:
+        message = f"{source.module}: nothing was kept, because {folder.folder()} cannot be written"
+        raise TargetError(message)
+    return f"compiled, {len(made.image):,} bytes"
+
+
+def _recipe(manifest: Manifest, where: Path | None) -> Recipe:
+    """What the fallback would build from, of the module with the data folder `where`.
+
+    Raises:
+        TargetError: There is nothing.
+    """
+    name = manifest["module"]
+    if where is None:
+        message = f"{name} lies in a wheel; install it, since the cache is for the place where it is installed"
+        raise TargetError(message)
+    editable = "reads" in manifest
+    root = str((where.resolve() if editable else where.absolute()).parents[name.count(".")])
+    found = recipe.packaged(manifest, root)
+    if found is not None and editable:  # it is built from the project as it is
+        found = recipe.project(name, root, found.files)
+    if found is None:
+        message = (
+            f'{name} carries no sources to compile (it was built with fallback = "error"), so its fallback has no use '
+            "for a cache"
+        )
+        raise TargetError(message)
+    return found
+
+
+def _check_cuda(cuda: int, installed: Sequence[Toolkit]) -> None:
+    """Refuse a major version of CUDA that is none of aotcuda's, or whose drivers load nothing that is made here.
+
+    Raises:
+        ConfigError: It is such a one.
+    """
+    majors = sorted({known[0] for versions in registry.TOOLKITS.values() for known in versions})
+    if cuda not in majors:
+        message = f"--cuda {cuda}: write {' or '.join(map(str, majors))}"
+        raise ConfigError(message)
+    if installed and not toolkits.loaded_by((cuda, 0), installed):
+        message = (
+            f"--cuda {cuda}: such drivers load nothing of the compilers that are installed, CUDA "
+            f"{installed[0].linker[0]}'s; install those of CUDA {cuda} in their place"
+        )
+        raise ConfigError(message)
+
+
+def _capability(text: str) -> tuple[int, int]:
+    """The compute capability of `sm_XY`.
+
+    Raises:
+        ConfigError: It is no such thing.
+    """
+    try:
+        target = archs.parse(text)
+    except ValueError as error:
+        message = f"--arch {text}: {error}"
+        raise ConfigError(message) from None
+    if target.kind != "sass" or target.suffix:
+        message = f"--arch {text}: the fallback compiles for a GPU as it is; write sm_{target.major}{target.minor}"
+        raise ConfigError(message)
+    return target.capability
+
+
+def _number(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}{capability[1]}"

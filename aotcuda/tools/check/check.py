@@ -1,0 +1,267 @@
+"""The command `aotcuda check`: from a wheel, module or folder to what each GPU takes with each driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from aotcuda import arch
+from aotcuda.binary import targets
+from aotcuda.binary.targets import PackagedModule
+from aotcuda.common import gpu_facts
+from aotcuda.errors import ManifestError, TargetError
+from aotcuda.manifest import FILE_NAME
+from aotcuda.tools.check import gpus
+from aotcuda.tools.check.gpus import Driver, Gpu
+from aotcuda.tools.check.predict import Cell, predict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from aotcuda.manifest import Manifest
+
+VERSION = 1
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """A packaged image: its target and the lowest driver that loads it, None if that is not known."""
+
+    arch: str
+    kind: str
+    min_driver: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """One module.
+
+    Attributes:
+        name: `mypkg.kernels`.
+        where: Its data folder.
+        toolkit: The CUDA version that its images were built with.
+        others: Those of other toolkits that made some of them.
+        min_driver: The lowest driver that loads any of them.
+        fallback: `jit` or `error`.
+        recipe: Whether it carries what the JIT fallback builds from.
+        images: Its images.
+        cells: What each pair that was asked about takes.
+    """
+
+    name: str
+    where: str
+    toolkit: str
+    others: tuple[str, ...]
+    min_driver: str | None
+    fallback: str
+    recipe: bool
+    images: tuple[Image, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """An item of `--require` that is not met."""
+
+    item: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All modules of a target, and the demands that they do not meet."""
+
+    modules: tuple[Checked, ...]
+    unmet: tuple[Demand, ...]
+    one: bool
+
+    def problem(self) -> str | None:
+        """What is wrong, in one line; None if nothing is."""
+        if self.unmet:
+            first, *rest = self.unmet
+            others = ", ".join(dict.fromkeys(demand.item for demand in rest if demand.item != first.item))
+            return f"{first.item}: {first.why}" + (f". Nor are these served: {others}" if others else "")
+        if not self.one:
+            return None
+        for module in self.modules:
+            cells = [cell for cell in module.cells if cell.exists]
+            cell = (cells or module.cells)[0]
+            if not any(one.runs for one in cells):
+                return f"{module.name}: nothing runs on {_pair(cell)}: {cell.why}"
+        return None
+
+    def json(self) -> dict[str, object]:
+        """The object that `--json` prints."""
+        return {
+            "version": VERSION,
+            "data": gpu_facts.data()["date"],
+            "modules": [_module(module) for module in self.modules],
+            "unmet": [{"item": demand.item, "why": demand.why} for demand in self.unmet],
+        }
+
+
+def check(target: str, *, gpu: str | None = None, driver: str | None = None, require: str | None = None) -> Report:
+    """What GPUs take from the modules in `target` with drivers for Linux.
+
+    Args:
+        target: A wheel, an importable module or package, or a folder.
+        gpu: A GPU's name or `sm_XY`; all that are known by default.
+        driver: A driver's version, or the CUDA version that it supports; all that are known by default.
+        require: GPUs that must be served by what is packaged, `A100,H100,RTX 5090@525`: each with that driver and all
+            newer ones that support the GPU. `driver` is what items without one start from; by default the oldest.
+
+    Raises:
+        TargetError: There is no such target, GPU or driver, or the target holds no kernels.
+        ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
+    """
+    asked_gpus = [gpus.gpu(gpu)] if gpu is not None else _all_gpus()
+    asked_drivers = [gpus.driver(driver)] if driver is not None else _all_drivers()
+    demands = [_demand(item, driver) for item in _items(require)] if require is not None else []
+    found = [_kernels(module) for module in targets.find(target)]
+    modules = [module for module in found if module is not None]
+    if not modules:
+        message = f"{target} has no kernels; device functions are linked by what uses them, and run where that does"
+        raise TargetError(message)
+    unmet = [
+        Demand(item=item, why=why)
+        for item, wanted, drivers in demands
+        for module in modules
+        if (why := _guarded(module, _unmet, wanted, drivers))
+    ]
+    return Report(
+        modules=tuple(_guarded(module, _checked, asked_gpus, asked_drivers) for module in modules),
+        unmet=tuple(unmet),
+        one=(gpu is not None or driver is not None) and require is None,
+    )
+
+
+def _guarded(module: PackagedModule, function: Callable[..., _T], *arguments: object) -> _T:
+    """What `function` makes of a module; ManifestError if its manifest has another shape than manifests have."""
+    try:
+        return function(module, *arguments)
+    except (LookupError, TypeError, AttributeError, ValueError):
+        message = f"{module.where}/{FILE_NAME} was altered: its shape is not a manifest's; install the package again"
+        raise ManifestError(message) from None
+
+
+def _kernels(found: PackagedModule | targets.BareImage) -> PackagedModule | None:
+    if not isinstance(found, PackagedModule):
+        message = f"{found.where} is an image alone, which does not tell its toolchain; name a wheel, module or folder"
+        raise TargetError(message)
+    return found if found.manifest["kernels"] else None
+
+
+def _all_gpus() -> list[Gpu]:
+    return [
+        Gpu(", ".join(row.examples) or "no GPU that NVIDIA names", row.number)
+        for row in gpu_facts.capabilities()
+        if row.renamed is None
+    ]
+
+
+def _all_drivers() -> list[Driver]:
+    return [Driver(str(branch), branch.cuda) for branch in gpu_facts.branches()]
+
+
+def _items(require: str) -> Iterator[str]:
+    items = [item.strip() for item in require.replace(";", ",").replace("\n", ",").split(",")]
+    if not any(items):
+        message = "--require names no GPU; write a list such as 'A100,H100,RTX 5090@525'"
+        raise TargetError(message)
+    return (item for item in items if item)
+
+
+def _demand(item: str, default: str | None) -> tuple[str, Gpu, list[Driver]]:
+    """An item of `--require`: what it asks for, and the drivers that it is about."""
+    name, _, version = item.partition("@")
+    wanted = gpus.gpu(name)
+    if "@" in item and not version.strip():
+        message = f"{item!r} in --require has no driver behind its @; write one, as in '{name.strip()}@535'"
+        raise TargetError(message)
+    given = version or default
+    if not given:
+        return item, wanted, _all_drivers()
+    first = gpus.driver(given)
+    return item, wanted, [first, *(one for one in _all_drivers() if one.cuda > first.cuda)]
+
+
+def _unmet(module: PackagedModule, wanted: Gpu, drivers: Sequence[Driver]) -> str:
+    """Why a module does not serve a GPU with each driver that supports it; empty if it does."""
+    cells = [cell for cell in (predict(module.manifest, wanted, driver) for driver in drivers) if cell.exists]
+    if not cells:
+        return "no driver that is known supports this GPU"
+    bad = [cell for cell in cells if not cell.packaged]
+    if not bad:
+        return ""
+    names = bad[0].driver.name if len(bad) == 1 else f"{bad[0].driver.name} to {bad[-1].driver.name}"
+    return f"{module.manifest['module']} has no image for it with driver {names}: {bad[0].why}"
+
+
+def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: Sequence[Driver]) -> Checked:
+    manifest = module.manifest
+    return Checked(
+        name=_string(manifest["module"]),
+        where=module.where,
+        toolkit=_string(manifest["toolchain"].get("cuda", "")),
+        others=tuple(_string(other["versions"]["cuda"]) for other in manifest.get("toolchains", ())),
+        min_driver=None if manifest["min_driver"] is None else _string(manifest["min_driver"]),
+        fallback=_string(manifest["fallback"]),
+        recipe="rebuild" in manifest,
+        images=tuple(_images(manifest)),
+        cells=tuple(predict(manifest, gpu, driver) for gpu in asked_gpus for driver in asked_drivers),
+    )
+
+
+def _images(manifest: Manifest) -> Iterator[Image]:
+    for image in manifest["images"]:
+        lowest = image.get("min_driver")
+        toolkit = image.get("cuda", manifest["toolchain"].get("cuda", ""))
+        if lowest is None and toolkit:
+            first = gpu_facts.min_driver(arch.parse(image["arch"]), gpu_facts.pair(toolkit))
+            lowest = gpu_facts.short(first) if first else None
+        shown = None if lowest is None else _string(lowest)
+        yield Image(arch=_string(image["arch"]), kind=_string(image["kind"]), min_driver=shown)
+
+
+def _string(value: object) -> str:
+    """A manifest's string; TypeError if it is another thing."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _pair(cell: Cell) -> str:
+    capability = gpu_facts.dotted(cell.gpu.capability)
+    name = "a GPU" if cell.gpu.name.startswith("sm_") or not cell.gpu.name else cell.gpu.name
+    note = f", {cell.driver.note}" if cell.driver.note else ""
+    return f"{name} (compute capability {capability}) with driver {cell.driver.name}{note}"
+
+
+def _module(module: Checked) -> dict[str, object]:
+    return {
+        "name": module.name,
+        "where": module.where,
+        "cuda": module.toolkit,
+        **({"also": list(module.others)} if module.others else {}),
+        "min_driver": module.min_driver,
+        "fallback": module.fallback,
+        "recipe": module.recipe,
+        "images": [{"arch": image.arch, "kind": image.kind, "min_driver": image.min_driver} for image in module.images],
+        "cells": [_cell(cell) for cell in module.cells],
+    }
+
+
+def _cell(cell: Cell) -> dict[str, object]:
+    return {
+        "gpu": cell.gpu.name,
+        "capability": gpu_facts.dotted(cell.gpu.capability),
+        "driver": cell.driver.name,
+        "cuda": gpu_facts.dotted(cell.driver.cuda),
+        "note": cell.driver.note or None,
+        "supported": cell.exists,
+        "takes": cell.takes,
+        "image": cell.image,
+        "why": cell.why,
+        "not_taken": [{"image": image, "why": why} for image, why in cell.rejected],
+    }

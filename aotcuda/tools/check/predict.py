@@ -1,0 +1,100 @@
+"""What a pair of a GPU and a driver takes from a module: the run time's own choice, and what stands behind it.
+
+The choice itself is made by `aotcuda.runtime.images.choice`, which is what a launch asks too, so the two cannot differ.
+Added here is what the run time need not know: whether such a pair exists, and what the JIT fallback would take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from aotcuda import registry
+from aotcuda.common import gpu_facts
+from aotcuda.runtime.driver import LOWEST
+from aotcuda.runtime.images.choice import choose
+
+if TYPE_CHECKING:
+    from aotcuda.manifest import Manifest
+    from aotcuda.runtime.images.choice import Choice
+    from aotcuda.tools.check.gpus import Driver, Gpu
+
+Taken = Literal["exact", "same-major", "ptx", "jit", "nothing"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What one pair takes.
+
+    Attributes:
+        gpu: The GPU.
+        driver: The driver.
+        exists: Whether that driver supports GPUs of that compute capability at all.
+        takes: Machine code for exactly this compute capability, machine code of its major version, PTX that the driver
+            compiles, what the JIT fallback compiles, or nothing.
+        image: The image's target; None where no packaged one is taken.
+        why: Why this, or why nothing.
+        rejected: The other images, each with the reason why it is not taken.
+    """
+
+    gpu: Gpu
+    driver: Driver
+    exists: bool
+    takes: Taken
+    image: str | None
+    why: str
+    rejected: tuple[tuple[str, str], ...]
+
+    @property
+    def packaged(self) -> bool:
+        """Whether something in the package itself runs."""
+        return self.image is not None
+
+    @property
+    def runs(self) -> bool:
+        """Whether anything runs: of the package, or by the JIT fallback where its compiler is installed."""
+        return self.exists and self.takes != "nothing"
+
+
+def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
+    """What `gpu` takes from the module with `driver`."""
+    words = f"a GPU of compute capability {gpu_facts.dotted(gpu.capability)}"
+    choice = choose(manifest, gpu.capability, driver=driver.cuda, gpu=words)
+    taken, image, why = tier(choice), choice.arch, choice.why
+    if driver.cuda < LOWEST:
+        taken, image = "nothing", None
+        first = gpu_facts.branches()[0]
+        why = f"the run time needs a driver for CUDA {gpu_facts.dotted(LOWEST)}, which {first} or newer is"
+    elif image is None and manifest["kernels"]:
+        taken, why = _fallback(manifest, gpu, driver, choice)
+    row = gpu_facts.capability(gpu.capability)
+    exists = row is None or driver.cuda >= row.first_cuda
+    if row is not None and not exists:
+        oldest = gpu_facts.first_branch(row.first_cuda)
+        since = f"driver {oldest} (CUDA {gpu_facts.dotted(row.first_cuda)})" if oldest else "none that is known"
+        why = f"the driver has no support for this GPU; the first that has is {since}"
+    return Cell(gpu=gpu, driver=driver, exists=exists, takes=taken, image=image, why=why, rejected=choice.rejected)
+
+
+def tier(choice: Choice) -> Taken:
+    """What kind of image a choice is."""
+    if choice.arch is None:
+        return "nothing"
+    if choice.kind == "ptx":
+        return "ptx"
+    major, minor = choice.capability
+    return "exact" if choice.arch.rstrip("af") == f"sm_{major}{minor}" else "same-major"
+
+
+def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver, choice: Choice) -> tuple[Taken, str]:
+    """What the JIT fallback makes of a pair that no packaged image fits."""
+    if manifest["fallback"] != "jit":
+        return "nothing", f'{choice.why}; fallback = "{manifest["fallback"]}" compiles nothing'
+    if "rebuild" not in manifest:
+        return "nothing", f"{choice.why}; the package has no recipe for the JIT fallback"
+    row = gpu_facts.capability(gpu.capability)
+    if row is not None and row.last_cuda is not None:
+        return "nothing", f"{choice.why}; the JIT fallback has no compiler for it either"
+    known = registry.BUILT_IN.get(manifest["frontend"])
+    compiler = known.requirement(jit=True, cuda=driver.cuda[0]) if known else f"the compiler of {manifest['frontend']}"
+    return "jit", f"{choice.why}; the JIT fallback compiles it where {compiler} is installed"

@@ -1,0 +1,1 @@
+"""`aotcuda diff`: compare two states of a packaged module."""

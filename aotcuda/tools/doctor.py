@@ -1,0 +1,247 @@
+"""What `aotcuda doctor` tells: what this machine and this installation have for launches and for builds."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import platform
+import re
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aotcuda
+from aotcuda import registry
+from aotcuda.binary.text import brief
+from aotcuda.builder import toolkits
+from aotcuda.cache import compilers, folder
+from aotcuda.common import gpu_facts
+from aotcuda.errors import AotcudaError
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import fast as extension
+from aotcuda.tools import installed_modules
+from aotcuda.tools.cache import listing
+from aotcuda.tools.check import gpus, predict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.tools.installed_modules import Installed
+
+VERSION = 1
+"""Of the JSON: it grows when a key goes or changes its meaning; new keys may come at any time."""
+
+_RELEASE = "/proc/driver/nvidia/version"
+"""Where the driver's kernel module says which it is: `... x86_64  580.95.05  ...`."""
+
+_PACKAGES = (
+    *("hatchling", "setuptools", "cuda-bindings", "cuda-core", "numba", "llvmlite", "numpy"),
+    *("cupy-cuda12x", "cupy-cuda13x", "torch", "jax"),
+    *("rich", "backports-zstd", "lz4", "tomlkit", "shtab", "fsspec"),
+)
+"""What else a report of a fault is asked about: what builds, what arrays come from, what the extras bring."""
+
+_VARIABLES = (
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_FORCE_PTX_JIT"),
+    *("CUDA_LAUNCH_BLOCKING", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"),
+)
+"""What changes builds or launches, beside `AOTCUDA_*` and what sets compilers."""
+
+OWN = (
+    *("AOTCUDA_ARCH", "AOTCUDA_BUILDING", "AOTCUDA_LOAD", "AOTCUDA_FALLBACK", "AOTCUDA_CACHE_DIR"),
+    *(
+        "AOTCUDA_CACHE_SIZE",
+        "AOTCUDA_BUILD_CACHE",
+        "AOTCUDA_BUILD_CACHE_ACCESS",
+        "AOTCUDA_CACHE_KEY",
+        "AOTCUDA_EXTENSION",
+    ),
+    *("AOTCUDA_SYNCHRONIZE", "AOTCUDA_HOST_ARRAYS", "AOTCUDA_IN_PLACE", "AOTCUDA_UNTESTED", "AOTCUDA_PROGRESS"),
+    *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG"),
+)
+"""aotcuda's own variables; nobody else sees that another one is misspelt."""
+
+
+def examine() -> dict[str, Any]:
+    """The findings, as `aotcuda doctor --json` prints them; nothing that is missing is an error."""
+    problem = extension.why_not()
+    driver = _driver()
+    return {
+        "version": VERSION,
+        "aotcuda": {"version": aotcuda.__version__, "path": str(Path(aotcuda.__file__).parent)},
+        "python": {
+            "version": platform.python_version(),
+            "implementation": platform.python_implementation(),
+            "platform": platform.platform(),
+        },
+        "fast_path": {
+            "in": "C" if problem is None else "Python",
+            "path": extension.in_use().__file__ if problem is None else None,
+            "why_not_c": problem,
+        },
+        "driver": driver,
+        "front_ends": {name: _installed(found.package) for name, found in registry.BUILT_IN.items()},
+        "tested": {name: list(found.tested) for name, found in registry.BUILT_IN.items() if found.tested},
+        "toolkits": [_toolkit(found) for found in toolkits.installed()],
+        "machine_toolkits": compilers.machine_toolkits(),
+        "packages": {name: version for name in _PACKAGES if (version := _installed(name))},
+        "cache": folder.folder(),
+        "caches": listing.totals(),
+        "environment": dict(sorted((name, _open(value)) for name, value in os.environ.items() if _is_asked(name))),
+        "modules": [_module(module, driver) for module in installed_modules.find()],
+    }
+
+
+def render(found: dict[str, Any]) -> str:
+    """The same as lines to read, and to put into a report of a fault: the home folder is `~` in them."""
+    own, python, fast, driver = (found[name] for name in ("aotcuda", "python", "fast_path", "driver"))
+    cuda = int((driver["cuda"] or f"{registry.CUDA}.0").partition(".")[0])
+    release = f", release {driver['release']}" if driver.get("release") else ""
+    rows = [
+        ("aotcuda", f"{own['version']}, in {own['path']}"),
+        ("Python", f"{python['version']}, {python['implementation']} on {python['platform']}"),
+        ("fast path", f"in C: {fast['path']}" if fast["path"] else f"in Python: {fast['why_not_c']}"),
+        ("driver", driver["problem"] or f"for CUDA {driver['cuda']}{release}"),
+        *((f"GPU {gpu['index']}", f"{gpu['name']}, compute capability {gpu['capability']}") for gpu in driver["gpus"]),
+        *(("toolkit", _shown_toolkit(toolkit)) for toolkit in found["toolkits"]),
+        *(("toolkit", f"the machine's own in {path}") for path in found["machine_toolkits"]),
+    ]
+    if not (found["toolkits"] or found["machine_toolkits"]):
+        rows.append(("toolkit", "none is installed: what is packaged is launched, and nothing can be compiled here"))
+    rows += [
+        (name, _shown(registry.BUILT_IN[name], version, found["tested"].get(name, []), cuda))
+        for name, version in found["front_ends"].items()
+    ]
+    others = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
+    rows += [("packages", others)] if others else []
+    nowhere = "none: there is no home folder, and AOTCUDA_CACHE_DIR names none"
+    rows.append(("cache", _shown_cache(found["caches"]["fallback"]) if found["cache"] else nowhere))
+    builds = found["caches"]["builds"]
+    rows.append(("build cache", _shown_cache(builds) if builds["folder"] else "none"))
+    rows += [("environment", f"{name}={value}{_doubt(name)}") for name, value in found["environment"].items()]
+    rows += [("module", text) for module in found["modules"] for text in _shown_module(module, driver)]
+    if not found["modules"]:
+        rows.append(("module", "none that aotcuda built is installed"))
+    width = max(len(name) for name, _ in rows)
+    return _without_home("\n".join(f"{name.ljust(width)}  {text}" for name, text in rows))
+
+
+def _without_home(text: str) -> str:
+    home = os.path.expanduser("~")  # noqa: PTH111 (as a user without a home has it: `~`)
+    return re.sub(rf"{re.escape(home)}(?=[/\s:,;]|$)", "~", text) if len(home) > 1 else text
+
+
+def _shown(front_end: registry.Registration, version: str | None, tested: list[str], cuda: int) -> str:
+    if version is None:
+        return f"not installed: pip install {front_end.requirement(cuda=cuda)!r}"
+    package = front_end.package.replace("_", "-")
+    text = version if package == front_end.name else f"{package} {version}"
+    if not tested:
+        return text
+    known = f"tested: {tested[0]} to {tested[-1]}"
+    return f"{text} ({known})" if version in tested else f"{text}, which was not tested: builds refuse it ({known})"
+
+
+def _shown_toolkit(toolkit: dict[str, Any]) -> str:
+    linker = f", linker {toolkit['linker']}" if toolkit["linker"] != toolkit["cuda"] else ""
+    return (
+        f"CUDA {toolkit['cuda']}{linker}, for {toolkit['targets'][0]} to {toolkit['targets'][-1]}, in {toolkit['path']}"
+    )
+
+
+def _shown_cache(cache: dict[str, Any]) -> str:
+    if cache["problem"]:
+        return str(cache["problem"])
+    return f"{cache['folder']}, {listing.counted_entries(cache['entries'])}, {listing.shown_size(cache['bytes'])}"
+
+
+def _shown_module(module: dict[str, Any], driver: dict[str, Any]) -> list[str]:
+    editable = ", editable" if module["editable"] else ""
+    head = f"{brief(module['name'])} ({brief(module['distribution'])}{editable})"
+    if module["problem"]:
+        return [f"{head}: {brief(module['problem'])}"]
+    if not module["images"]:
+        return [f"{head}: device functions alone, which run where they are linked in"]
+    takes = module["takes"]
+    if not takes:
+        because = "no driver" if driver["problem"] else "no GPU"
+        return [f"{head}: {because} here to take one of {', '.join(module['images'])}"]
+    return [f"{head}: GPU {each['gpu']} takes {each['image'] or each['takes']}: {brief(each['why'])}" for each in takes]
+
+
+def _module(module: Installed, driver: dict[str, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": module.name,
+        "distribution": module.distribution,
+        "editable": module.editable,
+        "problem": module.problem or None,
+        "images": [],
+        "takes": [],
+    }
+    if module.found is None:
+        return described
+    manifest = module.found.manifest
+    described["images"] = [image["arch"] for image in manifest["images"]]
+    for gpu in driver["gpus"] if manifest["kernels"] else ():
+        cuda = gpus.Driver(driver["cuda"], gpu_facts.pair(driver["cuda"]))
+        cell = predict.predict(manifest, gpus.Gpu(gpu["name"], gpu_facts.pair(gpu["capability"])), cuda)
+        described["takes"].append({"gpu": gpu["index"], "takes": cell.takes, "image": cell.image, "why": cell.why})
+    return described
+
+
+def _toolkit(found: toolkits.Toolkit) -> dict[str, Any]:
+    targets = [f"sm_{major}{minor}" for major, minor in toolkits.capabilities([found])]
+    cuda, linker = gpu_facts.dotted(found.cuda), gpu_facts.dotted(found.linker)
+    return {"cuda": cuda, "linker": linker, "path": found.home, "targets": targets}
+
+
+def _driver() -> dict[str, Any]:
+    try:
+        driver = drivers.get()
+    except AotcudaError as error:
+        return {"cuda": None, "release": _release(), "gpus": [], "problem": str(error)}
+    described = [
+        {"index": device.index, "name": device.name, "capability": "{}.{}".format(*device.capability)}
+        for device in driver.devices
+    ]
+    return {"cuda": "{}.{}".format(*driver.version), "release": _release(), "gpus": described, "problem": None}
+
+
+def _release() -> str | None:
+    """The driver's own version, which its interface does not tell; None where its kernel module is not loaded."""
+    try:
+        text = Path(_RELEASE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"Kernel Module\b.*?\s(\d{3,}(?:\.\d+)+)\s", text)
+    return found[1] if found else None
+
+
+def _doubt(name: str) -> str:
+    """What is to be said of a variable that is called as aotcuda's are, and is none."""
+    if not name.startswith("AOTCUDA_") or name in (*OWN, "AOTCUDA_ACCELERATOR"):  # the extension's name of earlier days
+        return ""
+    rest = {own.removeprefix("AOTCUDA_"): own for own in OWN}
+    near = difflib.get_close_matches(name.removeprefix("AOTCUDA_"), rest, n=1)
+    return f" (nothing reads this{f'; did you mean {rest[near[0]]}?' if near else ''})"
+
+
+def _is_asked(name: str) -> bool:
+    compilers = [prefix for item in registry.BUILT_IN.values() for prefix in item.variables.prefixes]
+    return name in _VARIABLES or name.startswith(("AOTCUDA_", *compilers))
+
+
+def _open(value: str) -> str:
+    """A variable's value, and of a URL neither who signs in nor what else it is asked with."""
+    if "://" not in value:
+        return value
+    parts = urlsplit(value)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _installed(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

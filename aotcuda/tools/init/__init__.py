@@ -1,0 +1,1 @@
+"""`aotcuda init`: write the first tables of a project from its sources."""

@@ -1,0 +1,278 @@
+"""`aotcuda init`: what a project needs to package its kernels, written beside what it has."""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import registry
+from aotcuda.common import project_file, uninstalled_hook
+from aotcuda.errors import ConfigError
+from aotcuda.tools.init import sources
+from aotcuda.tools.record import project, pyproject, tables
+
+if TYPE_CHECKING:
+    from aotcuda.tools.init.sources import Found
+    from aotcuda.tools.record.project import Project
+    from aotcuda.tools.record.pyproject import Editor
+
+_COMMENT = "aotcuda record --write -- COMMAND adds the signatures that COMMAND launches"
+_TOOL = ("tool", "aotcuda")
+_HATCHLING = ("hatchling", "hatchling.build")
+_SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
+_HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A module of the project that defines kernels."""
+
+    module: str
+    file: str
+    found: tuple[Found, ...]
+
+    @property
+    def kernels(self) -> list[Found]:
+        """The kernels that a name of the module leads to."""
+        return [item for item in self.found if not item.device and not item.inside]
+
+    def of(self, frontend: str) -> list[Found]:
+        """The kernels of one front end."""
+        return [item for item in self.kernels if item.frontend == frontend]
+
+
+def run(folder: Path) -> None:
+    """Write the tables for the project in `folder`, and print what was written and what is still to be done.
+
+    Keys and tables that are there are left as they are; where nothing is missing, nothing is written.
+
+    Raises:
+        ConfigError: There is no pyproject.toml, or one that cannot be read or extended; it is as it was.
+        DependencyError: tomlkit is not installed, and a table is to be extended.
+    """
+    owner = project.read(Path(os.path.realpath(folder)))
+    if owner.text is None and (owner.root / "setup.py").is_file():
+        owner = replace(owner, text="")  # setuptools needs none; what it needs for this is written
+    if owner.text is None:
+        message = f"{owner.pyproject} does not exist; name a folder with a pyproject.toml"
+        raise ConfigError(message)
+    found, unreadable = _sources(owner)
+    for line in unreadable:
+        print(f"not read: {line}")
+    if not any(source.kernels for source in found):
+        print(
+            f"no kernel was found in {owner.root}: nothing stands under @cuda.jit or @triton.jit in the modules of its "
+            "packages"
+        )
+        _print_rest(found)
+        return
+    editor = pyproject.Editor(owner.text)
+    notes = [*_build_system(editor, owner, found), *_dependency(editor, owner)]
+    written = _modules(editor, found, owner)
+    text = editor.text()
+    if text != owner.text:
+        pyproject.write(owner.pyproject, text)
+    print(f"{owner.pyproject}: {_changes(owner.text, text)}")
+    for line in [*notes, *written]:
+        print(line)
+    _print_open(editor, found)
+    _print_rest(found)
+
+
+def _sources(owner: Project) -> tuple[list[Source], list[str]]:
+    found, unreadable = [], []
+    for module, path in project.python_files(owner):
+        file = path.relative_to(owner.root).as_posix()
+        try:
+            content = path.read_bytes()
+            items = tuple(sources.read(content)) if b"jit" in content else ()
+        except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
+            unreadable.append(f"{file}{_problem(error)}")
+            continue
+        if items:
+            found.append(Source(module=module, file=file, found=items))
+    return found, unreadable
+
+
+def _problem(error: Exception) -> str:
+    """Why a file is not read, to go on from its name."""
+    if isinstance(error, SyntaxError):
+        return f"{f':{error.lineno}' if error.lineno else ''}: {error.msg}"
+    if isinstance(error, OSError):
+        return f": {error.strerror}"
+    return f": {error}" if isinstance(error, ValueError) else ": it is nested too deeply"
+
+
+def _build_system(editor: Editor, owner: Project, found: list[Source]) -> list[str]:
+    """Build requirements, and for hatchling the table that enables its hook; what else there is to do."""
+    wanted = [
+        registry.requirement(name) for name in sorted({item.frontend for source in found for item in source.kernels})
+    ]
+    system = editor.get(("build-system",))
+    if system is None:
+        requirement, back = _SETUPTOOLS if _uses_setuptools(owner) else _HATCHLING
+        editor.table(("build-system",), {"requires": [requirement, *wanted], "build-backend": back})
+    else:
+        back = str(system.get("build-backend", "setuptools.build_meta"))
+        if not any(_named(item, "aotcuda") for item in project_file.strings(system.get("requires"))):
+            _extend(editor, ("build-system", "requires"), wanted)
+    if back.startswith("hatchling"):
+        folder = str(owner.root)
+        if uninstalled_hook.table(folder) is not None:
+            return []
+        if uninstalled_hook.to_add(folder) != uninstalled_hook.TABLE:
+            return [f"to do: the hook: add an empty table {uninstalled_hook.to_add(folder)}"]
+        editor.table(_HOOK, {})
+        return []
+    if back.startswith("setuptools"):
+        return []
+    advice = "let it run `aotcuda build`, or build with hatchling or setuptools"
+    return [f"to do: {back} has no hook of aotcuda; {advice} (docs/howto.md)"]
+
+
+def _uses_setuptools(owner: Project) -> bool:
+    files = ("setup.py", "setup.cfg")
+    return "setuptools" in owner.data.get("tool", {}) or any((owner.root / name).is_file() for name in files)
+
+
+def _dependency(editor: Editor, owner: Project) -> list[str]:
+    """The run time among the project's dependencies."""
+    metadata = editor.get(("project",))
+    if metadata is None or "dependencies" in project_file.strings(metadata.get("dynamic")):
+        cfg = configparser.RawConfigParser()
+        with contextlib.suppress(configparser.Error, UnicodeDecodeError):
+            cfg.read(owner.root / "setup.cfg", encoding="utf-8")
+        listed = cfg.get("options", "install_requires", fallback=None)
+        if any(_named(item.strip(), "aotcuda") for item in (listed or "").splitlines()):
+            return []
+        where = "the project's dependencies" if listed is None else "install_requires in setup.cfg"
+        return [f'to do: the wheel needs the run time: add "aotcuda" to {where}']
+    if not any(_named(item, "aotcuda") for item in project_file.strings(metadata.get("dependencies"))):
+        _extend(editor, ("project", "dependencies"), ["aotcuda"])
+    return []
+
+
+def _extend(editor: Editor, keys: tuple[str, ...], items: list[str]) -> None:
+    if editor.get(keys) is None:
+        editor.values(keys[:-1], {keys[-1]: items})
+    else:
+        editor.extend(keys, items)
+
+
+def _named(requirement: object, name: str) -> bool:
+    """Whether a requirement is one of the package `name`."""
+    return isinstance(requirement, str) and re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0].lower() == name
+
+
+def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
+    """Tables for the sources that have none, and kernels whose signatures stand in their decorators."""
+    if editor.get(_TOOL) is None:
+        editor.table(_TOOL, {"arch": list(pyproject.ARCH)})
+    elif editor.get((*_TOOL, "arch")) is None:
+        editor.values(_TOOL, {"arch": list(pyproject.ARCH)})
+    default = str(owner.aotcuda.get("frontend", registry.DEFAULT))
+    lines = []
+    for source in found:
+        for frontend in sorted({item.frontend for item in source.kernels} - sources.NAMED_BY_RECORD):
+            module = _module_of(editor, source.module, frontend, default)
+            if module is None:
+                module = source.module if editor.get((*_TOOL, "modules", source.module)) is None else None
+            if module is None:  # kernels of two compilers in one file
+                lines.append(f"to do: {source.file}: kernels of {frontend} need a module of another name")
+                continue
+            lines += _kernels(editor, module, source, frontend, default)
+    return lines
+
+
+def _module_of(editor: Editor, source: str, frontend: str, default: str) -> str | None:
+    """The module whose table names a source."""
+    modules = editor.get((*_TOOL, "modules")) or {}
+    for name, module in modules.items():
+        named = module.get("source")
+        if source in (named if isinstance(named, list) else [named]) and module.get("frontend", default) == frontend:
+            return str(name)
+    return None
+
+
+def _kernels(editor: Editor, module: str, source: Source, frontend: str, default: str) -> list[str]:
+    keys = (*_TOOL, "modules", module)
+    new_module = editor.get(keys) is None
+    if new_module:
+        extra = {} if frontend == default else {"frontend": frontend}
+        editor.table(keys, {"source": source.module, **extra})
+    there = _there(editor.get((*keys, "kernels")) or {}, source.module)
+    values: dict[str, Any] = {}
+    for item in source.of(frontend):
+        if item.signatures and item.path not in there:
+            name = tables.key_for(item.path, {*there.values(), *values})
+            texts = list(dict.fromkeys(item.signatures))
+            python = f"{source.module}:{item.path}" if "." in item.path else item.path
+            values[name] = texts if name == item.path else {"python": python, "signatures": texts}
+    if editor.get((*keys, "kernels")) is None:
+        if values or new_module:
+            first = not any("kernels" in other for other in editor.get((*_TOOL, "modules")).values())
+            editor.table((*keys, "kernels"), values, comment=_COMMENT if first else "")
+    elif values:
+        editor.values((*keys, "kernels"), values)
+    return [f'wrote tool.aotcuda.modules."{module}".kernels.{pyproject.quoted(name)}' for name in values]
+
+
+def _there(kernels: dict[str, Any], source: str) -> dict[str, str]:
+    """The Python names of the kernels that a table has, and their keys."""
+    return {
+        str(value.get("python", name) if isinstance(value, dict) else name).removeprefix(f"{source}:"): name
+        for name, value in kernels.items()
+    }
+
+
+def _print_open(editor: Editor, found: list[Source]) -> None:
+    """The kernels that have no signature yet."""
+    modules = editor.get((*_TOOL, "modules")) or {}
+    named = {
+        (source, path)
+        for module in modules.values()
+        for source in _as_list(module.get("source"))
+        for path in (re.sub(r"(\.fn)+$", "", name) for name in _there(module.get("kernels", {}), source))
+    }
+    missing = [(source, item) for source in found for item in source.kernels if (source.module, item.path) not in named]
+    if not missing:
+        print("every kernel has a signature")
+        return
+    print(f"{len(missing)} kernel{'s have' if len(missing) != 1 else ' has'} no signature yet:")
+    for source, item in missing:
+        reason = " (its decorator's signatures are computed)" if item.unread else ""
+        print(f"  {source.file}:{item.line}: {item.path}{reason}")
+    print("record them from anything that launches them, such as the tests:")
+    print("  aotcuda record --write -- python -m pytest")
+    without = {item.frontend for _, item in missing}
+    for frontend, variable in sources.WITHOUT_GPU.items():
+        if frontend in without:
+            print(f"  {variable} aotcuda record --write -- python -m pytest    # without a GPU; {frontend} only")
+
+
+def _print_rest(found: list[Source]) -> None:
+    for source in found:
+        for item in source.found:
+            if item.inside and not item.device:
+                where = f"{source.file}:{item.line}: {item.path}"
+                print(f"left out: {where} is made inside {item.inside}(); a build finds it under a name of the module")
+    devices = sum(item.device for source in found for item in source.found)
+    if devices:
+        they = "1 device function: it comes" if devices == 1 else f"{devices} device functions: they come"
+        print(f"{they} along with the kernels that call {'it' if devices == 1 else 'them'}")
+
+
+def _as_list(value: object) -> list[str]:
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+
+
+def _changes(before: str, after: str) -> str:
+    if before == after:
+        return "nothing to add"
+    lines = len(after.splitlines()) - len(before.splitlines())
+    return f"{lines} line{'s' * (lines != 1)} added"

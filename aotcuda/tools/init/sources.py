@@ -1,0 +1,242 @@
+"""The kernels that a source file defines, as its text has them: nothing is imported."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from aotcuda.tools.record import notation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-mlir", "triton.jit": "triton"}
+NAMED_BY_RECORD = frozenset({"triton"})
+"""Front ends whose modules have names of their own, and no kernel without what was recorded: `record` writes those."""
+
+WITHOUT_GPU = {"numba-cuda": "NUMBA_ENABLE_CUDASIM=1", "triton": "TRITON_INTERPRET=1"}
+"""What has a front end's kernels run on the processor, where they are recorded as well."""
+
+_IN_PLACE = {"aotcuda.numba": "numba", "aotcuda.numba_cuda_mlir": "numba_cuda_mlir"}
+_MODULES = ("numba", "triton")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A function that `@cuda.jit` or `@triton.jit` stands on.
+
+    Attributes:
+        path: The name that leads to it in its module.
+        line: Where its `def` stands.
+        frontend: The compiler.
+        device: It is a device function: the decorator says so, it returns a value, or another one of the file calls it.
+        signatures: Those that the decorator was given.
+        unread: The decorator was given signatures that only running the module would tell.
+        inside: The function that it is made in; empty at the module's top level or in a class.
+    """
+
+    path: str
+    line: int
+    frontend: str
+    device: bool
+    signatures: tuple[str, ...]
+    unread: bool
+    inside: str
+
+
+def read(content: str | bytes) -> list[Found]:
+    """The kernels and device functions in the text of a module, in its order; bytes are decoded as Python does.
+
+    Raises:
+        SyntaxError: It is not Python.
+        ValueError: It has null characters, which some Pythons tell so.
+        RecursionError: It is nested too deeply, which is a MemoryError where its reading tells.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what stands in there, which its import warns of
+        tree = ast.parse(content)
+    return _Reader(tree).found()
+
+
+class _Reader:
+    def __init__(self, tree: ast.Module) -> None:
+        self._tree = tree
+        self._names: dict[str, str] = {}
+        self._values: dict[str, ast.expr] = {}
+        self._partials: dict[str, ast.Call] = {}
+        self._called: set[str] = set()
+        for node in ast.walk(tree):
+            self._import(node)
+        for node in tree.body:
+            self._assign(node)
+
+    def found(self) -> list[Found]:
+        made = [*self._definitions(self._tree, (), ""), *self._assignments()]
+        helping = [replace(item, device=True) if item.path in self._called else item for item in made]
+        return sorted(helping, key=lambda item: (item.line, item.path))
+
+    def _import(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            for item in node.names:
+                whole = item.asname is not None
+                name = item.name if whole else item.name.partition(".")[0]
+                self._names[item.asname or name] = _IN_PLACE.get(name, name)
+        elif isinstance(node, ast.ImportFrom):
+            for item in node.names:
+                module = _IN_PLACE.get(node.module or "", node.module or "")
+                # A package may well hand `cuda` on from a module of its own, where Numba may be missing.
+                known = f"{module}.{item.name}" if module.startswith(_MODULES) and not node.level else None
+                if known or item.name == "cuda":
+                    self._names[item.asname or item.name] = known or "numba.cuda"
+
+    def _assign(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name, value = node.targets[0].id, node.value
+            self._values[name] = value
+            if self._dotted(value) in _JIT:
+                self._names[name] = self._dotted(value)
+            elif isinstance(value, ast.Call) and _last(value.func) == "partial" and value.args:
+                inner = self._dotted(value.args[0])
+                if inner in _JIT:
+                    self._names[name] = inner
+                    self._partials[name] = value
+
+    def _dotted(self, node: ast.expr) -> str:
+        """What a name stands for: `nb.cuda.jit` is `numba.cuda.jit` where nb is Numba."""
+        if isinstance(node, ast.Name):
+            return self._names.get(node.id, "")
+        if isinstance(node, ast.Attribute):
+            base = self._dotted(node.value)
+            whole = f"{base}.{node.attr}" if base else ""
+            return _IN_PLACE.get(whole, whole)
+        return ""
+
+    def _definitions(self, node: ast.AST, path: tuple[str, ...], inside: str) -> Iterator[Found]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, _Function):
+                for decorator in child.decorator_list:
+                    made = self._jitted(decorator, (*path, child.name), child.lineno, inside)
+                    if made is not None:
+                        self._called |= {name for name in _calls(child) if name != child.name}
+                        yield replace(made, device=True) if _returns_a_value(child) else made
+                yield from self._definitions(child, (*path, child.name), ".".join((*path, child.name)))
+            elif isinstance(child, ast.ClassDef):
+                yield from self._definitions(child, (*path, child.name), inside)
+            else:
+                yield from self._definitions(child, path, inside)
+
+    def _assignments(self) -> Iterator[Found]:
+        """`name = cuda.jit(function)` and `name = cuda.jit(...)(function)`."""
+        for name, value in self._values.items():
+            if not isinstance(value, ast.Call) or len(value.args) != 1:
+                continue
+            plain = self._dotted(value.func) in _JIT and isinstance(value.args[0], ast.Name | ast.Attribute)
+            known = isinstance(value.args[0], ast.Name) and value.args[0].id in self._functions()
+            made = self._jitted(value if plain else value.func, (name,), value.lineno, "", applied=plain)
+            if made is not None and (known or not plain) and not self._is_decorator(value):
+                yield made
+
+    def _functions(self) -> set[str]:
+        return {node.name for node in ast.walk(self._tree) if isinstance(node, _Function)}
+
+    def _is_decorator(self, value: ast.Call) -> bool:
+        return self._dotted(value.func) in _JIT and not (
+            isinstance(value.args[0], ast.Name) and value.args[0].id in self._functions()
+        )
+
+    def _jitted(
+        self, decorator: ast.expr, path: tuple[str, ...], line: int, inside: str, *, applied: bool = False
+    ) -> Found | None:
+        call = decorator if isinstance(decorator, ast.Call) else None
+        function = call.func if call else decorator
+        frontend = _JIT.get(self._dotted(function))
+        if frontend is None:
+            return None
+        keywords = {item.arg: item.value for item in call.keywords} if call else {}
+        partial = self._partials.get(function.id) if isinstance(function, ast.Name) else None
+        keywords = {**{item.arg: item.value for item in (partial.keywords if partial else ())}, **keywords}
+        given = call.args[0] if call and call.args and not applied else keywords.get("func_or_sig")
+        texts = self._signatures(given) if given is not None else []
+        device = keywords.get("device")
+        return Found(
+            path=".".join(path),
+            line=line,
+            frontend=frontend,
+            device=isinstance(device, ast.Constant) and bool(device.value),
+            signatures=tuple(texts or ()),
+            unread=texts is None,
+            inside=inside,
+        )
+
+    def _signatures(self, node: ast.expr, depth: int = 8) -> list[str] | None:
+        """The signatures that an expression stands for; None if reading does not tell."""
+        if isinstance(node, ast.Name) and node.id in self._values and depth:
+            return self._signatures(self._values[node.id], depth - 1)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = " ".join(node.value.split())
+            return [f"void{text}" if text.startswith("(") else text]
+        if isinstance(node, ast.List):
+            inner = [self._signatures(item, depth) for item in node.elts]
+            return [text for texts in inner if texts for text in texts] if all(inner) else None
+        if isinstance(node, ast.Tuple):
+            types = [self._type(item, depth) for item in node.elts]
+            return [f"void({', '.join(text for text in types if text)})"] if all(types) else None
+        if isinstance(node, ast.Call) and not node.keywords:
+            types = [self._type(item, depth) for item in (node.func, *node.args)]
+            if not notation.is_scalar((types[0] or "").partition("[")[0]):
+                return None
+            return [f"{types[0]}({', '.join(text for text in types[1:] if text)})"] if all(types) else None
+        return None
+
+    def _type(self, node: ast.expr, depth: int) -> str | None:
+        """A type as a signature writes it: without the names of Numba's modules, and of the file's own variables."""
+        if isinstance(node, ast.Name) and node.id in self._values and depth:
+            return self._type(self._values[node.id], depth - 1)
+        if isinstance(node, ast.Name | ast.Attribute):
+            return _last(node)
+        if isinstance(node, ast.Subscript):
+            element = self._type(node.value, depth)
+            return f"{element}[{ast.unparse(node.slice).strip('()')}]" if element else None
+        if isinstance(node, ast.Call):
+            return self._call(node, depth)
+        return None
+
+    def _call(self, node: ast.Call, depth: int) -> str | None:
+        parts = [self._argument(item, depth) for item in node.args]
+        parts += [f"{item.arg}={ast.unparse(item.value)}" for item in node.keywords]
+        return f"{_last(node.func)}({', '.join(part for part in parts if part)})" if all(parts) else None
+
+    def _argument(self, node: ast.expr, depth: int) -> str | None:
+        if isinstance(node, ast.Constant):
+            return repr(node.value)
+        if isinstance(node, ast.Tuple | ast.List):
+            inner = [self._type(item, depth) for item in node.elts]
+            return f"({', '.join(text for text in inner if text)},)" if all(inner) else None
+        return self._type(node, depth)
+
+
+def _calls(function: _Function) -> Iterator[str]:
+    """The plain names that a function calls; a kernel is launched by its grid, in a subscript."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+
+
+def _returns_a_value(function: ast.AST) -> bool:
+    """Whether a function returns something other than None; those inside it do not count."""
+    for node in ast.iter_child_nodes(function):
+        if isinstance(node, ast.Return):
+            value = node.value
+            if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+                return True
+        elif not isinstance(node, (*_FUNCTIONS, ast.Lambda)) and _returns_a_value(node):
+            return True
+    return False
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

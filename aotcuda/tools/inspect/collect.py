@@ -1,0 +1,249 @@
+"""From a target to its report: each manifest is held against the images it describes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import registry
+from aotcuda.binary import cubin, fatbin, targets
+from aotcuda.binary.budget import Budget, TooMuchError
+from aotcuda.binary.text import shown
+from aotcuda.errors import ImageError, ManifestError, ToolchainError
+from aotcuda.manifest import FILE_NAME, digest
+from aotcuda.tools.inspect import images, mangling
+from aotcuda.tools.inspect.report import Module, Report, Symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Literal
+
+    from aotcuda import manifest
+    from aotcuda.tools.inspect.images import Image
+    from aotcuda.tools.inspect.report import SymbolImage
+
+_SYMBOL_ITEMS, _ROW_ITEMS = 30, 12
+"""What a symbol and each of its images takes of the budget, to be listed."""
+
+_LTOIR_PADDING = 8
+"""An LTOIR entry that was stored uncompressed is padded to this many bytes and does not keep its true size."""
+
+
+def collect(target: str) -> Report:
+    """Find and read everything in `target`.
+
+    Raises:
+        TargetError: There is no such thing, or nothing in it that aotcuda built.
+        ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
+        ImageError: An image cannot be read.
+    """
+    modules = [_bare(item) if isinstance(item, targets.BareImage) else _built(item) for item in targets.find(target)]
+    return Report(modules=tuple(modules))
+
+
+def _built(module: targets.PackagedModule) -> Module:
+    content = module.manifest
+    kernels = _images(module, "kernels", content["files"].get("kernels"), content["images"])
+    functions = _images(module, "functions", content["files"].get("functions"), content["ltoir"])
+    own = content["toolchain"].get("cuda", "")
+    made = [(image, item.get("linker", own)) for image, item in zip(kernels, content["images"], strict=True)]
+    made += [(image, own) for image in functions]
+    for other in content.get("toolchains", ()):
+        file = other.get("functions")
+        found = _images(module, file["path"] if file else "", file, other["ltoir"])
+        made += [(image, other["versions"]["cuda"]) for image in found]
+    linked = [(name, item["name"]) for item in content["linked"] for name in item["symbols"]]
+    overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
+    _spend(module.budget, module.where, len(overloads), len(kernels))
+    _spend(module.budget, module.where, len(content["functions"]), len(functions))
+    _spend(module.budget, module.where, len(linked), 0)
+    in_c = mangling.demangled(name for name, _ in linked)
+    return Module(
+        name=content["module"],
+        where=module.where,
+        toolchain=dict(content["toolchain"]),
+        toolchains=tuple(dict(other["versions"]) for other in content.get("toolchains", ())),
+        min_driver=content["min_driver"],
+        settings={
+            "front end": content["frontend"],
+            "load": content["load"],
+            "fallback": content["fallback"],
+            **_callbacks(content),
+        },
+        images=tuple(replace(image.packed, cuda=cuda) for image, cuda in made),
+        symbols=(
+            *(_function(function, functions) for function in content["functions"]),
+            *(_kernel(kernel, overload, content["frontend"], kernels, module.where) for kernel, overload in overloads),
+            *(_linked(name, origin, in_c.get(name)) for name, origin in linked),
+        ),
+    )
+
+
+def _images(
+    module: targets.PackagedModule, key: str, file: manifest.File | None, listed: list[manifest.Image]
+) -> list[Image]:
+    """The images of one of the module's fatbins, held against what the manifest lists.
+
+    Of SASS every byte counts. Packing changes the text of PTX and scrambles LTOIR, so of those the architecture is
+    compared, and the size of LTOIR; the digest of the whole file was checked before.
+    """
+    found: list[Image] = []
+    if file is not None:
+        where = f"{module.where}/{shown(file['path'])}"
+        for entry in _entries(module.files[key], where, module.budget):
+            if len(found) < len(listed):
+                _check(listed[len(found)], entry, module.where)
+            found.append(images.read(entry, where, module.budget))
+    if len(found) != len(listed):
+        raise _unlisted(module.where)
+    return found
+
+
+def _spend(budget: Budget, where: str, symbols: int, images: int) -> None:
+    """Take from the budget what listing so many symbols costs, each with so many images."""
+    try:
+        budget.spend("items", symbols * (_SYMBOL_ITEMS + images * _ROW_ITEMS))
+    except TooMuchError as error:
+        message = f"{where} {error}"
+        raise ImageError(message) from None
+
+
+def _check(item: manifest.Image, entry: fatbin.Entry, where: str) -> None:
+    if (item["arch"], item["kind"]) != (entry.arch, entry.kind):
+        raise _unlisted(where)
+    if (entry.kind == "sass" and digest(entry.content) != item["sha256"]) or (
+        entry.kind == "ltoir" and not 0 <= entry.size - item["bytes"] < _LTOIR_PADDING
+    ):
+        message = f"{where}: the {entry.kind} image for {entry.arch} is not the one in {FILE_NAME}; install again"
+        raise ManifestError(message)
+
+
+def _unlisted(where: str) -> ManifestError:
+    message = f"{where}/{FILE_NAME} does not list the images that its fatbin holds; install the package again"
+    return ManifestError(message)
+
+
+def _function(function: manifest.Function, found: list[Image]) -> Symbol:
+    return Symbol(
+        name=function["name"],
+        symbol=function["name"],
+        kind="function",
+        abi=function["abi"],
+        prototype=function["prototype"],
+        signature=function["signature"],
+        origin=function["origin"],
+        images=tuple(image.whole for image in found),
+    )
+
+
+def _linked(name: str, origin: str, in_c: str | None) -> Symbol:
+    """A foreign function that was linked in; what became of it, inlined or not, is the linker's affair."""
+    return Symbol(
+        name=name, symbol=name, kind="function", abi=None, prototype=in_c, signature=None, origin=origin, images=()
+    )
+
+
+def _callbacks(content: manifest.Manifest) -> dict[str, str]:
+    found = [
+        f"{which} {item[which]} ({item['origin']})"
+        for item in content["callbacks"]
+        for which in ("setup", "teardown")
+        if item[which]
+    ]
+    return {"callbacks": ", ".join(found)} if found else {}
+
+
+def _kernel(
+    kernel: manifest.Kernel, overload: manifest.Overload, frontend: str, found: list[Image], where: str
+) -> Symbol:
+    symbol = overload["symbol"]
+    launches = overload.get("launches", {})
+    for image in found:
+        if symbol not in image.kernels:
+            message = (
+                f"{where}: the image for {image.entry.arch} lacks the kernel {shown(symbol)}, which {FILE_NAME} lists; "
+                "install the package again"
+            )
+            raise ManifestError(message)
+    return Symbol(
+        name=kernel["name"],
+        symbol=symbol,
+        kind="kernel",
+        abi=_kernel_abi(frontend),
+        prototype=None,
+        signature=overload["signature"],
+        origin=kernel["origin"],
+        images=tuple(
+            replace(
+                image.kernels[symbol],
+                spills=_spills(overload["resources"].get(image.entry.arch)),
+                dynamic=launches[image.entry.arch]["shared"] if image.entry.arch in launches else None,
+            )
+            for image in found
+        ),
+    )
+
+
+def _spills(told: manifest.Resources | None) -> int | None:
+    """What the linker told the build, which no image tells."""
+    return None if told is None else told.get("spills")
+
+
+def _kernel_abi(frontend: str) -> str:
+    """How a front end's kernels take their arguments; for one that nobody registers here, its own name."""
+    try:
+        found = registry.find(frontend)
+    except ToolchainError:
+        found = None
+    return frontend if found is None else found.kernel_abi
+
+
+def _entries(data: bytes, where: str, budget: Budget) -> Iterator[fatbin.Entry]:
+    """The images in a fatbin; a bare cubin, as the JIT fallback keeps it, is one image."""
+    if data.startswith(fatbin.MAGIC):
+        yield from fatbin.entries(data, where, budget)
+        return
+    arch = cubin.read(data, where, Budget(len(data))).arch
+    name, size = Path(where).name, len(data)
+    yield fatbin.Entry(arch=arch, kind="sass", name=name, size=size, packed=size, content=data)
+
+
+def _bare(found: targets.BareImage) -> Module:
+    name, budget = Path(found.where).name, Budget(len(found.data))
+    packed = []
+    functions: dict[str, list[SymbolImage]] = {}
+    kernels: dict[str, list[SymbolImage]] = {}
+    for entry in _entries(found.data, found.where, budget):
+        image = images.read(entry, found.where, budget)
+        packed.append(image.packed)
+        for function in image.functions:
+            functions.setdefault(function, []).append(image.whole)
+        for kernel, facts in image.kernels.items():
+            kernels.setdefault(kernel, []).append(facts)
+        _spend(budget, found.where, len(image.functions) + len(image.kernels), 1)
+    in_c = mangling.demangled([*functions, *kernels])
+    listed: tuple[tuple[Literal["function", "kernel"], dict[str, list[SymbolImage]]], ...]
+    listed = (("function", functions), ("kernel", kernels))
+    return Module(
+        name=name,
+        where=found.where,
+        toolchain={},
+        min_driver=None,
+        settings={},
+        images=tuple(packed),
+        symbols=tuple(
+            Symbol(
+                name=symbol,
+                symbol=symbol,
+                kind=kind,
+                abi=None,
+                prototype=in_c.get(symbol),
+                signature=None,
+                origin=name,
+                images=tuple(where),
+            )
+            for kind, symbols in listed
+            for symbol, where in symbols.items()
+        ),
+    )

@@ -1,0 +1,65 @@
+"""The flags by which another build uses a module's device functions: where its header is, and what to link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aotcuda.binary import targets
+from aotcuda.errors import TargetError
+from aotcuda.manifest import linkable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aotcuda import manifest
+
+
+def includes(target: str) -> list[str]:
+    """`-I<folder>` for the header of each module in `target`.
+
+    Raises:
+        TargetError: There is no such thing, or it is not installed, or holds nothing that aotcuda built.
+        ManifestError: A file is missing, truncated or altered.
+    """
+    return [f"-I{folder}" for folder, _ in _installed(target)]
+
+
+def libs(target: str, cuda: int = 0) -> list[str]:
+    """`-Xnvlink <file>` for each of `files`: nvcc itself takes no fatbin in a link, its device linker does.
+
+    Raises:
+        TargetError: As for `files`.
+        ManifestError: As for `files`.
+    """
+    return [word for file in files(target, cuda) for word in ("-Xnvlink", file)]
+
+
+def files(target: str, cuda: int = 0) -> list[str]:
+    """The files to link for the device functions of each module in `target`: the functions, then what they call.
+
+    Args:
+        target: A module, package or folder.
+        cuda: The linker's major version of CUDA, which matters where a wheel was built by several toolkits.
+
+    Raises:
+        TargetError: As for `includes`; or no module of it exports functions.
+        ManifestError: As for `includes`.
+    """
+    found = []
+    for folder, content in _installed(target):
+        # A package may well have modules with kernels alone.
+        found += [str(folder / file["path"]) for file in linkable.exported(content, cuda)]
+    if not found:
+        message = f"{target} exports no device functions, so there is nothing to link"
+        raise TargetError(message)
+    return found
+
+
+def _installed(target: str) -> list[tuple[Path, manifest.Manifest]]:
+    """The data folder and manifest of each module."""
+    modules = [item for item in targets.find(target) if isinstance(item, targets.PackagedModule)]
+    found = [(item.path, item.manifest) for item in modules if item.path is not None]
+    if not found:
+        message = f"{target} is a file that compilers cannot look into; install it, and name the module or its folder"
+        raise TargetError(message)
+    return found

@@ -1,0 +1,75 @@
+"""Images: what each entry of a fatbin says about the symbols in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from aotcuda.binary import cubin, ptx
+from aotcuda.binary.budget import TooMuchError
+from aotcuda.errors import ImageError
+from aotcuda.tools.inspect.report import PackedImage, SymbolImage
+
+if TYPE_CHECKING:
+    from aotcuda.binary.budget import Budget
+    from aotcuda.binary.fatbin import Entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """An entry of a fatbin, and the symbols found in it.
+
+    Attributes:
+        entry: The entry, without its content.
+        kernels: What is known of each kernel, by its symbol; none for LTOIR, which cannot be read.
+        functions: Names of the device functions that other code can be linked with; none for PTX and LTOIR.
+    """
+
+    entry: Entry
+    kernels: dict[str, SymbolImage]
+    functions: tuple[str, ...]
+
+    @property
+    def packed(self) -> PackedImage:
+        """The image as a whole."""
+        entry = self.entry
+        return PackedImage(arch=entry.arch, kind=entry.kind, size=entry.size, packed=entry.packed)
+
+    @property
+    def whole(self) -> SymbolImage:
+        """What is said of a symbol whose own share of the image is not known."""
+        return SymbolImage(arch=self.entry.arch, kind=self.entry.kind, size=self.entry.size)
+
+
+def read(entry: Entry, where: str, budget: Budget) -> Image:
+    """Look into an entry of the fatbin that `where` names.
+
+    Raises:
+        ImageError: The entry says that it is a cubin but cannot be read as one, or it holds too much.
+    """
+    label, bare = f"{where}: the image for {entry.arch}", replace(entry, content=b"")
+    if entry.kind == "sass":
+        code = cubin.read(entry.content, label, budget)
+        return Image(entry=bare, kernels=_kernels(entry.arch, code), functions=code.functions)
+    try:
+        names = ptx.kernels(entry.content, budget)
+    except TooMuchError as error:
+        message = f"{label} {error}"
+        raise ImageError(message) from None
+    whole = SymbolImage(arch=entry.arch, kind=entry.kind, size=entry.size)
+    return Image(entry=bare, kernels=dict.fromkeys(names, whole), functions=())
+
+
+def _kernels(arch: str, code: cubin.Cubin) -> dict[str, SymbolImage]:
+    return {
+        kernel.name: SymbolImage(
+            arch=arch,
+            kind="sass",
+            size=kernel.code,
+            registers=kernel.registers,
+            shared=kernel.shared,
+            local=kernel.local,
+            constant=kernel.constant,
+        )
+        for kernel in code.kernels
+    }

@@ -1,0 +1,166 @@
+"""A line for each kernel over all of its targets, and the order and choice of what is shown."""
+
+from __future__ import annotations
+
+import fnmatch
+import textwrap
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from aotcuda.binary.text import brief
+from aotcuda.errors import TargetError
+from aotcuda.tools.inspect.report import Report, SymbolImage
+from aotcuda.tools.inspect.table import MOST_REGISTERS, WIDTH, columns, dynamic, numbers, with_dynamic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.tools.inspect.report import Module, Symbol
+
+SORT_KEYS = ("name", "bytes", "registers", "spills", "shared", "dynamic", "local")
+"""What `--sort` takes: a name, or a number of which the largest comes first."""
+
+_FIELDS = {"bytes": "size"}
+_SHORTEST = 16
+"""Columns of a name or a signature that are worth showing."""
+
+
+def chosen(report: Report, *, pattern: str | None = None, sort: str | None = None) -> Report:
+    """The report with those symbols alone that `pattern` matches, in the order that `sort` asks for, module by module.
+
+    Args:
+        report: What was found.
+        pattern: As the shell has them, `axpy*`; it may match the name, the symbol, or `mypkg.kernels.axpy`.
+        sort: One of `SORT_KEYS`; of a number the largest over all images comes first.
+
+    Raises:
+        TargetError: Nothing matches.
+    """
+    modules = report.modules
+    if pattern is not None:
+        kept = [
+            replace(module, symbols=tuple(symbol for symbol in module.symbols if _matches(module, symbol, pattern)))
+            for module in modules
+        ]
+        modules = tuple(module for module in kept if module.symbols)
+        if not modules:
+            message = f"--filter {brief(pattern)!r} matches nothing; there is {_names(report)}"
+            raise TargetError(message)
+    if sort is not None:
+        modules = tuple(
+            replace(module, symbols=tuple(sorted(module.symbols, key=lambda symbol: _order(symbol, sort))))
+            for module in modules
+        )
+    return Report(modules=modules)
+
+
+def render(report: Report, *, sort: str | None = None, width: int | None = None) -> str:
+    """A table with a line for each kernel and signature: the largest number of any target, and the worst target.
+
+    Args:
+        report: What was found.
+        sort: As for `chosen`, over all modules.
+        width: The terminal's; names and signatures are cut for it. None cuts nothing.
+    """
+    kernels = [(module, symbol) for module in report.modules for symbol in module.symbols if symbol.kind == "kernel"]
+    if sort is not None:
+        kernels.sort(key=lambda item: _order(item[1], sort))
+    names = [module.name for module in report.modules]
+    several = len(set(names)) < len(names)
+    worst = [_largest(symbol) for _, symbol in kernels]
+    given = any(image.dynamic is not None for image in worst)
+    numbers_of = with_dynamic(("bytes", "registers", "spills", "shared", "local"), "dynamic", shown=given)
+    header = ("kernel", *(("in",) if several else ()), *numbers_of, "worst")
+    rows = [_row(module, symbol, several=several, given=given) for module, symbol in kernels]
+    words = {0, len(header) - 1, *((1,) if several else ())}
+    if width is not None:
+        limit = max(width // 3, _SHORTEST)
+        rows = [tuple(_cut(cell, limit) if at in words else cell for at, cell in enumerate(row)) for row in rows]
+    lines = list(columns(header, rows, words=words))
+    wide = max(map(len, lines)) + 2
+    signatures = ["signature", *(brief(symbol.signature or symbol.prototype or "") for _, symbol in kernels)]
+    if width is None or width - wide >= _SHORTEST:
+        lines = [
+            f"{line:<{wide}}{text if width is None else _cut(text, width - wide)}".rstrip()
+            for line, text in zip(lines, signatures, strict=True)
+        ]
+    spilling = f"{sum(bool(image.spills) for image in worst)} spill registers"
+    if unknown := sum(image.spills is None for image in worst):
+        spilling += f", of {unknown} that is not known"
+    full = sum((image.registers or 0) >= MOST_REGISTERS for image in worst)
+    note = (
+        f"{len(kernels)} kernels and signatures; {spilling}, {full} use all {MOST_REGISTERS}. Each "
+        "number is the largest of any target, and worst is the target that spills most or has the most registers."
+    )
+    return "\n".join([*lines, "", *textwrap.wrap(note, width or WIDTH)])
+
+
+def _matches(module: Module, symbol: Symbol, pattern: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for name in (symbol.name, symbol.symbol, _full(module, symbol)))
+
+
+def _full(module: Module, symbol: Symbol) -> str:
+    return f"{module.name}.{symbol.name}"
+
+
+def _names(report: Report) -> str:
+    found = list(dict.fromkeys(symbol.name for module in report.modules for symbol in module.symbols))
+    most = 10
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(map(brief, found[:most])) + more or "nothing at all"
+
+
+def _order(symbol: Symbol, sort: str) -> tuple[int, str]:
+    """What sorts by a name, or by a number with the largest first."""
+    return (0, symbol.name) if sort == "name" else (-_number(_largest(symbol), sort), "")
+
+
+def _number(image: SymbolImage, key: str) -> int:
+    value = getattr(image, _FIELDS.get(key, key))
+    return -1 if value is None else int(value)
+
+
+def _largest(symbol: Symbol) -> SymbolImage:
+    """What a symbol takes at most in any image of machine code, and in `arch` the target where it is worst.
+
+    The worst is the one that spills most; of these that with the most registers, then stack, shared memory and code.
+    """
+    images = [image for image in symbol.images if image.kind == "sass"]
+    if not images:
+        return SymbolImage(arch="-", kind="ptx", size=0)
+    order = ("spills", "registers", "local", "shared", "bytes")
+    worst = max(images, key=lambda image: [_number(image, key) for key in order])
+    return SymbolImage(
+        arch=worst.arch,
+        kind="sass",
+        size=max(image.size for image in images),
+        registers=_most(images, "registers"),
+        spills=_most(images, "spills"),
+        shared=_most(images, "shared"),
+        dynamic=_most(images, "dynamic"),
+        local=_most(images, "local"),
+    )
+
+
+def _most(images: Sequence[SymbolImage], key: str) -> int | None:
+    """The largest; None where one of them is not known."""
+    values = [getattr(image, key) for image in images]
+    return None if None in values else max(values)
+
+
+def _row(module: Module, symbol: Symbol, *, several: bool, given: bool) -> tuple[str, ...]:
+    image = _largest(symbol)
+    cells = with_dynamic(numbers(image)[:-1], dynamic(image), shown=given)
+    name = brief(_full(module, symbol))
+    where = (brief(_holder(module)),) if several else ()
+    return (name, *where, *cells, image.arch)
+
+
+def _holder(module: Module) -> str:
+    """The wheel that a module lies in, else its folder."""
+    return next((part for part in PurePath(module.where).parts if part.endswith(".whl")), module.where)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,0 +1,142 @@
+"""The report as text for people: one block a module, aligned, and readable at 100 columns or the terminal's."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from aotcuda.binary.text import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Sequence
+
+    from aotcuda.tools.inspect.report import Module, Report, Symbol, SymbolImage
+
+WIDTH = 100
+"""Columns, where no terminal says how many it has."""
+
+MOST_REGISTERS = 255
+"""What a thread may have, of all GPUs since Kepler; who uses them all most likely wants more."""
+
+_DYNAMIC_AT = 4
+"""Where among a kernel's numbers its dynamic shared memory stands."""
+
+_LABEL_WIDTH = 11
+_NOTE = (
+    "Sizes are in bytes; of a kernel that of its machine code. spills: stored and loaded because registers ran out; "
+    "? where the build was not told. shared: static, a block. local: stack, a thread; ? where it cannot be known, as "
+    "with recursion. -: decided when the image is compiled."
+)
+_DYNAMIC = " dynamic: shared memory that launches give a block, as was compiled."
+_MARKED = f" !: registers spilled, or all {MOST_REGISTERS} in use."
+
+
+def render(report: Report, width: int = WIDTH) -> str:
+    """The whole text, with no line break at its end, in lines of at most `width` columns where they can be broken."""
+    return "\n".join(_report(report, width))
+
+
+def numbers(image: SymbolImage) -> tuple[str, ...]:
+    """A kernel's bytes, registers, spills, shared, local and constant memory in an image, marked where they are bad."""
+    if image.kind != "sass":
+        return ("-",) * 6
+    registers = None if image.registers is None else _marked(image.registers, image.registers >= MOST_REGISTERS)
+    spills = None if image.spills is None else _marked(image.spills, image.spills > 0)
+    texts = (image.size, registers, spills, image.shared, image.local, image.constant)
+    return tuple("?" if text is None else str(text) for text in texts)
+
+
+def with_dynamic(cells: tuple[str, ...], dynamic_cell: str, *, shown: bool) -> tuple[str, ...]:
+    """Cells of a kernel's line with its dynamic shared memory after the static, where that column is shown."""
+    return (*cells[:_DYNAMIC_AT], dynamic_cell, *cells[_DYNAMIC_AT:]) if shown else cells
+
+
+def dynamic(image: SymbolImage) -> str:
+    """A kernel's dynamic shared memory in an image."""
+    return "-" if image.dynamic is None else str(image.dynamic)
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: Container[int]) -> Iterator[str]:
+    """Lines of columns as wide as their widest cell: those in `words` to the left, numbers to the right.
+
+    Numbers stay below each other where one of them is marked.
+    """
+    cells = [list(header), *map(list, rows)]
+    for at in range(len(header)):
+        if at not in words and any(row[at].endswith("!") for row in rows):
+            for row in cells[1:]:
+                row[at] += "" if row[at].endswith("!") else " "
+    widths = [max(len(row[at]) for row in cells) for at in range(len(header))]
+    for row in cells:
+        aligned = (
+            cell.ljust(width) if at in words else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(aligned).rstrip()
+
+
+def _marked(number: int, bad: bool) -> str:
+    return f"{number}!" if bad else str(number)
+
+
+def _report(report: Report, width: int) -> Iterator[str]:
+    for module in report.modules:
+        yield from _module(module, width)
+        yield ""
+    kernels = [image for module in report.modules for symbol in module.symbols for image in symbol.images]
+    marked = any("!" in text for image in kernels for text in numbers(image))
+    given = any(image.dynamic is not None for image in kernels)
+    yield from textwrap.wrap(_NOTE + (_DYNAMIC if given else "") + (_MARKED if marked else ""), width)
+
+
+def _module(module: Module, width: int) -> Iterator[str]:
+    yield brief(module.name)
+    yield from _field("in", module.where, width)
+    for number, versions in enumerate((module.toolchain, *module.toolchains)):
+        text = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+        yield from _field("and" if number else "toolchain", text, width)
+    yield from _field("min driver", module.min_driver or "", width)
+    for name, value in module.settings.items():
+        yield from _field(name, value, width)
+    yield ""
+    rows = [(image.arch, image.kind, str(image.size), str(image.packed), image.cuda) for image in module.images]
+    header = ("image", "kind", "bytes", "packed", "by CUDA")
+    several = len(header) if module.toolchains else -1  # of one toolkit there is no more to say
+    yield from _table(header[:several], [row[:several] for row in rows], indent="  ")
+    for symbol in module.symbols:
+        yield ""
+        yield from _symbol(symbol, width)
+
+
+def _symbol(symbol: Symbol, width: int) -> Iterator[str]:
+    abi = f", {brief(symbol.abi)} ABI" if symbol.abi else ""
+    linked = "" if symbol.images else "linked "
+    yield f"  {brief(symbol.name)}  ({linked}{symbol.kind}{abi}, from {brief(symbol.origin)})"
+    for text in (symbol.prototype, symbol.signature):
+        if text:
+            yield from textwrap.wrap(brief(text), width, initial_indent="    ", subsequent_indent="        ")
+    if linked:
+        return
+    if symbol.symbol != symbol.name:
+        yield f"    symbol {brief(symbol.symbol)}"
+    if symbol.kind == "kernel":
+        shown = any(image.dynamic is not None for image in symbol.images)
+        header = with_dynamic(("bytes", "registers", "spills", "shared", "local", "constant"), "dynamic", shown=shown)
+        cells = [with_dynamic(numbers(image), dynamic(image), shown=shown) for image in symbol.images]
+        rows = [(image.arch, image.kind, *row) for image, row in zip(symbol.images, cells, strict=True)]
+        yield from _table(("arch", "kind", *header), rows, indent="    ")
+    else:
+        found = ", ".join(f"{image.arch} ({image.kind})" for image in symbol.images)
+        yield from textwrap.wrap(found, width, initial_indent="    in ", subsequent_indent="       ")
+
+
+def _field(label: str, value: str, width: int) -> list[str]:
+    """A line `label  value`, with as many more as the value needs; none for an empty value."""
+    first = f"  {label:<{_LABEL_WIDTH}} "
+    text = brief(value)
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first)) if text else []
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str) -> Iterator[str]:
+    """Columns of which the first two hold words."""
+    return (f"{indent}{line}" for line in columns(header, rows, words=(0, 1)))

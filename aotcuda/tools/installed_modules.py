@@ -1,0 +1,92 @@
+"""The packaged modules that are installed in this environment, found without importing any.
+
+Distributions list their files. One in editable mode lists a link alone, so the table of its project is
+asked which modules there should be, and the import system where they are.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from aotcuda import manifest
+from aotcuda.binary import targets
+from aotcuda.common import project_file
+from aotcuda.errors import AotcudaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LISTED = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
+
+
+class Installed:
+    """A module, or what is left of it.
+
+    Attributes:
+        name: `mypkg.kernels`; where the manifest cannot be read, as its folder is called.
+        distribution: The distribution that it is of, and its version.
+        editable: Whether that is installed in editable mode.
+        found: The module as it lies there; None if it cannot be read.
+        problem: Why it cannot; empty if it can.
+    """
+
+    __slots__ = ("distribution", "editable", "found", "name", "problem")
+
+    def __init__(
+        self,
+        name: str,
+        distribution: str,
+        *,
+        editable: bool,
+        found: targets.PackagedModule | None = None,
+        problem: str = "",
+    ) -> None:
+        self.name = name
+        self.distribution = distribution
+        self.editable = editable
+        self.found = found
+        self.problem = problem
+
+
+def find() -> list[Installed]:
+    """All of them, by name."""
+    found = [module for distribution in metadata.distributions() for module in _of(distribution)]
+    return sorted(found, key=lambda module: module.name)
+
+
+def _of(distribution: metadata.Distribution) -> Iterator[Installed]:
+    title = f"{distribution.name} {distribution.version}"
+    for line in (distribution.read_text("RECORD") or "").splitlines():
+        path = line.rsplit(",", 2)[0].strip('"')
+        if path.endswith(_LISTED):
+            folder = Path(str(distribution.locate_file(path))).parent
+            name = Path(path).parent.as_posix().removesuffix(manifest.FOLDER_SUFFIX).replace("/", ".")
+            yield _read(name, title, str(folder), editable=False)
+    for name in _editable(distribution):
+        yield _read(name, title, name, editable=True)
+
+
+def _read(name: str, title: str, target: str, *, editable: bool) -> Installed:
+    try:
+        for found in targets.find(target):
+            if isinstance(found, targets.PackagedModule):
+                return Installed(found.manifest["module"], title, editable=editable, found=found)
+    except AotcudaError as error:
+        return Installed(name, title, editable=editable, problem=str(error))
+    return Installed(name, title, editable=editable, problem="it holds no module that aotcuda built")
+
+
+def _editable(distribution: metadata.Distribution) -> list[str]:
+    """The modules that the table of an editable install's project names."""
+    try:
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if not origin.get("dir_info", {}).get("editable"):
+            return []
+        project = Path(unquote(urlsplit(origin["url"]).path), project_file.FILE_NAME)
+        return [*project_file.table(project_file.content(project), "tool", "aotcuda", "modules")]
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):  # another's files, of any shape
+        return []

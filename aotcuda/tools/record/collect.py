@@ -1,0 +1,77 @@
+"""What the processes of a recorded command wrote: see `inject/aotcuda_recorder/log.py`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotcuda.tools.record.records import Record, merge
+
+_FACTS = (
+    "frontend", "kind", "module", "function", "signature", "options", "line", "path", "refused", "types_refused",
+    "declared",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one command did.
+
+    Attributes:
+        records: What it launched and compiled.
+        started: A Python process of it has had the recorder.
+        imported: The front ends that its processes imported.
+        without_gpu: Front ends whose launches failed because there is no GPU.
+        failures: What could not be recorded, with tracebacks.
+    """
+
+    records: tuple[Record, ...]
+    started: bool
+    imported: frozenset[str]
+    without_gpu: frozenset[str]
+    failures: tuple[tuple[str, str], ...]
+
+
+def read(folder: Path, root: Path) -> Run:
+    """Everything in the folder that the processes wrote to; paths below `root` become relative to it."""
+    facts = [item for path in sorted(folder.glob("*.jsonl")) for item in _file(path)]
+
+    def of(kind: str) -> list[dict[str, Any]]:
+        return [item for item in facts if item["kind"] == kind]
+
+    return Run(
+        records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
+        started=(folder / "started").exists(),
+        imported=frozenset(item["frontend"] for item in of("imported")),
+        without_gpu=frozenset(item["frontend"] for item in of("no-gpu")),
+        failures=tuple((item["what"], item["traceback"]) for item in of("failure")),
+    )
+
+
+def _file(path: Path) -> list[dict[str, Any]]:
+    counts = memoryview(path.with_suffix(".counts").read_bytes()).cast("Q")
+    found = []
+    for line in path.read_bytes().splitlines():
+        try:
+            item = json.loads(line)
+        except ValueError:  # the process was killed while it wrote this
+            continue
+        found.append({**item, "count": counts[item["slot"]]})
+    return found
+
+
+def _record(item: dict[str, Any], root: Path) -> Record:
+    return Record(
+        **{name: item[name] for name in _FACTS if name in item},
+        file=_relative(item["file"], root),
+        site=_relative(item["site"], root) if "site" in item else None,
+        launches={item["gpu"]: item["count"]} if item["count"] else {},
+    )
+
+
+def _relative(path: str, root: Path) -> str:
+    """A path, or one with a line number after it, as it is seen from the project."""
+    whole = Path(path)
+    return whole.relative_to(root).as_posix() if whole.is_absolute() and whole.is_relative_to(root) else path

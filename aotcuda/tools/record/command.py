@@ -1,0 +1,178 @@
+"""`aotcuda record`: run a command, add up what it launched, and print, write or check the tables."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda.common import project_file
+from aotcuda.errors import ConfigError
+from aotcuda.tools.record import collect, process, project, pyproject, records, report, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.tools.record.collect import Run
+    from aotcuda.tools.record.project import Project
+    from aotcuda.tools.record.records import Record
+
+
+_NOT_FOUND = 127
+_NOT_EXECUTABLE = 126
+"""The statuses that a shell has for a command that it cannot run."""
+
+
+def run(command: Sequence[str], *, write: bool = False, check: bool = False, out: Path | None = None) -> int:
+    """Record a command; returns the exit status.
+
+    That is the command's own (128 and the signal's number where a signal ended it), or, where that is 0, 1 if something
+    could not be recorded, or `check` and the tables lack something.
+
+    Args:
+        command: The program and its arguments.
+        write: Merge what is missing into pyproject.toml.
+        check: Say what the tables lack of this run.
+        out: Where runs add up; by default a file beside pyproject.toml, which `check` alone leaves out.
+
+    Raises:
+        ConfigError: A file cannot be read, merged or written; pyproject.toml is as it was.
+        DependencyError: tomlkit is not installed, and `write` needs it.
+    """
+    owner = _project(needed=write or check)
+    if write:
+        _check_writable(owner)
+    path = out or owner.root / records.FILE_NAME
+    keep = write or not check or out is not None
+    if keep:
+        records.check(path)  # to be known now, and not after an hour of tests
+    with tempfile.TemporaryDirectory(prefix="aotcuda-record-") as folder:
+        try:
+            status = process.run(command, Path(folder), project_file.table(owner.aotcuda, "types"))
+        except OSError as error:
+            report.say(f"{command[0]} cannot be run: {error.strerror}")
+            return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+        done = collect.read(Path(folder), owner.root)
+    every, runs = list(done.records), 1
+    keep = keep and bool(done.records)
+    if keep:
+        every, runs = records.add(path, done.records)
+    report.summary(done, owner, f"; {runs} run{'s' * (runs != 1)} in {path}" if keep else "")
+    lacking = _check(done, owner) if check else []
+    if write:
+        _write(every, project.read(owner.root))
+    elif not check:
+        _print(every, owner)
+    troubled = _troubles(done, check=check)
+    return status or int(bool(lacking) or troubled)
+
+
+def _project(*, needed: bool) -> Project:
+    try:
+        return project.find(Path.cwd())
+    except ConfigError as error:
+        if needed:
+            raise
+        report.say(f"{error}")
+        return project.Project(root=Path.cwd(), text=None)
+
+
+def _check_writable(owner: Project) -> None:
+    if owner.text is None:
+        message = f"there is no {project_file.FILE_NAME} in {owner.root} or above; --write merges into one"
+        raise ConfigError(message)
+    pyproject.check(owner.text)
+
+
+def _check(done: Run, owner: Project) -> list[str]:
+    launched = [item for item in done.records if item.launches]
+    if not launched:
+        report.say("no kernel was launched, so nothing says what the table lacks; run what launches them")
+        return []
+    wanted, left, _ = tables.sort(launched, owner)
+    lacking = report.lacking(tables.Tables(owner.aotcuda).additions(wanted))
+    lost = [item for item in left if tables.is_of_the_wheel(item.record, owner)]
+    for line in lacking:
+        report.say(line)
+    if not lacking:
+        report.say(report.complete(lost))
+    return lacking
+
+
+def _write(every: list[Record], owner: Project) -> None:
+    wanted, left, _ = tables.sort(every, owner)
+    known = tables.Tables(owner.aotcuda)
+    additions = known.additions(wanted)
+    if not wanted:
+        what = "what was launched was left out" if left else "no kernel of the project was launched"
+        report.say(f"{what}, so there is nothing to write into {owner.pyproject}; run what launches the kernels")
+        return
+    if not additions:
+        report.say(f"{owner.pyproject} has every signature that was recorded")
+        return
+    editor = pyproject.Editor(owner.text or "")
+    pyproject.add_kernels(editor, additions, known.default_frontend)
+    pyproject.write(owner.pyproject, editor.text())
+    for line in [*report.added(additions), *report.notes(additions)]:
+        report.say(line)
+    system = project_file.table(owner.data, "build-system")
+    if not any("aotcuda" in item for item in project_file.strings(system.get("requires"))):
+        report.say("`aotcuda init` adds what the build needs beside these tables, where it is missing")
+
+
+def _print(every: list[Record], owner: Project) -> None:
+    """Everything that was recorded, under the modules that there are."""
+    wanted, _, _ = tables.sort(every, owner)
+    modules = project_file.table(owner.aotcuda, "modules")
+    bare = {
+        name: {key: value for key, value in module.items() if key not in ("kernels", "functions")}
+        for name, module in modules.items()
+        if isinstance(module, dict)
+    }
+    known = tables.Tables({**owner.aotcuda, "modules": bare})
+    print(report.printed(known.additions(wanted), [item for item in every if item.kind == "device"]), end="")
+    sys.stdout.flush()
+
+
+def _troubles(done: Run, *, check: bool) -> bool:
+    """Say what was not recorded; True if there is something."""
+    found = [f"{what}:\n{trace.rstrip()}" for what, trace in done.failures]
+    for frontend in sorted(done.imported & _WITHOUT_GPU.keys()):
+        silent = not any(item.launches and item.frontend == frontend for item in done.records)
+        if frontend in done.without_gpu or (silent and not _has_gpu()):
+            found.append(_WITHOUT_GPU[frontend])
+    if not done.started:
+        found.append(
+            "no Python process of the command could be recorded; Python reads PYTHONPATH unless it is started with "
+            "-I, -E or -S, or something between here and there has cleaned the environment"
+        )
+    for text in found:
+        report.say(text)
+    return bool(done.failures or done.without_gpu or (check and found))
+
+
+_WITHOUT_GPU = {
+    "numba-cuda": (
+        "nothing of numba-cuda was launched, and there is no GPU here; with NUMBA_ENABLE_CUDASIM=1 Numba's simulator "
+        "runs the kernels, and that is recorded as well"
+    ),
+    "numba-cuda-mlir": (
+        "launches of numba-cuda-mlir cannot be recorded here: there is no GPU, and that front end has no simulator; "
+        "record on a machine with a GPU"
+    ),
+    "triton": (
+        "nothing of triton was launched, and there is no GPU here; with TRITON_INTERPRET=1 Triton's interpreter runs "
+        "the kernels, and that is recorded as well"
+    ),
+}
+
+
+def _has_gpu() -> bool:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0

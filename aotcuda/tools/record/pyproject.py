@@ -1,0 +1,291 @@
+"""Editing pyproject.toml: what is new is added, and everything else keeps its place, its form and its comments.
+
+New tables are written at the end of the file; what goes into tables that exist already is put there with tomlkit. The
+result is read again and compared with what it should say, so that a file of unusual form is left alone, not damaged.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import tomllib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.errors import ConfigError, DependencyError
+from aotcuda.tools.record import variants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from aotcuda.tools.record.tables import Addition
+
+ARCH = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")
+"""The targets of a new table: one for each generation of GPUs, and PTX for the ones to come."""
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say that the file is of a form into which nothing can be merged: what is to be a table may be a number there."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = (
+            f"the tables cannot be merged into a pyproject.toml of this form ({error}); it is left as it is: "
+            "copy what `aotcuda record` prints"
+        )
+        raise ConfigError(message) from error
+
+
+class Editor:
+    """The text of a pyproject.toml, and the changes to it.
+
+    Args:
+        text: The text as it is.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._expected: dict[str, Any] = tomllib.loads(text)
+        self._edits: list[Callable[[Any], None]] = []
+        self._blocks: list[str] = []
+
+    def table(self, keys: Sequence[str], values: dict[str, Any], *, comment: str = "") -> None:
+        """Add a table that is not there yet; `values` are strings, lists of strings, booleans or tables of those."""
+        with _explained():
+            self._put(keys, dict(values))
+        lines = [header(keys), *([f"# {comment}"] if comment else [])]
+        self._blocks.append("\n".join([*lines, *(assignment(key, value) for key, value in values.items())]) + "\n")
+
+    def values(self, keys: Sequence[str], values: dict[str, Any]) -> None:
+        """Add keys to a table that is there already."""
+
+        def edit(document: Any) -> None:
+            target = _at(document, keys)
+            for key, value in values.items():
+                target[key] = _item(value)
+
+        self._edits.append(edit)
+        with _explained():
+            for key, value in values.items():
+                self._put((*keys, key), value)
+
+    def extend(self, keys: Sequence[str], items: Sequence[str]) -> None:
+        """Append to a list, or make a list of a string and these."""
+
+        def edit(document: Any) -> None:
+            owner = _at(document, keys[:-1])
+            before: Any = owner[keys[-1]]
+            trivia: Any = getattr(before, "trivia", None)
+            if isinstance(before, str):
+                owner[keys[-1]] = _item([str(before), *items])
+                now: Any = owner[keys[-1]].trivia
+                now.comment_ws, now.comment = trivia.comment_ws, trivia.comment
+            else:
+                _append(before, items)
+
+        self._edits.append(edit)
+        with _explained():
+            target = _at(self._expected, keys[:-1])
+            before = target[keys[-1]]
+            target[keys[-1]] = [*([before] if isinstance(before, str) else before), *items]
+
+    def get(self, keys: Sequence[str]) -> Any:
+        """The value of a key as it will be; None if there is none."""
+        try:
+            return copy.deepcopy(_at(self._expected, keys))
+        except (KeyError, TypeError):
+            return None
+
+    def text(self) -> str:
+        """The text as it is to be.
+
+        Raises:
+            ConfigError: The changes cannot be made in a file of this form.
+        """
+        if not self._edits and not self._blocks:
+            return self._text
+        with _explained():
+            return self._made()
+
+    def _made(self) -> str:
+        text = self._text
+        newline = "\r\n" if "\r\n" in text else "\n"
+        if self._edits:
+            document = _parsed(text)
+            for edit in self._edits:
+                edit(document)
+            text = document.as_string()
+        text = re.sub(r"\r?\n", newline, text) if newline == "\r\n" else text
+        for block in self._blocks:
+            gap = "" if not text else newline if text.endswith("\n") else newline * 2
+            text += gap + block.replace("\n", newline)
+        if tomllib.loads(text) != self._expected:
+            message = "the result would say something else"
+            raise ValueError(message)
+        lost = [line for line in _comments(self._text) if line not in _comments(text)]
+        if lost:
+            message = f"the comment {lost[0]!r} would be lost"
+            raise ValueError(message)
+        return text
+
+    def _put(self, keys: Sequence[str], value: Any) -> None:
+        target = self._expected
+        for key in keys[:-1]:
+            target = target.setdefault(key, {})
+        if isinstance(value, dict) and keys[-1] in target:
+            target[keys[-1]].update(value)
+        else:
+            target[keys[-1]] = value
+
+
+def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend: str) -> None:
+    """Merge kernels into `[tool.aotcuda]`."""
+    if editor.get(("tool", "aotcuda")) is None:
+        editor.table(("tool", "aotcuda"), {"arch": list(ARCH)})
+    elif editor.get(("tool", "aotcuda", "arch")) is None:
+        editor.values(("tool", "aotcuda"), {"arch": list(ARCH)})
+    by_module: dict[str, list[Addition]] = {}
+    for addition in additions:
+        by_module.setdefault(addition.module, []).append(addition)
+    for module, found in by_module.items():
+        keys = ("tool", "aotcuda", "modules", module)
+        if editor.get(keys) is None:
+            own = found[0].wanted.frontend
+            extra = {} if own == default_frontend else {"frontend": own}
+            editor.table(keys, {"source": found[0].wanted.source, **extra})
+        new = {item.kernel: kernel_value(item) for item in found if item.new_kernel}
+        if new and editor.get((*keys, "kernels")) is None:
+            editor.table((*keys, "kernels"), new)
+        elif new:
+            editor.values((*keys, "kernels"), new)
+        for item in found:
+            if not item.new_kernel and not item.is_by_hand:
+                _extend_kernel(editor, (*keys, "kernels", item.kernel), item.signatures)
+
+
+def kernel_value(addition: Addition) -> Any:
+    """The value of a new kernel's key."""
+    if variants.is_one(addition.records[0]):
+        return variants.value(addition.records, addition.python)
+    signatures = addition.signatures
+    return signatures if addition.python is None else {"python": addition.python, "signatures": signatures}
+
+
+def _extend_kernel(editor: Editor, keys: tuple[str, ...], signatures: list[str]) -> None:
+    value = editor.get(keys)
+    if not isinstance(value, dict):
+        editor.extend(keys, signatures)
+    elif "signatures" in value or "signature" in value:
+        editor.extend((*keys, "signatures" if "signatures" in value else "signature"), signatures)
+    else:
+        editor.values(keys, {"signatures": signatures})
+
+
+def header(keys: Sequence[str]) -> str:
+    """The header line of a table."""
+    return f"[{'.'.join(map(quoted, keys))}]"
+
+
+def quoted(key: str) -> str:
+    """A key, in quotes where it needs them."""
+    return key if _BARE.fullmatch(key) else json.dumps(key)
+
+
+def assignment(key: str, value: Any) -> str:
+    """`key = value`, a list with one item a line where the line would be long or the items are signatures."""
+    return f"{quoted(key)} = {_value(value)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{quoted(key)} = {_value(item)}" for key, item in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list):
+        items = [_value(item) for item in value]
+        if not any("(" in item for item in items):
+            return f"[{', '.join(items)}]"
+        return "[\n" + "".join(f"  {item},\n" for item in items) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file in one step, with the permissions that it has, or make it.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    path = path.resolve()  # where a link leads to
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(text.encode())
+        if path.exists():
+            partial.chmod(path.stat().st_mode & 0o7777)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        message = f"{path} cannot be written ({error.strerror}); it is left as it is"
+        raise ConfigError(message) from error
+
+
+def check(text: str) -> None:
+    """Find out whether a pyproject.toml can be edited.
+
+    Raises:
+        ConfigError: Its form is one that tomlkit would not keep.
+        DependencyError: tomlkit is not installed.
+    """
+    try:
+        _parsed(text)
+    except ValueError as error:
+        message = f"pyproject.toml cannot be edited ({error}); it is left as it is: copy what `aotcuda record` prints"
+        raise ConfigError(message) from error
+
+
+def _parsed(text: str) -> Any:
+    try:
+        import tomlkit  # noqa: PLC0415 (an extra; nothing else of the command line needs it)
+    except ImportError as error:
+        message = "editing pyproject.toml needs tomlkit; run: pip install 'aotcuda[record]'"
+        raise DependencyError(message) from error
+    document = tomlkit.parse(text)
+    if document.as_string() != text:
+        message = "tomlkit would write it in another form"
+        raise ValueError(message)
+    return document
+
+
+def _item(value: Any) -> Any:
+    import tomlkit  # noqa: PLC0415 (as above)
+
+    return tomlkit.value(_value(value))
+
+
+def _append(array: Any, items: Sequence[str]) -> None:
+    """Append to a list in the form that it has: one item a line, or all on one."""
+    text = array.as_string()
+    if "\n" not in text and any("(" in item for item in items):
+        array.multiline(multiline=True)
+    elif "\n" in text:
+        lines = text.splitlines()
+        first = next((line for line in lines[1:] if line.strip(" ]")), "  ")
+        indent = first[: len(first) - len(first.lstrip())] or "  "
+        for item in items:
+            array.add_line(item, indent=indent, newline=True)
+        return
+    array.extend(items)
+
+
+def _at(document: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        document = document[key]
+    return document
+
+
+def _comments(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.lstrip().startswith("#")]

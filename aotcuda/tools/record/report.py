@@ -1,0 +1,125 @@
+"""How `aotcuda record` tells what it found: tables on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from aotcuda import registry
+from aotcuda.tools.record import pyproject, tables, variants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aotcuda.tools.record.collect import Run
+    from aotcuda.tools.record.project import Project
+    from aotcuda.tools.record.records import Record
+    from aotcuda.tools.record.tables import Addition, Left
+
+
+def say(text: str) -> None:
+    """One message."""
+    print(f"aotcuda: {text}", file=sys.stderr)
+
+
+def summary(done: Run, owner: Project, kept: str) -> None:
+    """How much was recorded, on which GPUs, and what is left out."""
+    wanted, left, others = tables.sort(done.records, owner)
+    gpus: Counter[str] = Counter()
+    for record in done.records:
+        gpus.update(record.launches)
+    functions = {(record.module, record.function) for record in done.records if record.kind == "kernel"}
+    devices = {(record.module, record.function) for record in done.records if record.kind == "device"}
+    where = ", ".join(f"{count} on {gpu}" for gpu, count in sorted(gpus.items()))
+    say(
+        f"recorded {_number(gpus.total(), 'launch', 'launches')}{f' ({where})' if where else ''}: "
+        f"{_number(len(functions), 'kernel')}, {_number(len(devices), 'device function')}{kept}"
+    )
+    eager = sum(not record.launches for item in wanted for record in item.records)
+    if eager:
+        say(f"{_number(eager, 'signature')} of @cuda.jit(...) never launched; the tables have them too")
+    if others:
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
+        say(f"left out: launches of other packages' kernels ({counts})")
+    for item in left:
+        record = item.record
+        say(f"left out: {record.place}: {record.module}.{record.function} {record.signature}: {item.reason}")
+
+
+def lacking(additions: Iterable[Addition]) -> list[str]:
+    """What a table lacks, one line for each signature."""
+    return [
+        f"{record.place}: {item.wanted.path}: {record.signature} is not in "
+        f'tool.aotcuda.modules."{item.module}".kernels{_launched(record)}'
+        for item in additions
+        for record in item.records
+    ]
+
+
+def complete(left: Sequence[Left]) -> str:
+    """That tables lack nothing but what they cannot have of the project's modules; `summary` says what and why."""
+    said = "the table has every signature that was launched"
+    return f"{said}, but for {_number(len(left), 'signature')} of what was left out above" if left else said
+
+
+def added(additions: Iterable[Addition]) -> list[str]:
+    """What was merged into the tables."""
+    return [
+        f"{item.wanted.path} was launched with more than {_key(item)} has; write there what else is wanted of "
+        f"{pyproject.assignment(item.kernel, pyproject.kernel_value(item))}"
+        if item.is_by_hand
+        else f'added to tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}: {signature}'
+        for item in additions
+        for signature in (item.signatures[:1] if item.is_by_hand else item.signatures)
+    ]
+
+
+def notes(additions: Iterable[Addition]) -> list[str]:
+    """What whoever reads the tables has to know of kernels that were merged into them."""
+    return [f"{item.wanted.path}: {note}" for item in additions for note in item.notes]
+
+
+def printed(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
+    """The tables, as they would stand in pyproject.toml, with where everything was launched."""
+    lines: list[str] = []
+    modules: dict[str, list[Addition]] = {}
+    for item in additions:
+        modules.setdefault(item.module, []).append(item)
+    for module, found in modules.items():
+        keys = ("tool", "aotcuda", "modules", module)
+        frontend = found[0].wanted.frontend
+        lines += ["", pyproject.header(keys), pyproject.assignment("source", found[0].wanted.source)]
+        lines += [pyproject.assignment("frontend", frontend)] if frontend != registry.DEFAULT else []
+        lines += ["", pyproject.header((*keys, "kernels"))]
+        for item in found:
+            record = item.records[0]
+            count = sum(record.count for record in item.records)
+            lines.append(f"# {record.place}, {_number(count, 'launch', 'launches')}{_options(record)}")
+            lines += [f"# {note}" for note in item.notes]
+            lines.append(pyproject.assignment(item.kernel, pyproject.kernel_value(item)))
+    known = [f"#   {item.place}: {item.module}.{item.function} {item.signature or '(inlined)'}" for item in devices]
+    if known and lines:
+        lines += ["", "# Device functions come along with the kernels that call them:", *dict.fromkeys(known)]
+    return "\n".join(lines[1:]) + "\n" if lines else ""
+
+
+def _key(item: Addition) -> str:
+    return f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}'
+
+
+def _launched(record: Record) -> str:
+    if not record.site:
+        return " (its signature stands in @cuda.jit)"
+    return f" (launched {_number(record.count, 'time')}, first at {record.site})"
+
+
+def _options(record: Record) -> str:
+    if variants.is_one(record):
+        return ""
+    given = ", ".join(f"{name}={value!r}" for name, value in sorted(record.options.items()))
+    return f"; @cuda.jit({given})" if given else ""
+
+
+def _number(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,284 @@
+"""What `[tool.aotcuda]` has of what was recorded, and what it lacks."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from aotcuda import registry
+from aotcuda.tools.record import notation, project, variants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aotcuda.tools.record.project import Project
+    from aotcuda.tools.record.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A kernel with the signatures that were recorded and may be packaged.
+
+    Attributes:
+        source: The module that defines it.
+        frontend: The compiler that launched it.
+        path: The name that leads to it there.
+        records: One for each signature.
+    """
+
+    source: str
+    frontend: str
+    path: str
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """Something that was launched and that no table can name, with the reason."""
+
+    record: Record
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """What the tables lack of one kernel.
+
+    Attributes:
+        wanted: The kernel.
+        module: The module whose table is to have it.
+        new_module: There is no such table yet.
+        kernel: Its key there.
+        new_kernel: There is no such key yet.
+        records: The signatures that are missing, all of one kernel.
+    """
+
+    wanted: Wanted
+    module: str
+    new_module: bool
+    kernel: str
+    new_kernel: bool
+    records: tuple[Record, ...]
+
+    @property
+    def is_by_hand(self) -> bool:
+        """The kernel is there, and no line can be added to it: its variants are products of what stands there."""
+        return not self.new_kernel and variants.is_one(self.records[0])
+
+    @property
+    def signatures(self) -> list[str]:
+        """The missing signatures, each once."""
+        return list(dict.fromkeys(record.signature for record in self.records if record.signature))
+
+    @property
+    def notes(self) -> list[str]:
+        """What whoever reads its table has to know."""
+        return variants.notes(self.records) if variants.is_one(self.records[0]) else []
+
+    @property
+    def python(self) -> str | None:
+        """The value of `python`, where the key does not say it."""
+        if self.kernel == self.wanted.path:
+            return None
+        return f"{self.wanted.source}:{self.wanted.path}" if "." in self.wanted.path else self.wanted.path
+
+
+def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[Left], Counter[str]]:
+    """What can be packaged, what cannot, and how often kernels of other projects were launched, by package."""
+    wanted: dict[tuple[str, str, str], list[Record]] = {}
+    left: list[Left] = []
+    others: Counter[str] = Counter()
+    for record in records:
+        if record.kind != "kernel" or not (record.launches or record.declared):
+            continue
+        file = owner.file_of(record.module)
+        if file is None and record.module not in ("__main__", "__mp_main__") and not _inside(record):
+            others[record.module.partition(".")[0]] += record.count
+            continue
+        reason = _reason(record, file is not None)
+        if reason:
+            left.append(Left(record=record, reason=reason))
+        else:
+            path = record.path or record.function
+            wanted.setdefault((record.module, path, record.frontend), []).append(record)
+    return [
+        Wanted(source=source, path=path, frontend=frontend, records=tuple(found))
+        for (source, path, frontend), found in sorted(wanted.items())
+    ], left, others  # fmt: skip
+
+
+def is_of_the_wheel(record: Record, owner: Project) -> bool:
+    """Whether a kernel is defined in a module that a wheel may have, and not in a test or a script."""
+    return owner.file_of(record.module) is not None and not project.is_test(record.file)
+
+
+def _inside(record: Record) -> bool:
+    """Whether the file lies in the project, and not in an environment there."""
+    return not record.file.startswith("/") and "site-packages" not in record.file
+
+
+def _reason(record: Record, importable: bool) -> str | None:
+    if record.refused:
+        return record.refused
+    if project.is_test(record.file):
+        return "it belongs to the tests"
+    if not importable:
+        return f"the project has no module {record.module}; import it by the name that it has in the wheel"
+    if record.types_refused:
+        return record.types_refused
+    if problem := variants.refused(record):
+        return problem
+    if record.path is None and ("<" in record.function or record.launches):
+        inside = record.function.rpartition(".<locals>")[0]
+        made = f"it is made inside {inside}() and " if inside else ""
+        return f"{made}no name in its module leads to it; give it one at the module's top level"
+    return None
+
+
+class Tables:
+    """The modules of `[tool.aotcuda]`, as far as kernels go; whatever is not as it should be, is left to the build."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        names = settings.get("types")
+        self._names = {key: text for key, text in names.items() if isinstance(text, str)} if _is_table(names) else {}
+        self._made: dict[str, str] = {}
+        self._frontend = settings.get("frontend", registry.DEFAULT)
+        modules = settings.get("modules")
+        self._modules = {
+            name: value for name, value in (modules if _is_table(modules) else {}).items() if _is_table(value)
+        }
+
+    def additions(self, wanted: Iterable[Wanted]) -> list[Addition]:
+        """What is missing."""
+        taken = {name: set(_kernels(module)) | set(_functions(module)) for name, module in self._modules.items()}
+        found = (self._addition(item, taken) for item in wanted)
+        return [item for item in found if item is not None]
+
+    @property
+    def default_frontend(self) -> str:
+        """The front end of modules that name none."""
+        return str(self._frontend)
+
+    def frontend(self, module: str) -> str:
+        """The front end of a module that there is."""
+        return str(self._modules[module].get("frontend", self._frontend))
+
+    def _addition(self, wanted: Wanted, taken: dict[str, set[str]]) -> Addition | None:
+        module = self._module(wanted)
+        new_module = module not in self._modules
+        found = {} if new_module else self._matching(module, wanted)
+        if variants.is_one(wanted.records[0]):
+            return self._in_variants(wanted, module, found, taken)
+        packaged = [text for value in found.values() for text in _signatures(value)]
+        if found and not packaged:  # the build takes those that the source has
+            packaged = [record.signature for record in wanted.records if record.declared and record.signature]
+        records = tuple(
+            record
+            for record in wanted.records
+            if not self._has(packaged, record.signature or "", adopt=module != wanted.source)
+        )
+        if not records:
+            return None
+        if found and not any(_signatures(value) for value in found.values()):
+            records = wanted.records  # with a signature in the table, those in the source count no more
+        names = taken.setdefault(module, set())
+        kernel = next(iter(found), None) or key_for(wanted.path, names)
+        names.add(kernel)
+        return Addition(
+            wanted=wanted,
+            module=module,
+            new_module=new_module,
+            kernel=kernel,
+            new_kernel=not found,
+            records=records,
+        )
+
+    def _in_variants(
+        self, wanted: Wanted, module: str, found: Mapping[str, Any], taken: dict[str, set[str]]
+    ) -> Addition | None:
+        """What is missing of a kernel that is packaged in variants."""
+        packaged = [value if _is_table(value) else {"signatures": value} for value in found.values()]
+        lacking = [item for item in wanted.records if not any(variants.covers(each, item) for each in packaged)]
+        if not lacking:
+            return None
+        names = taken.setdefault(module, set())
+        kernel = next(iter(found), None) or key_for(re.sub(r"(\.fn)+$", "", wanted.path), names)
+        names.add(kernel)
+        return Addition(
+            wanted=wanted,
+            module=module,
+            new_module=module not in self._modules,
+            kernel=kernel,
+            new_kernel=not found,
+            records=tuple(lacking),
+        )
+
+    def _module(self, wanted: Wanted) -> str:
+        """The module that packages kernels of a source; a new one packages them in place."""
+        for name, module in self._modules.items():
+            source = module.get("source")
+            sources = source if isinstance(source, list) else [source]
+            if wanted.source in sources and self.frontend(name) == wanted.frontend:
+                return name
+        name = wanted.source
+        if variants.is_one(wanted.records[0]):  # such a source cannot be packaged in place
+            name = f"{name}_packaged"
+        while self._made.setdefault(name, wanted.frontend) != wanted.frontend or name in self._modules:
+            name += "_mlir" if wanted.frontend.endswith("mlir") else "_cuda"
+        return name
+
+    def _matching(self, module: str, wanted: Wanted) -> dict[str, Any]:
+        """The kernels of a module that were made from the same function."""
+        names = {wanted.path, f"{wanted.source}:{wanted.path}"}
+        return {
+            name: value
+            for name, value in _kernels(self._modules[module]).items()
+            if (value.get("python", name) if _is_table(value) else name) in names
+        }
+
+    def _has(self, packaged: Iterable[str], asked: str, *, adopt: bool) -> bool:
+        try:
+            one = notation.parse(asked, self._names)
+        except ValueError:
+            return asked in packaged
+        for text in packaged:
+            try:
+                if notation.takes(notation.parse(text, self._names), one, adopt=adopt):
+                    return True
+            except ValueError:
+                continue
+        return False
+
+
+def _kernels(module: Mapping[str, Any]) -> dict[str, Any]:
+    kernels = module.get("kernels")
+    return kernels if _is_table(kernels) else {}
+
+
+def _functions(module: Mapping[str, Any]) -> dict[str, Any]:
+    functions = module.get("functions")
+    return functions if _is_table(functions) else {}
+
+
+def _signatures(kernel: object) -> list[str]:
+    if _is_table(kernel):
+        kernel = kernel.get("signatures", kernel.get("signature", []))
+    items = kernel if isinstance(kernel, list) else [kernel]
+    return [item for item in items if isinstance(item, str)]
+
+
+def key_for(path: str, taken: set[str]) -> str:
+    """A key for a kernel: the name that it has in Python, where no other one has it and the builder takes it."""
+    last = path.rpartition(".")[2].lstrip("_") if path.rpartition(".")[2].startswith("__") else path.rpartition(".")[2]
+    for name in (last, re.sub(r"\W", "_", path).lstrip("_")):
+        if name.isidentifier() and not keyword.iskeyword(name) and name not in taken and name != "aotcuda":
+            return name
+    number = next(number for number in range(2, 10**6) if f"{last}_{number}" not in taken)
+    return f"{last}_{number}"
+
+
+def _is_table(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)

@@ -1,0 +1,250 @@
+"""What was recorded of kernels that are packaged in variants, as Triton's are: as tables, and held against tables.
+
+Such a record's options say what each launch was compiled for: `types`, `constants`, and the options by name; where an
+autotuner has chosen, which constants (`chosen`), and for which integer arguments (`when`); and which constants
+heuristics have `computed`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.frontends.triton import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from aotcuda.tools.record.records import Record
+
+
+_KEYS = {name.replace("_", "-"): default for name, default in tables.OPTIONS.items()}
+"""The keys of options in tables, with their defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """One set of constants, as the table of a kernel or one of its configs has it, and the types that it is for.
+
+    Attributes:
+        values: The table.
+        plain: The types of each of its signatures, without hints.
+    """
+
+    values: dict[str, Any]
+    plain: set[str]
+
+
+def is_one(record: Record) -> bool:
+    """Whether a record is of such a kernel."""
+    return "types" in record.options
+
+
+def refused(record: Record) -> str | None:
+    """Why a build would not take what was recorded; None if it would."""
+    if not is_one(record):
+        return None
+    where = ""
+    try:
+        for kind in record.options["types"]:
+            tables.parse_signature(kind)
+        for name, item in _constants(record).items():
+            where = f"{name}: "
+            tables.check_constant(item)
+    except ValueError as error:
+        return f"{where}{error}"
+    return None
+
+
+def value(records: Sequence[Record], python: str | None) -> dict[str, Any]:
+    """The table of a kernel with all that was recorded of it."""
+    found: dict[str, Any] = {} if python is None else {"python": python}
+    signatures = dict.fromkeys(", ".join(record.options["types"]) for record in records)
+    # A launch takes the first that fits, and Triton's JIT compiles for all hints that do.
+    found["signatures"] = sorted(signatures, key=lambda text: -text.count(":"))
+    found["specialise"] = "exact"
+    sets = _sets_of(records)
+    every = {_plain(record) for record in records}
+    if len(sets) == 1 and "when" not in sets[0].values:
+        return found | sets[0].values
+    if all(item.plain == every and "when" not in item.values for item in sets):
+        product = _product([item.values for item in sets])
+        if product is not None:
+            return found | product
+    configs = []
+    for item in sets:
+        own = [text for text in found["signatures"] if _without_hints(text.split(", ")) in item.plain]
+        configs.append(item.values | ({} if item.plain == every else {"signatures": own}))
+    return found | {"configs": configs}
+
+
+def notes(records: Sequence[Record]) -> list[str]:
+    """What a reader of that table has to know, a sentence each."""
+    computed = dict.fromkeys(name for record in records for name in record.options.get("computed", ()))
+    found = []
+    if computed:
+        found.append(
+            f"@triton.heuristics computes {' and '.join(computed)}: launches of the packaged kernel have to name "
+            f"{'it' if len(computed) == 1 else 'them'}"
+        )
+    if len(_chosen(records)) < len({json.dumps([_tuned_key(item), _set(item)]) for item in records if _is_tuned(item)}):
+        found.append("several configs were chosen for the same arguments: the one of most launches is written")
+    return found
+
+
+def _sets_of(records: Sequence[Record]) -> list[_Set]:
+    """The distinct sets of constants, in an order in which the first that holds is that of the launch.
+
+    Those come last that are for whatever an integer is, and those first that have the defaults of options, which
+    launches need not name.
+    """
+    chosen = _chosen(records)
+    found: dict[str, _Set] = {}
+    for record in records:
+        values = chosen.get(_tuned_key(record)) or _set(record)
+        found.setdefault(json.dumps(values, sort_keys=True), _Set(values, set())).plain.add(_plain(record))
+    return sorted(
+        found.values(), key=lambda item: (-len(item.values.get("when", ())), [key in item.values for key in _KEYS])
+    )
+
+
+def _chosen(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+    """What autotuners have chosen, by what they chose it for: of several sets that of the most launches.
+
+    Two runs may time the same configs differently.
+    """
+    counts: dict[str, Counter[str]] = {}
+    for record in records:
+        if _is_tuned(record):
+            counts.setdefault(_tuned_key(record), Counter())[json.dumps(_set(record))] += record.count
+    return {key: json.loads(count.most_common(1)[0][0]) for key, count in counts.items()}
+
+
+def _is_tuned(record: Record) -> bool:
+    return "chosen" in record.options
+
+
+def _tuned_key(record: Record) -> str:
+    """What an autotuner has chosen for, as far as a table can tell it: types, integers, and constants that it left."""
+    options = record.options
+    left = {name: item for name, item in _constants(record).items() if name not in options.get("chosen", ())}
+    return json.dumps([_plain(record), options.get("when"), left, _is_tuned(record)], sort_keys=True)
+
+
+def _product(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """One table with lists of values that makes just these sets; None if there is none."""
+    rows = [
+        {("constexprs", name): item for name, item in values.get("constexprs", {}).items()}
+        | {(key, ""): values.get(key, usual) for key, usual in _KEYS.items()}
+        for values in sets
+    ]
+    columns = {key: _unlike(row.get(key) for row in rows) for key in rows[0]}
+    if any(row.keys() != columns.keys() for row in rows) or len(columns["num-ctas", ""]) > 1:
+        return None
+    if prod(map(len, columns.values())) != len(sets):
+        return None
+    found: dict[str, Any] = {}
+    for (key, name), items in columns.items():
+        given = items if len(items) > 1 else items[0]
+        if name:
+            found.setdefault(key, {})[name] = given
+        elif given != _KEYS[key]:
+            found[key] = given
+    return found
+
+
+def _unlike(items: Iterable[Any]) -> list[Any]:
+    """Each value once; 1, 1.0 and True are three."""
+    return list({repr(item): item for item in items}.values())
+
+
+def _constants(record: Record) -> dict[str, Any]:
+    """The constexprs of a record in the notation of tables; records of before may have None itself."""
+    found: dict[str, Any] = record.options["constants"]
+    return {name: tables.NONE if item is None else item for name, item in found.items()}
+
+
+def _set(record: Record) -> dict[str, Any]:
+    options = record.options
+    constants = _constants(record)
+    found: dict[str, Any] = {"constexprs": constants} if constants else {}
+    found |= {
+        name.replace("_", "-"): options[name]
+        for name, default in tables.OPTIONS.items()
+        if options.get(name) != default
+    }
+    if options.get("when"):
+        found["when"] = options["when"]
+    return found
+
+
+def _plain(record: Record) -> str:
+    return _without_hints(record.options["types"])
+
+
+def _without_hints(types: Iterable[str]) -> str:
+    return ", ".join(item.partition(":")[0] for item in types)
+
+
+def covers(kernel: Mapping[str, Any], record: Record) -> bool:
+    """Whether a kernel's table has a variant that launches like the recorded one would take."""
+    types = record.options["types"]
+    exact = kernel.get("specialise") == "exact"
+    return any(
+        _has(item, record) and any(_fits(signature, types, exact=exact) for signature in _signatures(item))
+        for item in _sets(kernel)
+    )
+
+
+def _signatures(item: Mapping[str, Any]) -> Iterator[str]:
+    given = item.get("signatures", item.get("signature", []))
+    yield from (text for text in ([given] if isinstance(given, str) else given) if isinstance(text, str))
+
+
+def _fits(signature: str, types: Sequence[str], *, exact: bool) -> bool:
+    wanted = [part.strip() for part in signature.split(",")] if signature.strip() else []
+    if len(wanted) != len(types):
+        return False
+    for own, asked in zip(wanted, types, strict=True):
+        plain, _, hint = own.partition(":")
+        asked_plain, _, asked_hint = asked.partition(":")
+        if plain != asked_plain or (hint and hint != asked_hint) or (exact and hint != asked_hint):
+            return False
+    return True
+
+
+def _sets(kernel: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    own = {name: item for name, item in kernel.items() if name != "configs"}
+    for config in kernel.get("configs", [{}]):
+        constants = {**own.get("constexprs", {}), **config.get("constexprs", {})}
+        both = {**own, **config, "constexprs": constants}
+        yield both | ({"signatures": config["signature"]} if "signature" in config else {})
+
+
+def _has(item: Mapping[str, Any], record: Record) -> bool:
+    """Whether a set of constants is that of a launch; what an autotuner would choose for it, any config may say."""
+    options = record.options
+    given = item["constexprs"]
+    for name, wanted in _constants(record).items():
+        if name in options.get("chosen", ()):
+            continue
+        if name in given and not _is_among(wanted, given[name]):
+            return False
+        if name not in given and wanted != tables.NONE:
+            return False
+    for name, default in tables.OPTIONS.items():
+        if not _is_tuned(record) and not _is_among(options.get(name), item.get(name.replace("_", "-"), default)):
+            return False
+    for name, wanted in options.get("when", {}).items():
+        bounds = item.get("when", {}).get(name, wanted)
+        low, high = (bounds[0], bounds[-1]) if isinstance(bounds, list) else (bounds, bounds)
+        if not low <= wanted <= high:
+            return False
+    return True
+
+
+def _is_among(wanted: object, values: object) -> bool:
+    return any(repr(item) == repr(wanted) for item in (values if isinstance(values, list) else [values]))

@@ -1,0 +1,99 @@
+"""Dependency files, as make and ninja read them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotcuda.builder import depfile
+from aotcuda.errors import BuildError
+
+NAMES = ["plain.py", "with blank.h", "a $sign #1.cu", "ünïcode.h", "a:b", r"a\b", r"a\ b"]
+FOR_MAKE = [r"a\#b", r"a\:b", "a*b"]  # ninja has no way to read these and builds each time
+STOPPED = ["a=b", "a:=b c", "a%b", "a|b", "a\tb"]  # make cannot go on where such a file is gone; all else it does
+
+
+def prepare(folder: Path, name: str) -> Path:
+    """A Makefile and a build.ninja of one step, whose dependency file names one file in a folder of this name."""
+    file = folder / name / "x.py"
+    file.parent.mkdir()
+    file.touch()
+    (folder / "stamp").touch()
+    (folder / "rules.d").write_bytes(depfile.render([Path("stamp")], [file]))
+    (folder / "Makefile").write_text("stamp:\n\ttrue\n-include rules.d\n")
+    (folder / "build.ninja").write_text(
+        "rule r\n  command = cp rules.d made.d && touch stamp\n  depfile = made.d\n  deps = gcc\nbuild stamp: r\n"
+    )
+    return file
+
+
+def make(folder: Path) -> int:
+    """What make says: 0 that all is up to date, 1 that there is something to do, 2 that it cannot."""
+    return subprocess.run(["make", "-q", "stamp"], cwd=folder, check=False, capture_output=True).returncode
+
+
+def ninja_builds(folder: Path) -> bool:
+    command = [str(Path(sys.executable).with_name("ninja"))]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    return "no work to do" not in done.stdout
+
+
+def touch_later(file: Path) -> None:
+    found = (file.parents[1] / "stamp").stat().st_mtime_ns + 10**9
+    os.utime(file, ns=(found, found))
+
+
+@pytest.mark.parametrize("name", [*NAMES, *FOR_MAKE, *STOPPED])
+def test_make_builds_again_when_a_named_file_is_newer_or_gone(tmp_path: Path, name: str) -> None:
+    file = prepare(tmp_path, name)
+    assert make(tmp_path) == 0
+    touch_later(file)
+    assert make(tmp_path) == 1
+    file.unlink()
+    assert make(tmp_path) == (2 if name in STOPPED else 1)
+    assert depfile.warnings([Path("stamp")], [file]) == []
+
+
+@pytest.mark.parametrize("name", [*NAMES, "a=b", "a:=b c", "a%b"])
+def test_ninja_builds_again_when_a_named_file_is_newer_or_gone(tmp_path: Path, name: str) -> None:
+    file = prepare(tmp_path, name)
+    assert ninja_builds(tmp_path)
+    assert not ninja_builds(tmp_path)
+    touch_later(file)
+    assert ninja_builds(tmp_path)
+    os.utime(file, ns=(0, 0))
+    ninja_builds(tmp_path)
+    assert not ninja_builds(tmp_path)
+    file.unlink()
+    assert ninja_builds(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a;b", "a\nb", "a\rb"])
+def test_a_name_that_cannot_be_written_is_told_and_builds_each_time(tmp_path: Path, name: str) -> None:
+    file = prepare(tmp_path, name)
+    assert make(tmp_path) == 1
+    assert ninja_builds(tmp_path)
+    assert ninja_builds(tmp_path)
+    (said,) = depfile.warnings([Path("stamp")], [file, file])
+    shown = str(file) if name == "a;b" else ascii(str(file))
+    assert said == (
+        f"no dependency file can have the name {shown} and 1 more, so make and ninja build each time; rename it"
+    )
+    with pytest.raises(BuildError, match="has a name for which no dependency file can have a rule; write to another"):
+        depfile.warnings([file], [])
+
+
+def test_a_target_that_make_takes_for_a_variable_is_told() -> None:
+    (said,) = depfile.warnings([Path("out"), Path("/a=b/stamp")], [Path("/a=b/x.py")])
+    assert said.startswith("make takes the rule for /a=b/stamp for a variable, because of the =, ")
+
+
+def test_a_rule_is_one_for_all_targets_and_every_file_may_go_missing() -> None:
+    files = [Path("/p/a.py"), Path("/p/b c.py"), Path("/p/c.h")]
+    assert depfile.render([Path("k.py"), Path("k.pyi")], files) == (
+        b"k.py k.pyi: \\\n  /p/a.py \\\n  /p/b\\ c.py \\\n  /p/c.h\n/p/a.py:\n/p/b\\ c.py:\n/p/c.h:\n"
+    )
