@@ -1,40 +1,37 @@
 """A part of the conformance suite on the CPU: what each front end's PTX leaves in its arrays.
 
-`bench/conformance.py` runs the whole suite on a GPU; its results are in docs/results. What is wrong there is wrong here.
+`bench/conformance.py` runs the whole suite on a GPU, and docs/results has what it found: the same is wrong here.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import pytest
 
+from aotcuda import registry
+from aotcuda.builder.frontends.numba_cuda_mlir.fault_table import FAULTS
 from integration import projects
 from support import ptx
 from support.conformance import outcome, project
 from support.conformance.cases import CASES
+from support.front_ends import MLIR, NUMBA
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from support.conformance.case import Case
 
 RESULTS = projects.CHECKOUT / "docs" / "results"
-FAULTY = (
-    *("atomic/index-uint8", "atomic/add-int64-int32", "atomic/max-uint32-uint32", "slice/m__m1", "slice/1_m1"),
-    *("index/read-uint8", "cube/int32", "round/round-float64", "math/sqrt-uint32", "grid/far"),
-)
+SHOWING = [*dict.fromkeys(case for fault in FAULTS.values() for case in fault.cases)]
 """Cases of the faults that releases are known for."""
 
 
 def sample() -> list[Case]:
-    """The cases of known faults, and one in twenty-five of all."""
-    found = [CASES[name] for name in FAULTY if name in CASES]
-    return [*found, *(case for case in [*CASES.values()][::25] if case not in found and not case.gpu)]
+    """The cases of known faults, and one in forty of all."""
+    names = dict.fromkeys([*SHOWING, *[*CASES][::40]])
+    return [CASES[name] for name in names if not CASES[name].gpu]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +54,7 @@ def test_kernels_compute_what_the_suite_has_found_on_a_gpu(front_end: str, wheel
     said = {}
     for path in (path for path in wheel if path.endswith("manifest.json")):
         manifest = json.loads(wheel[path])
-        text = cuobjdump(wheel[f"{os.path.dirname(path)}/kernels.fatbin"], "-ptx")
+        text = cuobjdump(wheel[path.replace("manifest.json", "kernels.fatbin")], "-ptx")
         said |= run(ptx.Program(text), manifest)
     assert len(said) > 50
     assert {name for name, wrong in said.items() if wrong} == said.keys() & failed.keys()
@@ -77,3 +74,28 @@ def run(program: ptx.Program, manifest: dict) -> dict[str, bool]:
             else:
                 said[case.name] = bool(outcome.differences(case, arrays, outcome.expected(case)))
     return said
+
+
+ACCEPTED = [f"{MLIR}_{release}" for release in registry.BUILT_IN[MLIR].tested]
+
+
+@pytest.mark.parametrize("name", [*ACCEPTED, f"{NUMBA}_{registry.BUILT_IN[NUMBA].tested[-1]}"])
+def test_an_accepted_release_has_results_of_every_case(name: str) -> None:
+    found = json.loads((RESULTS / f"conformance_{name}.json").read_text())
+    left_out = {case.name for case in CASES.values() if case.gpu} if found["by"] != "GPU" else set()
+    assert found["cases"] + len(found["refused"]) == len(CASES.keys() - left_out)
+    assert found["cases"] == found["passed"] + len(found["failed"])
+    assert {*found["failed"], *found["refused"]} <= CASES.keys()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_known_fault_is_of_the_releases_whose_results_show_it(fault: str) -> None:
+    for release in registry.BUILT_IN[MLIR].tested:
+        failed = json.loads((RESULTS / f"conformance_{MLIR}_{release}.json").read_text())["failed"]
+        shown = [case in failed for case in FAULTS[fault].cases]
+        assert all(shown) if release in FAULTS[fault].releases else not any(shown), release
+
+
+def test_the_page_counts_the_cases() -> None:
+    page = (projects.CHECKOUT / "docs" / "frontends.md").read_text()
+    assert f"The **conformance suite** has {len(CASES):,} small kernels" in page
