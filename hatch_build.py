@@ -74,7 +74,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def _bill(name: str, version: str, licence: str) -> str:
-    """The bill of materials, CycloneDX 1.6; the same bytes for the same version."""
+    """Return the bill of materials, CycloneDX 1.6; the same bytes for the same version."""
     ref = f"pkg:pypi/{name}@{version}"
     whole = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -103,7 +103,7 @@ class _NotCompiledError(Exception):
 
 
 def _compile(root: Path, folder: Path) -> Path:
-    """The extension, compiled into `folder`; the same bytes wherever root and folder are.
+    """Compile the extension into `folder`; the bytes do not depend on the folders.
 
     Raises:
         _NotCompiledError: It cannot be compiled.
@@ -140,7 +140,7 @@ def _compile(root: Path, folder: Path) -> Path:
 
 
 def _words(variable: str) -> list[str]:
-    """What an environment variable has, taken apart as by a shell."""
+    """Return the words of an environment variable, split as by a shell."""
     value = os.environ.get(variable, "")
     try:
         return shlex.split(value)
@@ -150,7 +150,7 @@ def _words(variable: str) -> list[str]:
 
 
 def _compiler() -> list[str]:
-    """The command of the C compiler: the one that `CC` names, the one that made this Python, or the system's."""
+    """Return the command of the C compiler: that of `CC`, that of this Python, or the system's."""
     named = _words("CC")
     if named:
         return named
@@ -163,7 +163,7 @@ def _compiler() -> list[str]:
 
 
 def _tag() -> str:
-    """The wheel's tag, for this machine's kind; a release's says in the place of `linux` how old a Linux may be."""
+    """Return the wheel's tag for this machine; a release names the oldest Linux in place of `linux`."""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     python = "cp311-abi3" if STABLE else f"{version}-{version}t"
     return f"{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

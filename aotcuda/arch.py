@@ -74,20 +74,20 @@ class Target:
 
     @property
     def capability(self) -> tuple[int, int]:
-        """The compute capability, `(major, minor)`."""
+        """Return the compute capability, `(major, minor)`."""
         return (self.major, self.minor)
 
     @property
     def number(self) -> str:
-        """What follows `sm_` or `compute_`: `"90"`, `"100a"`."""
+        """Return the part after `sm_` or `compute_`: `"90"`, `"100a"`."""
         return f"{self.major}{self.minor}{self.suffix}"
 
     def sort_key(self) -> tuple[int, int, int, int]:
-        """Order for lists of targets: SASS before PTX, then by compute capability, then by suffix."""
+        """Return a sort key: SASS before PTX, then by compute capability, then by suffix."""
         return (self.kind != "sass", self.major, self.minor, _SUFFIXES.index(self.suffix))
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
-        """Whether code built for this target can run on a GPU of `capability` (for PTX: can be compiled for it)."""
+        """Return True if code for this target runs on a GPU of `capability` (for PTX: can be compiled for it)."""
         own = self.capability
         if own == capability or self.suffix == "a":
             return own == capability
@@ -114,7 +114,7 @@ def parse(text: str) -> Target:
 
 
 def preference(target: Target, capability: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    """How good `target` is for a GPU of `capability`: a key to take the smallest of, or None if it cannot run there.
+    """Return a rank of `target` for a GPU of `capability`, the best being smallest; None if it cannot run there.
 
     SASS for exactly this GPU comes first, then SASS of the same major version (the nearest minor one first), then PTX
     (the newest first). Of targets that differ in their suffix alone the more specific one comes first.

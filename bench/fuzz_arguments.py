@@ -1,4 +1,4 @@
-"""Holds the three paths of a launch against each other, over the stand-in driver: no GPU is needed.
+"""Compares the two paths of a launch, over the stand-in driver: no GPU is needed.
 
     python bench/fuzz_arguments.py                          # 200,000 tuples of arguments
     python bench/fuzz_arguments.py --jobs 8                 # on so many cores

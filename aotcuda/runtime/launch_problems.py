@@ -60,8 +60,8 @@ def failed(
     where: str, code: int, driver: Driver, kernel: DeviceKernel, selection: Selection, configuration: Configuration
 ) -> CudaError:
     """The error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
-    overload, slot, _, _, stream = selection
-    block = slot[0].raw
+    overload, slot, _, _, stream, _ = selection
+    block = slot.buffer.raw
     error = driver.error(code, f"{where} failed on {kernel.device}", late=False)
     lines = [
         f"{error}",

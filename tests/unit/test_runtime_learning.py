@@ -273,9 +273,9 @@ def errors() -> list[str]:
 
 
 @pytest.mark.parametrize("module", FAST_PATHS)
-def test_tests_of_the_fast_paths_fail_where_nothing_is_learnt(module, errors):
-    """That they passed once said nothing of the fast paths: what these declined went the general way."""
-    assert errors.count(module) > 30
+def test_tests_of_the_fast_path_fail_where_nothing_is_learnt(module, errors):
+    """Without this, a test would pass where the fast path declines everything."""
+    assert errors.count(module) > 15
 
 
 def test_words_of_what_is_no_array_are_refused(extension_module):
