@@ -41,7 +41,7 @@ def refused(
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
         return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
     if code == drivers.INVALID_VALUE and kernel is not None:
-        from aotcuda.arch import MOST_LOCAL  # noqa: PLC0415 (likewise)
+        from aotcuda.gpus import MOST_LOCAL  # noqa: PLC0415 (likewise)
 
         local = kernel.attribute(_LOCAL)
         if local > MOST_LOCAL:

@@ -13,6 +13,7 @@ from weakref import ref
 
 import aotcuda
 from aotcuda import manifest as manifests
+from aotcuda.gpus import TEGRA
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
 
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.callbacks import Callbacks
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.images.debug_exceptions import Watch
-
-TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0))
-"""`aotcuda.arch.TEGRA`, without the import of that: most launches need nothing else of it."""
 
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
