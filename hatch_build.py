@@ -23,7 +23,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "AOTCUDA_EXTENSION"
 MODULE = "aotcuda.runtime.fast._launch"
-SOURCE = "aotcuda/runtime/fast/launch.c"
+SOURCES = "aotcuda/runtime/fast"  # all .c files in it are compiled into one extension
 
 # The stable ABI does not cover Pythons without the GIL; there the same source is built for one version.
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
@@ -45,8 +45,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             bill = Path(self._folder.name, "aotcuda.cdx.json")
             bill.write_text(_bill(self.metadata.name, self.metadata.version, self.metadata.core.license_expression))
             build_data["sbom_files"].append(str(bill))
-        # Beside its source, where an editable install looks for it; what an older build has left there is of no use.
-        place = Path(self.root, SOURCE).with_name(f"_launch{SUFFIX}")
+        # Beside its sources, where an editable install looks for it; what an older build has left there is of no use.
+        place = Path(self.root, SOURCES, f"_launch{SUFFIX}")
         if version == "editable":
             place.unlink(missing_ok=True)
         if wanted == "0":
@@ -64,7 +64,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             shutil.copyfile(made, beside := place.with_suffix(f".{os.getpid()}"))
             beside.replace(place)
         else:
-            build_data["force_include"][str(made)] = f"{SOURCE.rpartition('/')[0]}/{place.name}"
+            build_data["force_include"][str(made)] = f"{SOURCES}/{place.name}"
         build_data["pure_python"] = False
         build_data["tag"] = _tag()
 
@@ -121,7 +121,8 @@ def _compile(root: Path, folder: Path) -> Path:
         # Paths and symbols that nobody looks up are left out, so that the bytes depend on source and compiler alone.
         *("-g0", "-Wl,--strip-all", "-Wl,--build-id=none"),
         *_words("LDFLAGS"),
-        *("-o", str(made), SOURCE),
+        *("-o", str(made)),
+        *sorted(f"{SOURCES}/{path.name}" for path in Path(root, SOURCES).glob("*.c")),
     ]
     try:
         done = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False)

@@ -2,7 +2,7 @@
 
 Shapes, dtypes and numbers are known when such a program is traced. So a launch goes its general way once, with
 stand-ins of the arrays: overloads are selected, limits checked and the block packed as ever. The extension is handed
-the block with the places of the addresses, and launches it from XLA's threads (`fast/xla_ffi.h`).
+the block with the places of the addresses, and launches it from XLA's threads (`fast/xla.c`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from aotcuda.runtime.launcher import Launcher
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SOURCE = Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast" / "launch.c"
+SOURCES = sorted((Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast").glob("*.c"))
 NAME = "aotcuda.runtime.fast._launch"
 
 
@@ -38,7 +38,7 @@ def extension_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
     library = tmp_path_factory.mktemp("extension") / "_launch.so"  # a name that any Python takes
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-function-type", "-Wno-missing-field-initializers"]
-    command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", "-o", library, SOURCE]
+    command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", "-o", library, *SOURCES]
     subprocess.run(command, check=True)
     spec = importlib.util.spec_from_file_location(NAME, library)
     assert spec is not None

@@ -103,7 +103,7 @@ def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_
     assert [name for name in found if name.startswith(tuple(f"aotcuda.runtime.{each}" for each in launches))] == []
     assert {
         "aotcuda.manifest",
-        "aotcuda.manifest.data_folder",
+        "aotcuda.common.data_folder",
         "aotcuda.runtime.loader",
         "aotcuda.runtime.loaded_library",
         "aotcuda.runtime.driver",

@@ -272,10 +272,10 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, extension_m
         if next(turns) == 0:  # until every thread is about to make a launcher
             for _ in range(THREADS):
                 assert arrived.acquire(timeout=30)
-        return extension_module.Records()
+        return extension_module.Specializations()
 
     patient = types.SimpleNamespace(
-        Records=patient_records,
+        Specializations=patient_records,
         Launcher=extension_module.Launcher,
         Configurations=extension_module.Configurations,
     )
@@ -288,7 +288,7 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, extension_m
         made.append(k[grid, 1])
 
     at_once(*[lambda grid=grid: work(grid) for grid in range(1, THREADS + 1)])
-    assert {id(run.records) for run in made} == {id(k._cache().records.table)}
+    assert {id(run.specializations) for run in made} == {id(k._cache().records.table)}
 
 
 def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, extension_module, general, monkeypatch):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 21
+_VERSION = 22
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -85,7 +85,7 @@ class Records:
     __slots__ = ("overloads", "table")
 
     def __init__(self, module: Any) -> None:
-        self.table = module.Records()
+        self.table = module.Specializations()
         self.overloads: dict[PackedOverload, object] = {}
 
 

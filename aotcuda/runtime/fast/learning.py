@@ -69,7 +69,7 @@ def learn(
     live = specialization.overloads[0].live
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
     current = 0 if library.device >= 0 else driver.address("cuCtxGetCurrent")
-    learnt: bool = kept.table.learn(
+    learnt: bool = kept.table.add(
         args,
         bytes(kind for kind in kinds if kind is not None),
         tuple([(overload, *_launched(kernel)) for overload, kernel in zip(overloads, kernels, strict=True)]),
@@ -99,7 +99,7 @@ def _compiled(kept: Records, overload: PackedOverload) -> object:
             if None not in described:
                 starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
                 apart = bytes([at for pair in overload.apart for at in pair])
-                plan = fast.in_use().Plan(overload.size, described, starts, apart)
+                plan = fast.in_use().ArgumentLayout(overload.size, described, starts, apart)
         except (LookupError, ValueError):
             pass
         return kept.overloads.setdefault(overload, plan)
