@@ -232,7 +232,7 @@ def add(others: str, loader) -> None:
         compiled = types.SimpleNamespace(library=loader.source.load(loader.fallback))
         loader.fallback().loaded[object(), (9, 0)] = compiled
     elif others == "images kept aside":
-        loader.edits()._aside = loader.source.load(loader.fallback)
+        loader.staleness()._aside = loader.source.load(loader.fallback)
 
 
 @pytest.mark.parametrize("work", ["tear down", "ask whose a stream is"])
