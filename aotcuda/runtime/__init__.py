@@ -37,8 +37,8 @@ An import with `load = "first-use"` reads `module` alone; other modules are impo
 # images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
 #                     debug_exceptions: what debug kernels raise
 # jit/                fallback: compiled images, and what could not be compiled; compile: from the cache or the builder;
-#                     overloads: kernels for more signatures or GPUs; build_inputs: what to build from; cache, cache_lock;
-#                     cache_key: names entries and decides whether one is current
+#                     overloads: kernels for more signatures or GPUs; build_inputs: what to build from;
+#                     cache_key: names entries and decides whether one is current; cache, cache_lock
 
 from __future__ import annotations
 

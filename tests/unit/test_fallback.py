@@ -589,7 +589,7 @@ class TestEdited:
             module.k[1, 1](1)
             module.k[1, 1](1)
         (request,) = builder.requests
-        assert (request.root, request.kernel, request.project) == (str(cuda.packages), None, True)
+        assert (request.root, request.kernel, request.is_project) == (str(cuda.packages), None, True)
         assert request.table["arch"] == ["sm_90"]
         assert len(cuda.calls("cuLibraryLoadData")) == 2
         assert len(cuda.launches()) == 3
@@ -670,7 +670,7 @@ class TestUnbuilt:
             mypkg.kernels.k[1, 1](1)
         assert "k" in dir(mypkg.kernels)
         (request,) = builder.requests
-        assert (request.target, request.root, request.project) == ("sm_90", str(tree.parent), True)
+        assert (request.target, request.root, request.is_project) == ("sm_90", str(tree.parent), True)
         assert [tier.tier for tier in module.tiers["k"]] == ["jit"]
         assert len(cuda.launches()) == 1
 
