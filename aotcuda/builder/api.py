@@ -162,6 +162,7 @@ def build(
         watched=stamps.patterns(settings.watch, root) if observe else (),
         watched_variables=settings.watch_env,
         prelude=settings.prelude,
+        known_faults=settings.known_faults,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
     )

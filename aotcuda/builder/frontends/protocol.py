@@ -149,6 +149,23 @@ class External:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Code of a source that the compiler is known to compile wrongly.
+
+    Attributes:
+        compiler: The compiler and its release.
+        place: File and line of the code.
+        fact: The wrong result.
+        remedy: Code with the right result.
+    """
+
+    compiler: str
+    place: str
+    fact: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledKernel:
     """A kernel for one signature and one compute capability.
 
@@ -180,6 +197,7 @@ class CompiledKernel:
         apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
         seen: What functions of the project read while the compiler ran them, as the build notes it.
         generated: What the compile cache had of it, or is to have.
+        faults: Its code that the compiler is known to compile wrongly.
     """
 
     code: tuple[LinkInput, ...]
@@ -206,6 +224,7 @@ class CompiledKernel:
     apart: tuple[tuple[int, int], ...] = ()
     seen: Stamp | None = None
     generated: Generated | None = None
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +282,7 @@ class CompiledFunction:
         callbacks: Those of what it links.
         externals: The functions that it expects others to define.
         warnings: What the user should know about it.
-        seen: As for a kernel.
+        seen, faults: As for a kernel.
     """
 
     ir: tuple[str, ...]
@@ -278,6 +297,7 @@ class CompiledFunction:
     externals: tuple[External, ...] = ()
     warnings: tuple[str, ...] = ()
     seen: Stamp | None = None
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

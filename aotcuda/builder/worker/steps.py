@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from aotcuda import manifest
 from aotcuda.arch import Target
 from aotcuda.binary import grid_sync, targets
-from aotcuda.builder import consistency, failures, resource_warnings, toolchain
+from aotcuda.builder import consistency, failures, resource_warnings, source_faults, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
@@ -166,6 +166,8 @@ class Steps:
 
     def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, list[bytes]]]:
         compiled = yield from self._compile(plan)
+        built = ((unit, one) for (unit, _), one in compiled.items())
+        self.warnings += source_faults.check(built, self.job.known_faults)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}

@@ -9,11 +9,21 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, ir_settings, target_questions, units
+from aotcuda.builder.frontends.numba import (
+    c_abi,
+    declarations,
+    found,
+    gpu,
+    ir_settings,
+    jit_options,
+    target_questions,
+    units,
+)
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
@@ -26,10 +36,10 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.calling_convention import CallingConvention
     from aotcuda.builder.frontends.numba.found import Found
+    from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
-    from aotcuda.builder.frontends.numba.units import JitOptions
-    from aotcuda.builder.frontends.protocol import Question
+    from aotcuda.builder.frontends.protocol import Fault, Question
 
 MERGED = "functions"
 """What a module's device functions are called when they become code together; wheels have that code as it is."""
@@ -80,6 +90,10 @@ class NumbaFrontEnd(ABC):
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
         """The block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
+
+    def known_faults(self) -> AbstractContextManager[list[Fault]]:
+        """Note in a block what the compiler is known to compile wrongly; the list is complete after the block."""
+        return nullcontext([])
 
     @abstractmethod
     def lower(
@@ -199,18 +213,19 @@ class NumbaFrontEnd(ABC):
 
     def _kernels(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledKernel]:
         python, notation = loaded.python, self.convention.notation
-        jit = units.jit_options(unit, self.given(loaded.value))
+        jit = jit_options.read(unit, self.given(loaded.value))
         args, _ = units.signature(unit, loaded, notation)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
             explained(unit, python, self.root, self.errors),
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
+            self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
             code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, unit.options, jit.options) for text in plain]
+                texts = [ir_settings.applied(text, jit.options) for text in plain]
                 needed = self.needs(compiled, texts, jit)
                 alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
                 ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(texts, jit.options))
@@ -232,6 +247,7 @@ class NumbaFrontEnd(ABC):
             lazy=bool(
                 getattr(loaded.value, "_can_compile", True)
             ),  # Numba's own mark, which it sets for eager signatures
+            faults=tuple(faults),
         )
         return {
             target: replace(
@@ -247,13 +263,14 @@ class NumbaFrontEnd(ABC):
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
         python, notation = _copy(loaded.python), self.convention.notation
-        jit = units.jit_options(unit, self.given(loaded.value))
+        jit = jit_options.read(unit, self.given(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
         jit = replace(jit, options=replace(jit.options, debug=False))
         args, result = units.signature(unit, loaded, notation)
         with (
             explained(unit, python, self.root, self.errors),
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
+            self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
@@ -261,7 +278,7 @@ class NumbaFrontEnd(ABC):
             declared = c_abi.prototype(self.convention, unit, python, args, returned)
             code = []
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, unit.options, jit.options) for text in plain]
+                texts = [ir_settings.applied(text, jit.options) for text in plain]
                 code.append((group, texts, self.needs(compiled, texts, jit)))
         every = CompiledFunction(
             ir=(),
@@ -276,6 +293,7 @@ class NumbaFrontEnd(ABC):
                 "so callers get an undefined value there"
                 for reason in dict.fromkeys(swallowed)
             ),
+            faults=tuple(faults),
         )
         found: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:
