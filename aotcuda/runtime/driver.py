@@ -398,7 +398,9 @@ def get() -> Driver:
 
 
 def is_installed() -> bool:
-    """Whether this machine has the driver's library, which need not be one that can be started."""
+    """Return True if this system can launch kernels and has the driver's library; it need not start."""
+    if _why_not_here() is not None:
+        return False
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:
