@@ -61,6 +61,11 @@ def undefined_parameter():
     return torch.nn.parameter.UninitializedParameter(device="cuda", dtype=torch.float32)
 
 
+def inference():
+    with torch.inference_mode():
+        return ones(4)
+
+
 class Plain(torch.Tensor):
     """A subclass that changes nothing."""
 
@@ -77,7 +82,7 @@ class Raising(torch.Tensor):
     """A subclass that cannot be asked."""
 
     def data_ptr(self):
-        raise ValueError("no")
+        raise ValueError
 
 
 class Wrapper(torch.Tensor):
@@ -131,13 +136,8 @@ LAUNCHED = {
     "subclass": lambda: ones(4).as_subclass(Plain),
     "copied when written to": lambda: torch._lazy_clone(ones(4)),
     "negated": lambda: ones(4, dtype=torch.complex64).conj().imag,
-    "inference": lambda: _inference(),
+    "inference": inference,
 }
-
-
-def _inference():
-    with torch.inference_mode():
-        return ones(4)
 
 
 @pytest.mark.parametrize("name", REFUSED)
