@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import stat
+
+from aotcuda.common import foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,44 +16,34 @@ FILE_NAME = "pyproject.toml"
 LISTED = "tool.aotcuda: expected a table, found a list; write [tool.aotcuda], in single brackets"
 
 
-class UnreadableError(Exception):
-    """What is wrong with a file, to go on from its name: "is not valid TOML: ..."."""
-
-
 def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
     """The text and the content of a TOML file; None if there is no such file.
 
     Raises:
-        UnreadableError: It cannot be read, or is no TOML.
+        foreign.UnreadableError: It cannot be read, or is no TOML.
     """
     import tomllib  # noqa: PLC0415 (few launches come here)
 
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
-            message = "is no file"
-            raise UnreadableError(message)
-        with open(path, "rb") as file:
-            text = file.read().decode()
+        if not os.path.lexists(path):
+            return None
+        text = foreign.content(path).decode()
         if text.startswith("\ufeff"):
             message = "begins with a byte order mark, which no TOML has; save it without one"
-            raise UnreadableError(message)
+            raise foreign.UnreadableError(message)
         return text, tomllib.loads(text)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        message = f"cannot be read ({error.strerror})"
     except ValueError as error:
         message = f"is not valid TOML: {error}"
     except RecursionError:
         message = "is not valid TOML: it is nested too deeply"
-    raise UnreadableError(message)
+    raise foreign.UnreadableError(message)
 
 
 def content(path: str | os.PathLike[str]) -> Content:
     """The content of a TOML file; nothing of one that `read` does not read."""
     try:
         found = read(path)
-    except UnreadableError:
+    except foreign.UnreadableError:
         return {}
     return {} if found is None else found[1]
 

@@ -34,9 +34,9 @@ UNREADABLE = {
     ),
     "no text": (text(b"\xff\xfe\0"), "is not valid TOML: "),
     "nested too deeply": (text(NESTED), "is not valid TOML: it is nested too deeply"),
-    "a folder": (lambda path: path.mkdir(), "is no file"),
-    "a pipe": (os.mkfifo, "is no file"),
-    "a device": (lambda path: path.symlink_to("/dev/null"), "is no file"),
+    "a folder": (lambda path: path.mkdir(), "is a folder, not a regular file"),
+    "a pipe": (os.mkfifo, "is a pipe, not a regular file"),
+    "a device": (lambda path: path.symlink_to("/dev/null"), "is a device, not a regular file"),
     "a link in a circle": (
         lambda path: path.symlink_to(path.name),
         "cannot be read (Too many levels of symbolic links)",
