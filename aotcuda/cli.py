@@ -373,7 +373,7 @@ def _warm(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.cache import warming  # noqa: PLC0415
 
     for line in warming.warm(arguments.module, arguments.arch, arguments.cuda):
-        show(line)
+        show(shown(line))
         sys.stdout.flush()
 
 
@@ -381,4 +381,4 @@ def _cache(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.cache import listing  # noqa: PLC0415
 
     for line in getattr(listing, f"cache_{arguments.action}")():
-        show(line)
+        show(shown(line))

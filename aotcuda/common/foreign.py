@@ -72,7 +72,7 @@ def content(path: str | os.PathLike[str], limit: int = LARGEST_TEXT, *, follow: 
     """
     with open(open_regular(path, follow=follow), "rb") as file:
         pieces: list[bytes] = []
-        left = limit + 1
+        left = 0 if os.fstat(file.fileno()).st_size > limit else limit + 1
         try:
             while left and (piece := file.read(min(left, _PIECE))):
                 pieces.append(piece)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from aotcuda.common import foreign
 
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
     Content = dict[str, Any]
 
 FILE_NAME = "pyproject.toml"
+_DEEPEST = 100
+"""Tables that a table may lie in; projects have about eight."""
+
+_TOO_DEEP = f"is nested more than {_DEEPEST} tables deep; write fewer"
+_LONG_KEY = re.compile(
+    r"""(?<![\w."'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % _DEEPEST  # noqa: UP031 (braces)
+)
 LISTED = "tool.aotcuda: expected a table, found a list; write [tool.aotcuda], in single brackets"
 
 
@@ -31,12 +39,26 @@ def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
         if text.startswith("\ufeff"):
             message = "begins with a byte order mark, which no TOML has; save it without one"
             raise foreign.UnreadableError(message)
-        return text, tomllib.loads(text)
+        if _LONG_KEY.search(text) is None:  # reading such a key takes minutes
+            data = tomllib.loads(text)
+            if _depth(data) <= _DEEPEST:
+                return text, data
+        message = _TOO_DEEP
     except ValueError as error:
         message = f"is not valid TOML: {error}"
     except RecursionError:
-        message = "is not valid TOML: it is nested too deeply"
+        message = _TOO_DEEP
     raise foreign.UnreadableError(message)
+
+
+def _depth(data: object) -> int:
+    """Return how deep tables and lists are nested."""
+    found, level = 0, [data]
+    while level and found <= _DEEPEST:
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+        found += 1
+    return found
 
 
 def content(path: str | os.PathLike[str]) -> Content:
