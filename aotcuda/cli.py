@@ -1,4 +1,4 @@
-"""The command line: reads arguments, calls the part that does the work, and turns errors into one line and a code.
+"""The command line: parse arguments, call the tool, and turn errors into one line and an exit code.
 
 Exit codes: 0 fine; 1 the thing asked about has a problem, said on standard error; 2 wrong usage; 130 interrupted (143
 by SIGTERM).
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 _NARROWEST = 60
-"""Columns below which nothing is broken any further."""
+"""The smallest width for wrapped text."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a file answers that takes no more, standard output among them."""
+"""The errors of a full or closed file, standard output included."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,13 +70,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Have standard output lead nowhere: at the end Python must not try once more to flush what it could not."""
+    """Redirect standard output to nowhere, so Python does not flush it again at exit."""
     with contextlib.suppress(OSError):  # a stream of the caller's may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_streams() -> None:
-    """Have all standard streams: files get the numbers of missing ones, and what is printed would go there."""
+    """Open missing standard streams; otherwise another file would get their numbers and the output."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
@@ -225,7 +225,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
 
 def _columns() -> int | None:
-    """The width of the terminal that standard output is; None if it is none."""
+    """Return the width of the terminal; None if standard output is none."""
     if not sys.stdout.isatty():
         return None
     import shutil  # noqa: PLC0415 (as above)
@@ -234,7 +234,7 @@ def _columns() -> int | None:
 
 
 def _set_errors(errors: str) -> None:
-    """What becomes of characters that standard output cannot encode."""
+    """Set the treatment of characters that standard output and error cannot encode."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # embedding programs put other things there
             stream.reconfigure(errors=errors)
@@ -261,7 +261,7 @@ def _diff(arguments: argparse.Namespace) -> None:
 
 
 def _fail_if(problem: str | None) -> None:
-    """End with exit code 1 if what was asked about has a problem, behind what was printed about it."""
+    """Exit with code 1 if there is a problem, after the output."""
     if problem is not None:
         sys.stdout.flush()
         raise TargetError(problem)
@@ -316,7 +316,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _file(text: str) -> Path:
-    """The path of a file that is to be written."""
+    """Return the path of an output file."""
     path = Path(text)
     if not path.name or os.path.isdir(path):  # noqa: PTH112 (pathlib raises where a name is too long)
         message = f"{text!r} is no path of a file"
@@ -325,7 +325,7 @@ def _file(text: str) -> Path:
 
 
 def _folder(text: str) -> Path:
-    """The path of a folder that is to be written to; a name that is empty is a variable that nobody has set."""
+    """Return the path of an output folder; an empty name, as of an unset variable, is refused."""
     if not text:
         message = f"{text!r} is no path of a folder"
         raise argparse.ArgumentTypeError(message)

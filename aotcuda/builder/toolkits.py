@@ -1,4 +1,4 @@
-"""The CUDA toolkits that a build may use: what is installed of each, and which of them makes which image.
+"""Find the installed CUDA toolkits, and choose one for each image.
 
 A toolkit is what NVIDIA's wheels put below `nvidia` among installed packages. Those of CUDA 12 and of CUDA 13 have
 other names and other folders, so both may be installed at once (extra `wide`), and one set of bindings drives either:
@@ -16,7 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aotcuda.arch import FIRST_OF_CUDA_13, FIRST_WITH, Target
+from aotcuda import gpus
+from aotcuda.arch import Target
 from aotcuda.common import gpu_facts
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Layout(NamedTuple):
-    """Where the wheels of one major version of CUDA have what a build needs, below `nvidia`.
+    """The places of libraries and headers in the wheels of one major version of CUDA, below `nvidia`.
 
     Attributes:
         home: What takes the place of a toolkit's folder, with `nvvm/libdevice` in it.
@@ -100,11 +101,11 @@ class Toolkit:
     libdevice: str
 
     def links(self, target: Target) -> bool:
-        """Whether it makes images for a target: its linker knows that, and its compilers what it is linked from."""
+        """Return True if the toolkit makes images for a target."""
         return self.code_target(target) is not None
 
     def code_target(self, target: Target) -> Target | None:
-        """What is compiled to be linked for `target`, which a newer linker may know alone; None if there is nothing.
+        """Return the target to compile for a link for `target`, which a newer linker may support alone; else None.
 
         LTOIR links for all later GPUs, so the nearest lower compute capability stands in. What a suffix promises is not
         in code that was compiled for another one.
@@ -113,7 +114,7 @@ class Toolkit:
 
 
 def knows(versions: tuple[tuple[int, int], tuple[int, int]], target: Target) -> bool:
-    """Whether images for a target are made by compilers and a linker of these CUDA versions."""
+    """Return True if compilers and a linker of these CUDA versions make images for a target."""
     return _code_target(target, *versions) is not None
 
 
@@ -122,23 +123,23 @@ def _code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int])
         return Target("sass", target.major, target.minor, target.suffix)
     if target.suffix or not _knows(linker, target):
         return None
-    lower = [row.number for row in gpu_facts.capabilities() if row.number < target.capability and not row.renamed]
+    lower = [row.number for row in gpus.CAPABILITIES if row.number < target.capability and not row.renamed]
     known = [number for number in lower if _is_known(number, cuda)]
     return Target("sass", *max(known)) if known else None
 
 
 def _is_known(number: tuple[int, int], cuda: tuple[int, int]) -> bool:
-    """Whether compilers of a CUDA version know a compute capability; those below Turing's are CUDA 12's."""
-    row = gpu_facts.capability(number)
-    return row.known_to(cuda) if row is not None else number < FIRST_OF_CUDA_13 and cuda < (13, 0)
+    """Return True if compilers of a CUDA version know a compute capability; CUDA 12's know some below the table's."""
+    row = gpus.BY_NUMBER.get(number)
+    return row.known_to(cuda) if row is not None else number < gpus.CAPABILITIES[0].number and cuda < (13, 0)
 
 
 def _knows(cuda: tuple[int, int], target: Target) -> bool:
-    return target.capability >= FIRST_WITH[target.suffix] and _is_known(target.capability, cuda)
+    return target.capability >= gpus.FIRST_WITH[target.suffix] and _is_known(target.capability, cuda)
 
 
 def installed(paths: Sequence[str] | None = None) -> tuple[Toolkit, ...]:
-    """The complete toolkits among the packages in `paths`, by default those of this process; the oldest first."""
+    """Return the complete toolkits among the packages in `paths` (default: `sys.path`), the oldest first."""
     found = []
     for layout in _LAYOUTS.values():
         toolkits = (_toolkit(path, layout) for path in (sys.path if paths is None else paths) if path)
@@ -171,7 +172,7 @@ def _toolkit(path: str, layout: _Layout) -> Toolkit | None:
 
 
 def distributions(toolkit: Toolkit) -> list[metadata.Distribution]:
-    """The installed distributions that a toolkit is of."""
+    """Return the installed distributions of a toolkit."""
     layout, path = _LAYOUTS[toolkit.cuda[0]], str(Path(toolkit.home).parents[1])
     names = (layout.compiler, layout.linker, *layout.others)
     found = (next(iter(metadata.distributions(path=[path], name=name)), None) for name in names)
@@ -185,12 +186,12 @@ def _version(path: str, name: str) -> str | None:
 
 
 def loaded_by(driver: tuple[int, int], toolkits: Iterable[Toolkit]) -> list[Toolkit]:
-    """Those of `toolkits` whose machine code a driver loads that supports this CUDA version."""
+    """Return those of `toolkits` whose machine code a driver for this CUDA version loads."""
     return [toolkit for toolkit in toolkits if toolkit.linker[0] <= driver[0]]
 
 
 def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
-    """Which of `toolkits` makes the image for a target: the oldest that can, since most drivers load what it makes.
+    """Return the toolkit that makes the image for a target: the oldest possible, for the widest range of drivers.
 
     If none can it is the first, whose worker says what is wrong; None if there are none.
     """
@@ -198,7 +199,7 @@ def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
 
 
 def capabilities(toolkits: Iterable[Toolkit]) -> tuple[tuple[int, int], ...]:
-    """The compute capabilities from Turing on that any of `toolkits` makes images for, in order."""
+    """Return the compute capabilities that any of `toolkits` builds for and no newer toolkit has dropped, in order."""
     listed = list(toolkits)
-    rows = [row.number for row in gpu_facts.capabilities() if row.renamed is None]
+    rows = [row.number for row in gpus.CAPABILITIES if row.is_current]
     return tuple(number for number in rows if any(one.links(Target("sass", *number)) for one in listed))

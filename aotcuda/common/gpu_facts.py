@@ -1,19 +1,19 @@
-"""Facts of GPUs, drivers and toolkits, read from gpus.toml, and what follows from them alone."""
+"""Read the facts of drivers and toolkits in drivers.toml, and combine them with those of `aotcuda.gpus`."""
 
 from __future__ import annotations
 
 import functools
 import tomllib
-from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aotcuda.arch import FIRST_WITH
+from aotcuda.gpus import BY_NUMBER, FIRST_WITH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aotcuda.arch import Target
+    from aotcuda.gpus import Capability
 
 Version = tuple[int, ...]
 
@@ -35,81 +35,35 @@ class Branch(NamedTuple):
         return short(self.first)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Capability:
-    """A compute capability.
-
-    Attributes:
-        number: `(9, 0)`.
-        architecture: `Hopper`.
-        tegra: Whether its GPUs are Tegra's, and so have no binary compatibility.
-        first_cuda: The first CUDA whose toolkit builds for it and whose driver knows its GPUs.
-        last_cuda: The last toolkit that builds for it; None if none has dropped it.
-        renamed: What later toolkits call it; None if they call it the same.
-        examples: GPUs that tables print for it; none if NVIDIA names none.
-        gpus: All names that are known.
-    """
-
-    number: tuple[int, int]
-    architecture: str
-    tegra: bool
-    first_cuda: tuple[int, int]
-    last_cuda: tuple[int, int] | None
-    renamed: tuple[int, int] | None
-    examples: tuple[str, ...]
-    gpus: tuple[str, ...]
-
-    def known_to(self, cuda: tuple[int, int]) -> bool:
-        """Whether a toolkit of that CUDA version builds for it."""
-        return self.first_cuda <= cuda <= (self.last_cuda or cuda)
-
-
 @functools.cache
 def data() -> dict[str, Any]:
-    """The file as it is."""
-    text = resources.files("aotcuda.common").joinpath("gpus.toml").read_text(encoding="utf-8")
+    """Return the content of drivers.toml."""
+    text = resources.files("aotcuda.common").joinpath("drivers.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
 @functools.cache
 def branches() -> tuple[Branch, ...]:
-    """The branches of drivers, oldest first."""
+    """Return the driver branches, oldest first."""
     rows = data()["drivers"]["rows"]
     return tuple(
         Branch(row["branch"], pair(row["cuda"]), version(row.get("first", str(row["branch"])))) for row in rows
     )
 
 
-@functools.cache
-def capabilities() -> tuple[Capability, ...]:
-    """The compute capabilities from Turing on, lowest first."""
-    return tuple(
-        Capability(
-            number=pair(row["capability"]),
-            architecture=row["architecture"],
-            tegra=row.get("tegra", False),
-            first_cuda=pair(row["first-cuda"]),
-            last_cuda=pair(row["last-cuda"]) if "last-cuda" in row else None,
-            renamed=pair(row["renamed"]) if "renamed" in row else None,
-            examples=tuple(row["examples"]),
-            gpus=tuple(row["gpus"]),
-        )
-        for row in data()["capabilities"]["rows"]
-    )
-
-
-def capability(number: tuple[int, int]) -> Capability | None:
-    """The row of a compute capability; None for one that is not known."""
-    return next((row for row in capabilities() if row.number == number), None)
-
-
 def first_branch(cuda: tuple[int, int]) -> Branch | None:
-    """The oldest branch of drivers that supports a CUDA version; None if all that are known are older."""
+    """Return the oldest driver branch that supports a CUDA version; None if all known ones are older."""
     return next((branch for branch in branches() if branch.cuda >= cuda), None)
 
 
+def knows_gpu(cuda: tuple[int, int], row: Capability) -> bool:
+    """Return True if drivers for a CUDA version support the GPUs of a compute capability."""
+    last = next((branch.cuda for branch in branches() if branch.number == row.last_driver), cuda)
+    return row.first_cuda <= cuda <= last
+
+
 def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "") -> Version | None:
-    """The lowest driver on Linux that loads an image; None if it is not known.
+    """Return the lowest driver on Linux that loads an image; None if it is unknown.
 
     Machine code loads on every driver of its toolkit's major version, PTX on those that support the toolkit's own
     version. Neither does before there are drivers for the GPU.
@@ -128,7 +82,7 @@ def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "
     if first is None:
         return None
     floors = [first]
-    row = capability(target.capability)
+    row = BY_NUMBER.get(target.capability)
     if target.kind == "sass" and row is not None:
         known = first_branch(row.first_cuda)
         if known is None:
@@ -140,7 +94,7 @@ def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "
 
 
 def lowest_driver(images: Iterable[tuple[Target, tuple[int, int]]]) -> str | None:
-    """The lowest driver that loads any machine code among images, or any PTX if that is all; `"580.65"`.
+    """Return the lowest driver that loads any machine code among images, else any PTX: `"580.65"`.
 
     Args:
         images: For each image its target and the CUDA version that it is written for.
@@ -153,18 +107,18 @@ def lowest_driver(images: Iterable[tuple[Target, tuple[int, int]]]) -> str | Non
 
 @functools.cache
 def ptx_versions() -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
-    """The versions of PTX, lowest first, each with the first CUDA version that reads it."""
+    """Return the versions of PTX, lowest first, each with the first CUDA version that reads it."""
     return tuple((pair(row["isa"]), pair(row["cuda"])) for row in data()["ptx"]["rows"])
 
 
 def cuda_of_ptx(isa: tuple[int, int]) -> tuple[int, int] | None:
-    """The first CUDA version whose drivers read a version of PTX; None for one that is not listed."""
+    """Return the first CUDA version whose drivers read a version of PTX; None for an unlisted one."""
     return dict(ptx_versions()).get(isa)
 
 
 def builders(target: Target) -> str:
     """Which toolkits build for a target, in words: `CUDA 13.4 or newer`; empty if none that is known does."""
-    row = capability(target.capability)
+    row = BY_NUMBER.get(target.capability)
     if row is None or target.capability < FIRST_WITH[target.suffix]:
         return ""
     first = max(row.first_cuda, (12, 9)) if target.suffix == "f" else row.first_cuda
@@ -174,21 +128,21 @@ def builders(target: Target) -> str:
 
 
 def pair(text: str) -> tuple[int, int]:
-    """`"12.8"` as `(12, 8)`; what follows a second dot is left out."""
+    """Return `"12.8"` as `(12, 8)`, without a third part."""
     major, minor, *_ = [*text.split("."), "0"]
     return int(major), int(minor)
 
 
 def version(text: str) -> Version:
-    """`"580.65.06"` as `(580, 65, 6)`."""
+    """Return `"580.65.06"` as `(580, 65, 6)`."""
     return tuple(map(int, text.split(".")))
 
 
 def dotted(number: tuple[int, int]) -> str:
-    """`(12, 8)` as `"12.8"`."""
+    """Return `(12, 8)` as `"12.8"`."""
     return f"{number[0]}.{number[1]}"
 
 
 def short(driver: Version) -> str:
-    """A driver's version as manifests have it, its last part left out: `"580.65"`."""
+    """Return a driver's version as manifests have it, without its last part: `"580.65"`."""
     return ".".join(f"{part:02}" for part in driver[:2])

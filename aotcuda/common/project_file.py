@@ -1,4 +1,4 @@
-"""Reading a pyproject.toml, whatever lies there in its place: a file of any content, or no file at all."""
+"""Read a pyproject.toml that may be missing or have any content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LISTED = "tool.aotcuda: expected a table, found a list; write [tool.aotcuda], in
 
 
 def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
-    """The text and the content of a TOML file; None if there is no such file.
+    """Return the text and the content of a TOML file; None if there is no such file.
 
     Raises:
         foreign.UnreadableError: It cannot be read, or is no TOML.
@@ -62,7 +62,7 @@ def _depth(data: object) -> int:
 
 
 def content(path: str | os.PathLike[str]) -> Content:
-    """The content of a TOML file; nothing of one that `read` does not read."""
+    """Return the content of a TOML file; empty if it cannot be read."""
     try:
         found = read(path)
     except foreign.UnreadableError:
@@ -71,12 +71,12 @@ def content(path: str | os.PathLike[str]) -> Content:
 
 
 def table(data: object, *keys: str) -> Content:
-    """A table inside tables; empty where one of them is missing or no table."""
+    """Return a nested table; empty if one of them is missing or no table."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data if isinstance(data, dict) else {}
 
 
 def strings(data: object) -> list[str]:
-    """The strings of an array; none if it is none."""
+    """Return the strings of an array; none for another value."""
     return [item for item in data if isinstance(item, str)] if isinstance(data, list) else []

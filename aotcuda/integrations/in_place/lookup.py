@@ -1,4 +1,4 @@
-"""Which packaged kernel is launched for a decorated function, and what happens where there is none."""
+"""Find the packaged kernel of a decorated function, or allow Numba to compile it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _checked: dict[Source, str | None] = {}  # by source, why its images are not its
 
 
 def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
-    """The packaged kernel of what `@cuda.jit` made of a function; None if there is none.
+    """Return the packaged kernel of a decorated function, or None.
 
     A packaged kernel is that of the object that has its name in the source, if that begins in the line that the build
     saw; or, where a decorator of the source's own has wrapped it, that of the function that is defined there.
@@ -47,7 +47,7 @@ def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
 
 
 def _named(kernel: Proxy, defined: str, module: InPlaceModule, source: Source) -> str | None:
-    """The name under which a module packages a kernel that is defined in a source."""
+    """Return the name under which a module packages a kernel of a source."""
     wrapped = None
     for record in module.manifest["kernels"]:
         same = record.get("defined") == defined
@@ -59,7 +59,7 @@ def _named(kernel: Proxy, defined: str, module: InPlaceModule, source: Source) -
 
 
 def _value(origin: str, source: Source) -> object:
-    """What has a name in a source now: `mypkg.solver:Solver.step`."""
+    """Return the current object of a name in a source: `mypkg.solver:Solver.step`."""
     name, _, path = origin.partition(":")
     first, *rest = path.split(".")
     namespace: dict[str, Any] = source.namespace if name == source.name else vars(sys.modules.get(name, object))
@@ -94,7 +94,7 @@ def _difference(source: Source, module: InPlaceModule) -> str | None:
 
 
 def allow_numba(function: FunctionType, package: str) -> None:
-    """Say that nothing was packaged for a kernel's function, which Numba is to compile instead.
+    """Warn that Numba compiles a kernel that was not packaged.
 
     Raises:
         NoImageError: Nothing may be compiled here.

@@ -67,6 +67,9 @@ _CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
 _is_contiguous = attrgetter(_CONTIGUOUS)
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
 _OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
+_elements: dict[int, tuple[object, str]] = {}  # NumPy's dtypes by their ids, with their type strings
+_MOST_ELEMENTS = 64
+_torch_streams: list[Any] = [None, None]  # the module, and its function for the current stream
 _families: dict[type, str] = {}  # likewise; "" for types that are no arrays
 _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the memory
 
@@ -128,49 +131,25 @@ def is_of_library(array: object) -> bool:
     return (module_of(kind), kind.__name__) in _OWN_CLASSES
 
 
-def form(identified: tuple[object, int] | None) -> tuple[str, int] | None:
-    """The type string and number of dimensions of what `identity` gives; None for what has no name."""
-    try:
-        return None if identified is None else (element(identified[0]), identified[1])
-    except (MemoryError, RecursionError):
-        raise
-    except Exception:  # noqa: BLE001 (as there)
-        return None
-
-
-def identity(array: Any) -> tuple[object, int] | None:
-    """An array's element type, as its library names it, and its number of dimensions; None where asking costs more.
-
-    `element` gives the type string of the first. What it says is a guess: the array may be another one when it is read.
-    """
-    try:
-        found = family(array)
-        if found in ("cupy", "torch", "numba"):
-            ndim = array.ndim
-            return (array.dtype, ndim) if type(ndim) is int and 0 <= ndim <= _MOST_DIMENSIONS else None
-        if found == "interface":
-            interface = array.__cuda_array_interface__
-            return _typestr(array, interface), len(interface["shape"])
-    except (MemoryError, RecursionError):
-        raise
-    except Exception:  # noqa: BLE001 (an array that cannot be read; who reads it will say so)
-        return None
-    return None
-
-
 def element(name: Any) -> str:
-    """The type string, byte order as NumPy writes it, of what `identity` gives; or of DLPack's code and bits."""
-    if isinstance(name, str):
-        known = _PLAIN.get(name)
-        return known[0] if known is not None else _views().canonical(name)
-    if isinstance(name, tuple):
-        text: str = _dlpack().typestr(*name)
-        return text
+    """Return the type string, byte order as NumPy writes it, of an array's dtype; or of DLPack's code and bits."""
+    kept = _elements.get(id(name))
+    if kept is not None and kept[0] is name:
+        return kept[1]
     found = getattr(name, "str", None)  # NumPy's, which CuPy uses
     if found is None:
+        if isinstance(name, str):
+            known = _PLAIN.get(name)
+            return known[0] if known is not None else _views().canonical(name)
+        if isinstance(name, tuple):
+            text: str = _dlpack().typestr(*name)
+            return text
         return _torch_typestr(name)
     typestr: str = found
     if "V" not in typestr:
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is not None and len(_elements) < _MOST_ELEMENTS and isinstance(name, numpy.dtype):
+            _elements[id(name)] = name, typestr
         return typestr
     from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
 
@@ -237,9 +216,13 @@ def cupy_says_stream() -> bool:
 
 
 def torch_stream() -> Callable[[int], int] | None:
-    """PyTorch's function from a GPU's ordinal to the handle of its current stream, None if it has none."""
-    found: Callable[[int], int] | None = foreign_names.TORCH_STREAM.find()
-    return found
+    """Return PyTorch's function from a GPU's ordinal to the handle of its current stream, None if it has none."""
+    torch = sys.modules.get("torch")
+    known, found = _torch_streams
+    if known is not torch:
+        found = foreign_names.TORCH_STREAM.find()
+        _torch_streams[:] = [torch, found]
+    return found  # type: ignore[no-any-return]
 
 
 def _read_interface(array: Any, pending: list[object], stream: int) -> View | None:
@@ -263,18 +246,16 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
         if not 0 <= handle < 1 << 64:
             message = f"is on stream {aotcuda.errors.shown(handle)}, which is no handle"
             raise aotcuda.errors.UnreadableError(message)
-        _wait(handle, pending, stream, mutual=True)
+        wait(handle, pending, stream, mutual=True)
     address, readonly = data
     typestr, shape, strides = _typestr(array, interface), interface.get("shape"), interface.get("strides")
-    return _view(typestr, address, shape, strides, readonly=bool(readonly))
+    return _view(typestr, address, shape, strides, bool(readonly))
 
 
-def _read_cupy(array: Any, pending: list[object], stream: int) -> View | None:
+def _read_cupy(array: Any, _pending: list[object], _stream: int) -> View | None:
     name = array.dtype
-    if cupy_says_stream():
-        _wait(cupy_stream()().ptr, pending, stream, mutual=True)
     strides = None if _is_contiguous(array) else array.strides
-    return _view(element(name), array.data.ptr, array.shape, strides, readonly=False)
+    return _view(element(name), array.data.ptr, array.shape, strides, False)
 
 
 def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
@@ -296,7 +277,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
         return None
     current = torch_stream()
     if current is not None:
-        _wait(current(tensor.get_device()), pending, stream, mutual=False)
+        wait(current(tensor.get_device()), pending, stream, mutual=False)
     # PyTorch negates lazily, too. Its own exports give such a tensor as it lies in memory, and refuse a lazy conjugate.
     if tensor.is_conj():
         name += " (a lazy conjugate; call resolve_conj())"
@@ -308,7 +289,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
     if type(address) is int and 0 < address < _LEAST_ADDRESS:
         begin: int = tensor.storage_offset() * tensor.element_size()
         address -= begin if begin == address else 0  # its storage was resized to nothing
-    return _view(name, address, tuple(tensor.shape), strides, readonly=False)
+    return _view(name, address, tuple(tensor.shape), strides, False)
 
 
 def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> View | None:
@@ -323,9 +304,9 @@ def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         name, ready, address = element(array.dtype), array.stream, array.gpu_data.device_pointer
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
-            _wait(_whole(ready), pending, stream, mutual=True)
+            wait(_whole(ready), pending, stream, mutual=True)
         # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
-        return _view(name, _whole(address), array.shape, array.strides, readonly=False)
+        return _view(name, _whole(address), array.shape, array.strides, False)
     except (AttributeError, TypeError):  # another version's, made otherwise
         return _read_interface(array, pending, stream)
 
@@ -335,8 +316,8 @@ def _whole(number: Any) -> int:
     return int.__index__(number) if isinstance(number, int) else int(number)
 
 
-def _view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool) -> View:
-    """What `views.view` gives; it is asked where a glance does not tell that all of its rules hold."""
+def _view(typestr: str, address: Any, shape: Any, strides: Any, readonly: bool) -> View:
+    """Return what `views.view` does, and call it where a glance does not show that all of its rules hold."""
     known = _PLAIN.get(typestr)
     if known is not None and strides is None and type(shape) is tuple and len(shape) <= _MOST_DIMENSIONS:
         typestr, size = known
@@ -401,7 +382,7 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
     return structured(typestr, descr)
 
 
-def _wait(ready: int, pending: list[object], stream: int, *, mutual: bool) -> None:
+def wait(ready: int, pending: list[object], stream: int, *, mutual: bool) -> None:
     """Note that a launch on `stream` has to wait for stream `ready`, unless they are one; 0 and 1 mean the same."""
     if ready != stream and (ready or 1) != (stream or 1):
         from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)

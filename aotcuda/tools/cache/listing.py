@@ -1,4 +1,4 @@
-"""What `aotcuda cache` prints."""
+"""`aotcuda cache dir`, `list` and `clear`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _KINDS = {
     "declarations": "lists of what files of CUDA C++ declare",
     "damaged": "damaged, to be replaced",
 }
-"""What the entries of builds are."""
+"""Names for the kinds of build cache entries."""
 
 _TOLD = ("module", "kernel", "signature", "target")
 """What the record of an entry of the fallback's says of it."""
 
 
 def cache_dir() -> Iterator[str]:
-    """The cache's folder, whether it is there or not; what builds keep lies in it, unless they are told otherwise.
+    """Yield the cache's folder, which may not exist; by default the build cache lies in it too.
 
     Raises:
         TargetError: There is none.
@@ -43,7 +43,7 @@ def cache_dir() -> Iterator[str]:
 
 
 def cache_list() -> Iterator[str]:
-    """A line for each entry of the fallback's, what was used last first; then number, size and cap of both caches.
+    """Yield a line for each entry of the JIT cache, the most recent first; then totals of both caches.
 
     Raises:
         TargetError: There is no folder.
@@ -86,7 +86,7 @@ def cache_clear() -> Iterator[str]:
 
 
 def totals() -> dict[str, dict[str, Any]]:
-    """Of the fallback's cache and of what builds keep: folder, entries and bytes, and what is wrong with it."""
+    """Return folder, number of entries, bytes and problem of the JIT cache and the build cache."""
     return {"fallback": _totals(folder.folder, cache_files.NAMES), "builds": _totals(settings.shown, remote.NAMES)}
 
 
@@ -138,12 +138,12 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str]:
 
 
 def counted_entries(count: int) -> str:
-    """So many entries, in words."""
+    """Return the number of entries in words."""
     return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
 def shown_size(count: float) -> str:
-    """A number of bytes as people read it: `1.4 MiB`."""
+    """Return a number of bytes for people: `1.4 MiB`."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

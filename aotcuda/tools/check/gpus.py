@@ -1,4 +1,4 @@
-"""Finding GPUs and drivers by what people write: names, compute capabilities, versions."""
+"""Find GPUs and drivers by names, compute capabilities and versions that people write."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import NamedTuple
 from aotcuda import arch
 from aotcuda.common import gpu_facts
 from aotcuda.errors import TargetError
+from aotcuda.gpus import BY_NUMBER, CAPABILITIES
 
 _BRANDS = re.compile("nvidia|geforce|tesla|gpu|generation")
-"""What people leave out. `Quadro` is none of it: an RTX 6000 may be Quadro, Ada or Blackwell."""
+"""Words that people leave out. `Quadro` is not among them: an RTX 6000 may be Quadro, Ada or Blackwell."""
 
 _WORDS = re.compile(r"[a-z]+|[0-9]+")
 
 _NEWER = 100
-"""How far above the newest branch that is known a number is still taken for a driver: they grow by some 40 a year."""
+"""The distance from the newest known branch up to which a number is a driver branch. They grow by some 40 a year."""
 
 
 class Gpu(NamedTuple):
-    """A GPU that was asked about: its name as it was written, and its compute capability."""
+    """A GPU with its name as written, and its compute capability."""
 
     name: str
     capability: tuple[int, int]
@@ -42,7 +43,7 @@ class Driver(NamedTuple):
 
 
 def gpu(text: str) -> Gpu:
-    """The GPU that `text` names: `RTX 5090`, `sm_90`, or what the driver calls it.
+    """Return the GPU that `text` names: `RTX 5090`, `sm_90`, or the driver's name.
 
     Raises:
         TargetError: No GPU is called so; the message has the nearest names.
@@ -53,26 +54,26 @@ def gpu(text: str) -> Gpu:
             target = arch.parse(name)
         except ValueError as error:
             raise TargetError(str(error)) from None
-        row = gpu_facts.capability(target.capability)
-        first = gpu_facts.capabilities()[0].number
+        row = BY_NUMBER.get(target.capability)
+        first = CAPABILITIES[0].number
         if row is None or target.kind != "sass" or target.suffix:
             what = "older than the GPUs that are known" if target.capability < first else "no GPU"
             message = f"{name!r} is {what}; write a compute capability, one of {_numbers()}, or a GPU's name"
             raise TargetError(message)
         return Gpu(name, (row.renamed or row.number))
-    if re.fullmatch(r"[0-9]{1,2}\.[0-9]", name) and gpu_facts.capability(gpu_facts.pair(name)):
+    if re.fullmatch(r"[0-9]{1,2}\.[0-9]", name) and gpu_facts.pair(name) in BY_NUMBER:
         return Gpu(name, gpu_facts.pair(name))
     found = _names().get(_key(name))
     if found is not None:
         return Gpu(name, found)
     near = _near(name)
     hint = f"the nearest names are {', '.join(near)}" if near else "write a name such as 'RTX 4090', 'H100' or 'sm_90'"
-    message = f"no GPU is known by the name {name!r}, from {gpu_facts.capabilities()[0].architecture} on; {hint}"
+    message = f"no GPU is known by the name {name!r}, from {CAPABILITIES[0].architecture} on; {hint}"
     raise TargetError(message)
 
 
 def driver(text: str) -> Driver:
-    """The driver that `text` names: `535`, `580.65.06`, or the CUDA version that it supports, `12.2`.
+    """Return the driver that `text` names: `535`, `580.65.06`, or the CUDA version that it supports, `12.2`.
 
     Raises:
         TargetError: It is no driver's version, and no CUDA version.
@@ -118,19 +119,19 @@ def _of_version(name: str, version: gpu_facts.Version) -> Driver:
 @functools.cache
 def _names() -> dict[str, tuple[int, int]]:
     """The compute capability by a name's key."""
-    rows = gpu_facts.capabilities()
-    return {_key(name): row.number for row in rows for name in (*row.gpus, *row.examples)}
+    rows = CAPABILITIES
+    return {_key(name): row.number for row in rows for name in (*row.names, *row.examples)}
 
 
 def _key(name: str) -> str:
-    """What of a name tells GPUs apart: its letters and numbers without the brands; `RTX5090` is `NVIDIA RTX 5090`."""
+    """Return the letters and digits of a name without brands; `RTX5090` is `NVIDIA RTX 5090`."""
     return _BRANDS.sub("", "".join(_WORDS.findall(name.lower())))
 
 
 def _near(name: str) -> list[str]:
-    """Names that resemble `name`: those that hold all of its words first."""
+    """Return names that resemble `name`, those with all of its words first."""
     wanted = set(_WORDS.findall(name.lower()))
-    names = [one for row in gpu_facts.capabilities() for one in (*row.examples, *row.gpus)]
+    names = [one for row in CAPABILITIES for one in (*row.examples, *row.names)]
     holding = [one for one in names if wanted and wanted <= set(_WORDS.findall(one.lower()))]
     by_key = {_key(one): one for one in reversed(names)}
     close = [by_key[key] for key in difflib.get_close_matches(_key(name), by_key, n=3, cutoff=0.6)]
@@ -138,4 +139,4 @@ def _near(name: str) -> list[str]:
 
 
 def _numbers() -> str:
-    return ", ".join(f"sm_{row.number[0]}{row.number[1]}" for row in gpu_facts.capabilities() if row.renamed is None)
+    return ", ".join(f"sm_{row.number[0]}{row.number[1]}" for row in CAPABILITIES if row.renamed is None)

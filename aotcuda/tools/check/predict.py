@@ -1,4 +1,4 @@
-"""What a pair of a GPU and a driver takes from a module: the run time's own choice, and what stands behind it.
+"""Predict the image that a GPU and a driver take from a module, by the run time's own choice.
 
 The choice itself is made by `aotcuda.runtime.images.choice`, which is what a launch asks too, so the two cannot differ.
 Added here is what the run time need not know: whether such a pair exists, and what the JIT fallback would take.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from aotcuda import registry
 from aotcuda.common import gpu_facts
+from aotcuda.gpus import BY_NUMBER
 from aotcuda.runtime.driver import LOWEST
 from aotcuda.runtime.images.choice import choose
 
@@ -24,7 +25,7 @@ Taken = Literal["exact", "same-major", "ptx", "jit", "nothing"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What one pair takes.
+    """The prediction for one pair of GPU and driver.
 
     Attributes:
         gpu: The GPU.
@@ -47,17 +48,17 @@ class Cell:
 
     @property
     def packaged(self) -> bool:
-        """Whether something in the package itself runs."""
+        """Return True if a packaged image runs."""
         return self.image is not None
 
     @property
     def runs(self) -> bool:
-        """Whether anything runs: of the package, or by the JIT fallback where its compiler is installed."""
+        """Return True if a packaged image or the JIT fallback runs."""
         return self.exists and self.takes != "nothing"
 
 
 def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
-    """What `gpu` takes from the module with `driver`."""
+    """Predict the image that `gpu` takes from the module with `driver`."""
     words = f"a GPU of compute capability {gpu_facts.dotted(gpu.capability)}"
     choice = choose(manifest, gpu.capability, driver=driver.cuda, gpu=words)
     taken, image, why = tier(choice), choice.arch, choice.why
@@ -67,17 +68,20 @@ def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
         why = f"the run time needs a driver for CUDA {gpu_facts.dotted(LOWEST)}, which {first} or newer is"
     elif image is None and manifest["kernels"]:
         taken, why = _fallback(manifest, gpu, driver, choice)
-    row = gpu_facts.capability(gpu.capability)
-    exists = row is None or driver.cuda >= row.first_cuda
+    row = BY_NUMBER.get(gpu.capability)
+    exists = row is None or gpu_facts.knows_gpu(driver.cuda, row)
     if row is not None and not exists:
         oldest = gpu_facts.first_branch(row.first_cuda)
         since = f"driver {oldest} (CUDA {gpu_facts.dotted(row.first_cuda)})" if oldest else "none that is known"
-        why = f"the driver has no support for this GPU; the first that has is {since}"
+        support = f"the first that has is {since}"
+        if driver.cuda > row.first_cuda:
+            support = f"the last that has is of branch {row.last_driver}"
+        why = f"the driver has no support for this GPU; {support}"
     return Cell(gpu=gpu, driver=driver, exists=exists, takes=taken, image=image, why=why, rejected=choice.rejected)
 
 
 def tier(choice: Choice) -> Taken:
-    """What kind of image a choice is."""
+    """Return the kind of a chosen image."""
     if choice.arch is None:
         return "nothing"
     if choice.kind == "ptx":
@@ -87,14 +91,16 @@ def tier(choice: Choice) -> Taken:
 
 
 def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver, choice: Choice) -> tuple[Taken, str]:
-    """What the JIT fallback makes of a pair that no packaged image fits."""
+    """Return the result of the JIT fallback for a pair without a packaged image."""
     if manifest["fallback"] != "jit":
         return "nothing", f'{choice.why}; fallback = "{manifest["fallback"]}" compiles nothing'
     if "rebuild" not in manifest:
         return "nothing", f"{choice.why}; the package has no recipe for the JIT fallback"
-    row = gpu_facts.capability(gpu.capability)
-    if row is not None and row.last_cuda is not None:
+    row = BY_NUMBER.get(gpu.capability)
+    if row is not None and row.renamed is not None:
         return "nothing", f"{choice.why}; the JIT fallback has no compiler for it either"
+    last = row.last_cuda if row is not None else None
+    cuda = (last or driver.cuda)[0]
     known = registry.BUILT_IN.get(manifest["frontend"])
-    compiler = known.requirement(jit=True, cuda=driver.cuda[0]) if known else f"the compiler of {manifest['frontend']}"
+    compiler = known.requirement(jit=True, cuda=cuda) if known else f"the compiler of {manifest['frontend']}"
     return "jit", f"{choice.why}; the JIT fallback compiles it where {compiler} is installed"

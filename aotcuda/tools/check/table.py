@@ -1,4 +1,4 @@
-"""What `aotcuda check` prints for people: a table of GPUs and drivers for each module, readable at 100 columns."""
+"""Render the text of `aotcuda check`: a table of GPUs and drivers for each module, at 100 columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOTE = (
 
 
 def render(report: Report) -> str:
-    """The whole text, with no line break at its end."""
+    """Return the whole text without a final line break."""
     single = len(report.modules[0].cells) == 1
     blocks = [list(_one(module) if single else _module(module)) for module in report.modules]
     if not single:
@@ -37,7 +37,7 @@ def render(report: Report) -> str:
 
 
 def _one(module: Checked) -> Iterator[str]:
-    """A single pair, in sentences."""
+    """Render a single pair in sentences."""
     (cell,) = module.cells
     yield shown(module.name)
     yield from _field("GPU", f"{cell.gpu.name} (compute capability {gpu_facts.dotted(cell.gpu.capability)})")
@@ -62,7 +62,7 @@ def _module(module: Checked) -> Iterator[str]:
     groups = _groups(rows)
     yield from _grid(
         [
-            ["", "driver", *(_span([rows[0][at].driver.name for at in group]) for group in groups)],
+            ["", "driver", *(_drivers([rows[0][at].driver.name for at in group]) for group in groups)],
             ["", "CUDA", *(_span([gpu_facts.dotted(rows[0][at].driver.cuda) for at in group]) for group in groups)],
             *(
                 [gpu_facts.dotted(row[0].gpu.capability), row[0].gpu.name, *(_text(row[group[0]]) for group in groups)]
@@ -80,7 +80,7 @@ def _module(module: Checked) -> Iterator[str]:
 
 
 def _groups(rows: Sequence[Sequence[Cell]]) -> list[list[int]]:
-    """The columns, those next to each other taken together where no row differs."""
+    """Return the columns; adjacent columns without a difference are merged."""
     columns = [tuple(_text(row[at]) for row in rows) for at in range(len(rows[0]))]
     return [[at for at, _ in group] for _, group in itertools.groupby(enumerate(columns), key=lambda item: item[1])]
 
@@ -89,6 +89,10 @@ def _text(cell: Cell) -> str:
     if not cell.exists:
         return ""
     return cell.image or ("JIT" if cell.takes == "jit" else "-")
+
+
+def _drivers(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else _span([name.partition(".")[0] for name in names])
 
 
 def _span(names: Sequence[str]) -> str:

@@ -14,7 +14,16 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.builder.frontends import read_functions
-from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, ir_settings, target_questions, units
+from aotcuda.builder.frontends.numba import (
+    c_abi,
+    declarations,
+    found,
+    gpu,
+    ir_settings,
+    jit_options,
+    target_questions,
+    units,
+)
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
@@ -28,9 +37,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.calling_convention import CallingConvention
     from aotcuda.builder.frontends.numba.found import Found
+    from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
-    from aotcuda.builder.frontends.numba.units import JitOptions
     from aotcuda.builder.frontends.protocol import LinkInput, Question
     from aotcuda.builder.worker.calls import Calls
 
@@ -217,7 +226,7 @@ class NumbaFrontEnd(ABC):
 
     def _kernels(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledKernel]:
         python, notation = loaded.python, self.convention.notation
-        jit = units.jit_options(unit, self.given(loaded.value))
+        jit = jit_options.read(unit, self.given(loaded.value))
         args, _ = units.signature(unit, loaded, notation)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
@@ -232,7 +241,7 @@ class NumbaFrontEnd(ABC):
             code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
             lined = False
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, unit.options, jit.options) for text in plain]
+                texts = [ir_settings.applied(text, jit.options) for text in plain]
                 needed = self.needs(compiled, texts, jit)
                 lined = lined or any(map(_has_lines, texts))
                 alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
@@ -272,7 +281,7 @@ class NumbaFrontEnd(ABC):
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
         python, notation = _copy(loaded.python), self.convention.notation
-        jit = units.jit_options(unit, self.given(loaded.value))
+        jit = jit_options.read(unit, self.given(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
         jit = replace(jit, options=replace(jit.options, debug=False))
         args, result = units.signature(unit, loaded, notation)
@@ -288,7 +297,7 @@ class NumbaFrontEnd(ABC):
             declared = c_abi.prototype(self.convention, unit, python, args, returned)
             code = []
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, unit.options, jit.options) for text in plain]
+                texts = [ir_settings.applied(text, jit.options) for text in plain]
                 code.append((group, texts, self.needs(compiled, texts, jit)))
         every = CompiledFunction(
             ir=(),
