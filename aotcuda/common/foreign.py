@@ -72,7 +72,11 @@ def content(path: str | os.PathLike[str], limit: int = LARGEST_TEXT, *, follow: 
     """
     with open(open_regular(path, follow=follow), "rb") as file:
         pieces: list[bytes] = []
-        left = 0 if os.fstat(file.fileno()).st_size > limit else limit + 1
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            problem = f"has {size:,} bytes, and aotcuda reads {limit:,} at most"
+            raise UnreadableError(problem)
+        left = limit + 1
         try:
             while left and (piece := file.read(min(left, _PIECE))):
                 pieces.append(piece)
@@ -81,7 +85,7 @@ def content(path: str | os.PathLike[str], limit: int = LARGEST_TEXT, *, follow: 
             problem = f"cannot be read ({reason.strerror})"
             raise UnreadableError(problem) from None
     if not left:
-        problem = f"has more than {limit:,} bytes, the most that aotcuda reads"
+        problem = f"has more than the {limit:,} bytes that aotcuda reads at most"
         raise UnreadableError(problem)
     return b"".join(pieces)
 
