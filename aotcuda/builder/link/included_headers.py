@@ -25,6 +25,7 @@ _HIDDEN = re.compile(
     _DIRECTIVE + rb"(?:include_next|include\b" + _GAP + rb"[^\"<\\]|embed\b|import\b)|__has_(?:include|embed)|\?\?/",
     re.MULTILINE,
 )
+_MARK = b"\xef\xbb\xbf"
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _READING = re.compile(r"--?(?:I|i|pre|opt|use-pch|pch)")
 _PLACE = re.compile(rb"\b(?:__FILE__|__BASE_FILE__|__builtin_FILE|source_location|assert)\b")
@@ -44,7 +45,7 @@ def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], 
 
 
 def tell_their_place(items: Iterable[LinkInput], root: Path, options: Options) -> bool:
-    """Whether what is compiled of `items` may say in which folder their headers lie; `root` as below.
+    """Return True if what is compiled of `items` may say in which folder their headers lie; `root` as below.
 
     What is compiled is known by its path in the project, a header by its absolute one: in debug information, and where
     code asks for a file's name, as `assert` does.
@@ -63,7 +64,7 @@ def tell_their_place(items: Iterable[LinkInput], root: Path, options: Options) -
 
 
 def project_files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[Path, ...]:
-    """The files below `root` that `items` are or include, in order of their paths, which are absolute.
+    """Return the files below `root` that `items` are or include, in order of their paths, which are absolute.
 
     Args:
         items: What is linked; those that are CUDA C++ are searched for includes.
@@ -85,6 +86,13 @@ def files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -
     return (*sorted(search.own), *sorted(search.others))
 
 
+def with_marks(item: LinkInput, include_dirs: Sequence[str]) -> dict[str, Path]:
+    """Return the headers that begin with a byte order mark, by the names under which they are included."""
+    search = _search([item], Path(item.folder or "/"), include_dirs)
+    marked = (path for path in search.own | search.others if path.read_bytes().startswith(_MARK))
+    return {name: path for path in marked for name, other in search.names.items() if other == path}
+
+
 @dataclass(slots=True)
 class _Search:
     """Headers that were met.
@@ -94,12 +102,14 @@ class _Search:
         own: Those below it, and the files that include them.
         others: Those that lie elsewhere.
         missing: Where one would have been found before the place where it is, or at all.
+        names: By the name in an include, the first header that it stands for.
     """
 
     root: Path
     own: set[Path] = field(default_factory=set)
     others: set[Path] = field(default_factory=set)
     missing: set[Path] = field(default_factory=set)
+    names: dict[str, Path] = field(default_factory=dict)
 
     def follow(self, text: bytes, folders: list[Path]) -> None:
         """Look for what a source includes, and for what that includes in turn; `folders` are searched for all of them.
@@ -122,6 +132,7 @@ class _Search:
                     continue
                 met.add(where)
                 self.add(path)
+                self.names.setdefault(name, path.resolve())
                 waiting.append((path.read_bytes(), path.parent))
 
     def add(self, path: Path) -> None:
@@ -138,7 +149,7 @@ def _texts(items: Iterable[LinkInput], search: _Search) -> dict[str, bytes]:
 
 
 def _readings(text: bytes) -> Sequence[bytes]:
-    """A text, and what it is with its lines joined that end in a backslash."""
+    """Return a text, and what it is with its lines joined that end in a backslash."""
     joined = _SPLICE.sub(b"", text)
     return [text] if joined == text else [text, joined]
 

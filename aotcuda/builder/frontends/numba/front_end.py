@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
-    from aotcuda.builder.frontends.protocol import LinkInput, Question
+    from aotcuda.builder.frontends.protocol import Fault, LinkInput, Question
     from aotcuda.builder.worker.calls import Calls
 
 MERGED = "functions"
@@ -103,6 +103,10 @@ class NumbaFrontEnd(ABC):
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
         """The block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
+
+    def known_faults(self) -> AbstractContextManager[list[Fault]]:
+        """Note in a block what the compiler is known to compile wrongly; the list is complete after the block."""
+        return nullcontext([])
 
     @abstractmethod
     def lower(
@@ -234,6 +238,7 @@ class NumbaFrontEnd(ABC):
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
             read_functions.watching() as read,
             read_functions.running() if self._is_extended else nullcontext(),
+            self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
@@ -266,6 +271,7 @@ class NumbaFrontEnd(ABC):
             ),  # Numba's own mark, which it sets for eager signatures
             read=tuple(sorted(read)),
             lined=lined,
+            faults=tuple(faults),
         )
         return {
             target: replace(
@@ -290,6 +296,7 @@ class NumbaFrontEnd(ABC):
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
             read_functions.watching() as read,
             read_functions.running() if self._is_extended else nullcontext(),
+            self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
@@ -314,6 +321,7 @@ class NumbaFrontEnd(ABC):
             ),
             read=tuple(sorted(read)),
             lined=any(map(_has_lines, (text for _, texts, _ in code for text in texts))),
+            faults=tuple(faults),
         )
         found: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:
