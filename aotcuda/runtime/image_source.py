@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
 
 from aotcuda import manifest as manifests
 from aotcuda.runtime import new_lock
@@ -11,6 +10,7 @@ from aotcuda.runtime import new_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Manifest
@@ -21,46 +21,45 @@ if TYPE_CHECKING:
 
     MakesFallback = Callable[[], Fallback]
 
+    class ImageSource(Protocol):
+        """Where a module's images come from; `fallback` returns the module's JIT fallback.
 
-class ImageSource(Protocol):
-    """Where a module's images come from; `fallback` gives the module's JIT fallback.
+        Attributes:
+            name: The module's name.
+            package_root: The folder that holds its package.
+            is_editable: Whether launches hold the images against their sources.
+        """
 
-    Attributes:
-        name: The module's name.
-        package_root: The folder that holds its package.
-        is_editable: Whether launches hold the images against their sources.
-    """
+        name: str
+        package_root: str
+        is_editable: bool
 
-    name: str
-    package_root: str
-    is_editable: bool
+        @property
+        def is_read(self) -> bool:
+            """Return True if the manifest has been read."""
 
-    @property
-    def is_read(self) -> bool:
-        """Whether the manifest was read."""
+        def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
+            """Return the manifest that describes the images."""
 
-    def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
-        """Return the manifest that describes the images."""
+        def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
+            """Load the images and return them."""
 
-    def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
-        """The images, loaded once more."""
+        def check(self) -> bytes:
+            """Return the packaged images; raise ManifestError if their file is missing or altered."""
 
-    def check(self) -> bytes:
-        """Return the packaged images; raise ManifestError if their file is missing or altered."""
+        @property
+        def setting(self) -> str:
+            """Return the package's setting of the JIT fallback: `"jit"` or `"error"`."""
 
-    @property
-    def setting(self) -> str:
-        """Whether the fallback may compile, as the package says: `"jit"` or `"error"`."""
+        def build_inputs(self) -> Request | None:
+            """Return what the JIT fallback builds from; None if there is nothing."""
 
-    def build_inputs(self) -> Request | None:
-        """What the fallback builds from; None if there is nothing."""
-
-    def packaged_choice(self, device: Device) -> Choice | None:
-        """What a GPU takes, or why it takes nothing, going by what is packaged alone; None if nothing was."""
+        def packaged_choice(self, device: Device) -> Choice | None:
+            """Return the packaged image that a GPU takes, or why it takes none; None if nothing is packaged."""
 
 
 class Packaged:
-    """The images of a wheel; see `Source`."""
+    """The images of a wheel."""
 
     is_editable = False
 
@@ -116,12 +115,12 @@ class Packaged:
 
 
 class Editable(Packaged):
-    """The images of an editable install, which are built again from the project as it is."""
+    """The images of an editable install; the JIT fallback builds from the project as it is now."""
 
     is_editable = True
 
     def build_inputs(self) -> Request | None:
-        """See ImageSource; from the project's table of today."""
+        """See ImageSource; the table is that of the project as it is now."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
 
         found = super().build_inputs()
@@ -129,7 +128,7 @@ class Editable(Packaged):
 
 
 class Unbuilt:
-    """A source tree that was never built: its first JIT build stands for its images."""
+    """A source tree that was never built; its first JIT build makes its images."""
 
     is_editable = True
 
@@ -161,7 +160,7 @@ class Unbuilt:
         return str(self._request.table.get("fallback", "jit"))
 
     def build_inputs(self) -> Request | None:
-        """See ImageSource; from the project's table of today."""
+        """See ImageSource; the table is that of the project as it is now."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
 
         return build_inputs.project(self.name, self.package_root) or self._request

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import OverloadTable, Selection
     from aotcuda.runtime.driver import Mark
-    from aotcuda.runtime.fast import Records
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.overloads import JitOverloads
     from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
@@ -37,16 +36,16 @@ class KernelCache:
     Attributes:
         launchers: The kernel's launchers, by configuration.
         by_configuration: Finds the launchers, also for stream objects; the fast path's own object where there is one.
-        records: The specializations of the fast path in C, which the launchers share; None until one needs them.
+        specializations: Those of the fast path in C, which the launchers share; None until one needs them.
         table: The overloads and their specializations; None until the first launch.
     """
 
-    __slots__ = ("by_configuration", "launchers", "records", "table")
+    __slots__ = ("by_configuration", "launchers", "specializations", "table")
 
     def __init__(self) -> None:
         self.launchers: dict[object, Any] = {}
         self.by_configuration: Any = None
-        self.records: Records | None = None
+        self.specializations: Any = None
         self.table: OverloadTable | None = None
 
     def retire(self) -> None:

@@ -320,7 +320,7 @@ def held():
         lock.acquire()
     return found
 k.k[1, 32]  # whatever there is before the first launch
-import aotcuda.runtime.driver, aotcuda.runtime.fast.learning
+import aotcuda.runtime.driver, aotcuda.runtime.fast.specializations
 counts, ready, over = [], threading.Event(), threading.Event()
 def hold():
     counts.append(len(set(held())))

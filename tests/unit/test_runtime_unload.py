@@ -20,10 +20,11 @@ from aotcuda.errors import ArgumentError, CallbackError, CudaError
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments.argument_layout import PackedOverload
 from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.image_source import Packaged
 from aotcuda.runtime.images import callbacks
 from aotcuda.runtime.loaded import Loaded
 from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
-from aotcuda.runtime.loader import Loader, Packaged
+from aotcuda.runtime.loader import Loader
 from support import loaded
 from support.manifests import kernel
 

@@ -19,6 +19,7 @@ from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import nvrtc, preconditions
 from aotcuda.builder.worker import pool
+from aotcuda.common import foreign
 from aotcuda.errors import AotcudaError, CompileError, SourceError
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.cuda_cpp.config import CppUnit
     from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration
-    from aotcuda.builder.frontends.cuda_cpp.tables import CppUnit
     from aotcuda.builder.frontends.protocol import Question
 
 
@@ -261,11 +262,9 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
     for path in unit.sources:
         whole = Path(root, path)
         try:
-            data = whole.read_bytes()
-        except OSError as error:
-            message = (
-                f"{key}: {path} cannot be read ({error.strerror}); paths are relative to the folder of pyproject.toml"
-            )
+            data = foreign.content(whole)
+        except foreign.UnreadableError as error:
+            message = f"{key}: {path} {error}; paths are relative to the folder of pyproject.toml"
             raise SourceError(message) from None
         found[path] = LinkInput(kind="cu", name=path, data=data, folder=str(whole.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}
