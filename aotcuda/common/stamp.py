@@ -227,10 +227,10 @@ def _difference(question: str, path: str, before: str | None) -> str:
 
 def _table(path: str) -> str | None:
     """The digest of the `[tool.aotcuda]` table of a pyproject.toml; None if the file cannot be read."""
-    from aotcuda.common import project_file  # noqa: PLC0415 (only source trees come here)
+    from aotcuda.common import foreign, project_file  # noqa: PLC0415 (only source trees come here)
 
     try:
         found = project_file.read(path)
-    except project_file.UnreadableError:
+    except foreign.UnreadableError:
         return None
     return None if found is None else table_digest(project_file.table(found[1], "tool", "aotcuda"))
