@@ -5,8 +5,8 @@
 # A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.source.Source`, which is
 # `Packaged` for what a wheel brought (`aotcuda.runtime.origins` has the others).
 #
-# What it has loaded is an `aotcuda.runtime.loaded.Loaded`: where images are replaced or unloaded, that is put out of
-# use, and whoever launches asks the loader for what there is now.
+# Loaded images have an `aotcuda.runtime.kernel_table.KernelTable`. Where they are replaced or unloaded, the table is
+# put out of use, and a launch asks the loader for the table of today.
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.jit.fallback import Case, Compiled, Fallback
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.jit.sources import Sources
-    from aotcuda.runtime.loaded import KernelCache, Loaded
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.kernel_table import KernelCache, KernelTable
+    from aotcuda.runtime.library import Library
     from aotcuda.runtime.source import Source
     from aotcuda.runtime.unloading import Leaving
 
@@ -57,12 +57,12 @@ class Packaged:
                     self._manifest = manifests.read(self._path, sha256=self._sha256)
         return self._manifest
 
-    def load(self, _fallback: MakesFallback) -> LoadedLibrary:
+    def load(self, _fallback: MakesFallback) -> Library:
         """See Source."""
         fatbin = self.check()  # damage is reported before a missing driver
-        from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415 (only launches need the driver)
+        from aotcuda.runtime.library import Library  # noqa: PLC0415 (only launches need the driver)
 
-        return LoadedLibrary(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
+        return Library(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
 
     def check(self) -> bytes:
         """See Source."""
@@ -105,11 +105,11 @@ class Loader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.asks = source.is_editable
-        self.current: Loaded | None = None
+        self.current: KernelTable | None = None
         self.leaving: list[Leaving] = []
         self._lock = new_lock()
-        self._replaced: list[Loaded] = []  # launches of them may still be under way
-        self._going: list[LoadedLibrary] = []  # images that are being put out of use
+        self._replaced: list[KernelTable] = []  # launches of them may still be under way
+        self._going: list[Library] = []  # images that are being put out of use
         self._launched: Manifest | None = None
         self._records: tuple[Manifest | None, dict[str, Kernel]] = (None, {})
         self._edits: Edits | None = None
@@ -159,7 +159,7 @@ class Loader:
 
     def cache(self, name: str) -> KernelCache:
         """Return the cache of the kernel of this name."""
-        from aotcuda.runtime.loaded import KernelCache  # noqa: PLC0415 (an import makes no launcher)
+        from aotcuda.runtime.kernel_table import KernelCache  # noqa: PLC0415 (an import makes no launcher)
 
         return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
@@ -167,7 +167,7 @@ class Loader:
         """Whether the manifest was read."""
         return self.source.is_read
 
-    def ready(self) -> Loaded:
+    def ready(self) -> KernelTable:
         """The images, loaded and up to date; every launch asks for them.
 
         Raises:
@@ -188,8 +188,10 @@ class Loader:
             other = self.edits().in_place_of(loaded.library, loaded.sources)
             return loaded if other is None else self._launch(*other)
 
-    def enter(self, loaded: Loaded, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = "") -> int:
-        """`LoadedLibrary.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
+    def enter(
+        self, loaded: KernelTable, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = ""
+    ) -> int:
+        """`Library.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
 
         Args:
             loaded: What is launched.
@@ -285,7 +287,7 @@ class Loader:
                 raise error
             return not self.leaving
 
-    def _load(self, *, early: bool = False) -> Loaded:
+    def _load(self, *, early: bool = False) -> KernelTable:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
         manifest = self.manifest  # damage is reported before a missing driver
@@ -305,14 +307,14 @@ class Loader:
                 self.leaving.append(([library], []))
             return self.current
 
-    def _launch(self, library: LoadedLibrary, manifest: Manifest, sources: Sources | None = None) -> Loaded:
+    def _launch(self, library: Library, manifest: Manifest, sources: Sources | None = None) -> KernelTable:
         """From now on launch these images, in place of the ones launched so far."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-        from aotcuda.runtime.loaded import Loaded  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (see above)
 
         if self.current is not None:
             self._caches = {}
-        loaded = Loaded(library, manifest, self.fallback, drivers.live_mark(), self._caches, sources)
+        loaded = KernelTable(library, manifest, self.fallback, drivers.live_mark(), self._caches, sources)
         before, self.current, self._launched = self.current, loaded, manifest
         library.keep()
         if before is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Compiled, Fallback
     from aotcuda.runtime.jit.recipe import Recipe
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.library import Library
 
 
 class Editable(Packaged):
@@ -51,7 +51,7 @@ class Unbuilt:
                 self._manifest = self._first(fallback).manifest
             return self._manifest
 
-    def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
+    def load(self, fallback: Callable[[], Fallback]) -> Library:
         """See Source."""
         return self._first(fallback).library
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.recipe import Recipe
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.library import Library
 
 
 class Source(Protocol):
@@ -39,7 +39,7 @@ class Source(Protocol):
     def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
         """Return the manifest that describes the images."""
 
-    def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
+    def load(self, fallback: Callable[[], Fallback]) -> Library:
         """The images, loaded once more."""
 
     def check(self) -> bytes:

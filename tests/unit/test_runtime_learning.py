@@ -15,8 +15,8 @@ import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
-from aotcuda.runtime.arguments import arrays, parameters
-from aotcuda.runtime.fast import learning
+from aotcuda.runtime.arguments import arrays, parameter_kinds
+from aotcuda.runtime.fast import specialize
 from aotcuda.runtime.general_path import GeneralPath
 from support import argument_fuzz, libraries, loaded
 from support.argument_fuzz import Made
@@ -85,7 +85,7 @@ class TestWhatTheExtensionIsTaught:
 
         def teach(parameter, arg, code=None):
             plan = extension_module.ArgumentLayout(64, (parameter,))
-            codes = bytes([learning._kind(arg) if code is None else code])
+            codes = bytes([specialize._kind(arg) if code is None else code])
             rest = ([True], -1, 0, 0, 0, 0, (0,) * 6, 0, (1,) * 8, arrays.element)
             return extension_module.Specializations().add((arg,), codes, ((plan, 1),), *rest)
 
@@ -233,7 +233,7 @@ def test_what_is_noted_of_overloads_may_change_while_it_is_looked_through(cuda, 
             return self._live
 
     kept.overloads = {Other([]): None, Other([True]): None}
-    assert isinstance(learning._compiled(kept, overload), extension_module.ArgumentLayout)
+    assert isinstance(specialize._compiled(kept, overload), extension_module.ArgumentLayout)
     assert not any(each._live == [] for each in kept.overloads if isinstance(each, Other))
 
 
@@ -279,7 +279,7 @@ def test_tests_of_the_fast_path_fail_where_nothing_is_learnt(module, errors):
 
 
 def test_words_of_what_is_no_array_are_refused(extension_module):
-    constant = ("k", "q", 0, "C", 0, 0, 0, b"\3" * 40, "", b"", 1, *parameters.NO_BOUNDS, "text")
+    constant = ("k", "q", 0, "C", 0, 0, 0, b"\3" * 40, "", b"", 1, *parameter_kinds.NO_BOUNDS, "text")
     with pytest.raises(ValueError, match="only the general path takes"):
         extension_module.ArgumentLayout(64, (constant,), b"", b"")
 

@@ -1,8 +1,8 @@
 """The fast path in C, if this installation has it: the extension `fast._launch`.
 
 It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, and cooperative kernels. `aotcuda.runtime.fast.learning` teaches it. `AOTCUDA_EXTENSION=0` leaves it
-out.
+`ctypes.c_void_p`, and cooperative kernels. `aotcuda.runtime.fast.specialize` teaches it.
+`AOTCUDA_EXTENSION=0` leaves it out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 /* Specializations: what the launchers of a kernel know of argument types that were launched before. launch.h shows the data.
  *
- * add() is called by Python after a launch (aotcuda/runtime/fast/learning.py). It reads the arguments as a launch would, and
+ * add() is called by Python after a launch (aotcuda/runtime/fast/specialize.py). It reads the arguments as a launch would, and
  * compares what it reads with what the overloads take: an argument may be another one now than it was for the launch.
  */
 #include "launch.h"

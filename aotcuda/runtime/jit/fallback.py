@@ -22,7 +22,7 @@ from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.images.choice import survey
 from aotcuda.runtime.jit.compile import obtain, refused
-from aotcuda.runtime.loaded_library import LoadedLibrary
+from aotcuda.runtime.library import Library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Compiled:
 
     __slots__ = ("artifact", "choice", "library")
 
-    def __init__(self, library: LoadedLibrary, artifact: Artifact, choice: Choice) -> None:
+    def __init__(self, library: Library, artifact: Artifact, choice: Choice) -> None:
         self.library = library
         self.artifact = artifact
         self.choice = choice
@@ -103,7 +103,7 @@ class Fallback:
         self._module = module
         self.loaded: dict[tuple[Case, tuple[int, int]], Compiled] = {}
         self._failed: dict[tuple[Case, tuple[int, int]], AotcudaError] = {}
-        self._forgotten: list[LoadedLibrary] = []
+        self._forgotten: list[Library] = []
         self._lock = new_lock()
 
     def may(self) -> bool:
@@ -150,7 +150,7 @@ class Fallback:
                 found.library.keep()
             return found
 
-    def drop(self, library: LoadedLibrary) -> None:
+    def drop(self, library: Library) -> None:
         """Have what images were loaded for loaded anew when it is next asked for; they stay, as in `forget`."""
         with self._lock:
             for key, compiled in list(self.loaded.items()):
@@ -165,7 +165,7 @@ class Fallback:
             self.loaded.clear()
             self._failed.clear()
 
-    def withdraw(self, going: list[LoadedLibrary]) -> None:
+    def withdraw(self, going: list[Library]) -> None:
         """Forget everything; the images are added to `going`, some of them twice after an interrupt."""
         with self._lock:
             self.forget()
@@ -182,7 +182,7 @@ class Fallback:
         target = manifest["images"][0]["arch"]
         choice = (packaged or choices[gpu.index]).compiled(target, f"compiled on this machine: {why}")
         choices |= {item.index: choice for item in driver.devices if item.capability == gpu.capability}
-        return Compiled(LoadedLibrary(manifest, artifact.folder, artifact.image, choices), artifact, choice)
+        return Compiled(Library(manifest, artifact.folder, artifact.image, choices), artifact, choice)
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
-"""What the extension is told of launches that were accepted: how to read such arguments, and which overloads to try.
+"""Teaching the fast path in C a specialization, after a launch by the general path.
 
-It reads the arguments itself, and learns nothing where what it reads is not what the overloads take. A kernel that is
-launched once does not import this.
+The fast path is told how to read such arguments, and which overloads to try. It reads the arguments itself, and learns
+nothing where what it reads is not what the overloads take.
 """
 
 from __future__ import annotations
@@ -9,16 +9,21 @@ from __future__ import annotations
 import ctypes
 import struct
 
+import aotcuda
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast, foreign_names, module_of
-from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments import arrays, parameter_kinds, scalars
+from aotcuda.runtime.launch_config import allow_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Specialization
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.fast import Records
-    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
+    from aotcuda.runtime.kernel_table import KernelTable
+    from aotcuda.runtime.launch_config import Configuration
+    from aotcuda.runtime.library import Library
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
 _RARE = (
@@ -34,15 +39,77 @@ _EXCHANGE = "__dlpack_c_exchange_api__"
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
 
 
-def learn(
+_MOST_TAUGHT = 64
+
+
+def teach(
+    loaded: KernelTable,
+    records: Records,
+    specialization: Specialization,
+    args: tuple[object, ...],
+    configuration: Configuration,
+    where: str,
+) -> None:
+    """Teach the fast path in C a specialization, after a launch with `args`, unless it knows it for this context.
+
+    The fast path takes no debug kernels and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the kernel.
+    """
+    library = loaded.library
+    if library.synchronous:
+        return
+    context, device = 0, library.device
+    if device < 0:  # several GPUs, or callbacks, which have to see each context
+        try:
+            context, device = library.driver.current_context(), library.driver.current_device() or 0
+        except aotcuda.errors.CudaError:  # the launch was made
+            return
+    key, taught = (configuration, context), specialization.taught
+    if key in taught:
+        return
+    if library.callbacks is not None and not library.callbacks.has_seen(context):
+        return  # a setup callback that launches; other threads have to wait for its end
+    if len(taught) >= _MOST_TAUGHT:
+        taught.clear()
+    try:
+        taught.add(key)
+        kernels = _device_kernels(loaded, specialization, device, configuration, where)
+        if kernels is not None:
+            _tell(records, library, specialization, kernels, args, configuration.shared)
+    except BaseException:  # an interrupt: the next launch teaches it
+        taught.discard(key)
+        raise
+
+
+def _device_kernels(
+    loaded: KernelTable, specialization: Specialization, device: int, configuration: Configuration, where: str
+) -> list[DeviceKernel] | None:
+    """Return the overloads of a specialization, ready to launch; None if any of them needs the general path."""
+    found = []
+    try:
+        for overload in specialization.overloads:
+            if loaded.is_compiled_elsewhere(overload, device):
+                return None  # looking it up could compile it
+            kernel = loaded.device_kernel(overload, device)
+            allow_once(configuration, kernel, where)
+            is_cooperative = kernel.cooperative or (kernel.fixed is not None and "cluster" in kernel.fixed)
+            # An overload whose kernel is not cached has callbacks of its own, which have to see each context.
+            if is_cooperative or kernel.watch is not None or overload.kernels.get(device) is not kernel:
+                return None
+            found.append(kernel)
+    except aotcuda.errors.AotcudaError:  # of an overload that was not the one launched: a launch of that one raises it
+        return None
+    return found
+
+
+def _tell(
     kept: Records,
-    library: LoadedLibrary,
+    library: Library,
     specialization: Specialization,
     kernels: list[DeviceKernel],
     args: tuple[object, ...],
     shared: int,
 ) -> bool:
-    """Tell the extension which overloads to try for arguments like these, after a launch; False if it cannot.
+    """Tell the fast path which overloads to try for arguments like these; return False if it cannot take them.
 
     Args:
         kept: Where it is noted, for all launchers that share it; they need not ask whether they may launch.
@@ -95,7 +162,7 @@ def _compiled(kept: Records, overload: PackedOverload) -> object:
                 kept.overloads.pop(each, None)
         plan = None
         try:
-            described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
+            described = tuple([parameter_kinds.of(parameter).record(parameter) for parameter in overload.parameters])
             if None not in described:
                 starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
                 apart = bytes([at for pair in overload.apart for at in pair])
