@@ -100,7 +100,7 @@ def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_
     cuda = packaged("import")
     found = imported(cuda, "import mypkg.kernels")
     launches = {"launcher", "kernel", "launch_config", "fast", "general_path", "arguments"}
-    assert [name for name in found if name.startswith(tuple(f"aotcuda.runtime.{each}" for each in launches))] == []
+    assert [name for name in found if name.startswith("aotcuda.runtime.") and name.split(".")[2] in launches] == []
     assert {
         "aotcuda.manifest",
         "aotcuda.common.data_folder",

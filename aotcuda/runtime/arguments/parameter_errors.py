@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     class Kind(Protocol):
         """The part of `aotcuda.runtime.arguments.parameter_kinds.Kind` that is used here."""
 
-        def fit(self, parameter: Parameter) -> Callable[[Any, list[object]], bool]: ...
+        def fit(self, parameter: Parameter) -> Callable[[Any, list[object]], bool]:
+            """See there."""
 
-        def fields(self, parameter: Parameter) -> list[tuple[int, str, bool]]: ...
+        def fields(self, parameter: Parameter) -> list[tuple[int, str, bool]]:
+            """See there."""
 
 
 WRITABLE = "pass a writable array, or declare the parameter read-only"
