@@ -153,7 +153,7 @@ def _arguments(
 
 
 def _positions(kernel: Kernel, given: int, own: list[int], outputs: Sequence[str]) -> list[int]:
-    """The positions of the parameters that are results and no arguments."""
+    """Return the positions of the parameters that are results and no arguments."""
     if not outputs:
         return list(range(given, given + len(own)))
     where, known = str(kernel), _names(kernel)
@@ -205,7 +205,7 @@ def _names(kernel: Kernel) -> list[str]:
 
 
 def _is_array(arg: object) -> bool:
-    """Whether JAX has to hand an argument over; numbers of Python's and NumPy's are packed."""
+    """Return True if JAX has to hand an argument over; numbers of Python's and NumPy's are packed."""
     return isinstance(arg, jax.Array | np.ndarray)
 
 

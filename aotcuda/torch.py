@@ -175,7 +175,7 @@ class _Schema:
                 self.refuse(f"{name} cannot be like {like!r}, which is no tensor among the operator's arguments")
 
     def text(self, mutates: Sequence[str], outputs: Sequence[str]) -> str:
-        """The schema behind the operator's name."""
+        """Return the schema behind the operator's name."""
         parts = []
         for number, (name, kind) in enumerate(zip(self.names, self._types, strict=True)):
             if name not in outputs:
@@ -227,7 +227,7 @@ class _Calling:
         self._order = [[*self._inputs, *outputs].index(name) for name in names]
 
     def by_grid(self, grid: Any, block: Any, shared: int, attributes: dict[str, Any]) -> Callable[..., None]:
-        """The launch with a grid; where that is constant, the launcher itself."""
+        """Return the launch with a grid; where that is constant, the launcher itself."""
         kernel = self._kernel
         if not callable(grid):
             return (
@@ -240,7 +240,7 @@ class _Calling:
         return lambda *args: kernel[grid(*args), block, None, shared](*args)
 
     def by_number(self, n: Any, block: Any, shared: int) -> Callable[..., None]:
-        """The launch over so many threads."""
+        """Return the launch over so many threads."""
         kernel = self._kernel
         over = lru_cache(_MOST_NUMBERS)(lambda number: kernel.forall(number, block, None, shared))
         if isinstance(n, int):
@@ -264,7 +264,7 @@ class _Calling:
         return launch
 
     def returning(self, launch: Callable[..., None]) -> Callable[..., Any]:
-        """The launch with what it returns made before."""
+        """Return the launch with what it returns made before."""
         makers, order = self._makers, self._order
         if not makers:
             return launch
@@ -303,7 +303,7 @@ class _Calling:
 
 
 def _on_the_right_gpu(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """The launch on the GPU of its first tensor; with one GPU that is the one."""
+    """Return the launch on the GPU of its first tensor; with one GPU that is the one."""
     if torch.cuda.device_count() <= 1:
         return launch
 
@@ -328,7 +328,7 @@ def _refusing(where: str) -> Callable[..., Any]:
 
 
 def _exact_strides() -> tuple[Any, ...]:
-    """The tag by which Inductor keeps the layout of an operator's arguments; older releases have none."""
+    """Return the tag by which Inductor keeps the layout of an operator's arguments; older releases have none."""
     found = getattr(torch.Tag, "needs_exact_strides", None)
     return () if found is None else (found,)
 

@@ -15,12 +15,11 @@ from aotcuda.runtime.launch_config import allow_once
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Device, Driver
-    from aotcuda.runtime.fast import Records
     from aotcuda.runtime.kernel_table import KernelTable
     from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.loader import Loader
@@ -55,17 +54,17 @@ class GeneralPath:
         configuration: The configuration.
     """
 
-    __slots__ = ("_loader", "_records", "configuration", "name", "where")
+    __slots__ = ("_loader", "_specializations", "configuration", "name", "where")
 
     def __init__(
-        self, loader: Loader, name: str, where: str, configuration: Configuration, records: Records | None
+        self, loader: Loader, name: str, where: str, configuration: Configuration, specializations: Any
     ) -> None:
-        """Of a kernel that `loader` has; `records` are the fast path's, None to go without."""
+        """Of a kernel that `loader` has; `specializations` are the fast path's, None to go without."""
         self.name = name
         self.where = where
         self.configuration = configuration
         self._loader = loader
-        self._records = records
+        self._specializations = specializations
 
     def launch(self, args: tuple[object, ...]) -> None:
         """Launch by the general path; errors as for a call of `Launcher`."""
@@ -88,7 +87,7 @@ class GeneralPath:
             launch_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
             return
         self.submit(loaded, selection)
-        if self._records is not None:
+        if self._specializations is not None:
             self.settle(loaded, selection, args)
 
     def submit(self, loaded: KernelTable, selection: Selection) -> None:
@@ -117,13 +116,13 @@ class GeneralPath:
     def settle(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Teach the fast path after a launch of `selection` with `args`, if it may know them."""
         specialization = selection[5]
-        if self._records is None or specialization is None or self._loader.asks:
+        if self._specializations is None or specialization is None or self._loader.asks:
             return
         specialization.launches += 1
         if specialization.launches >= LEARNT_AT and specialization.teaches(selection[0]):
-            from aotcuda.runtime.fast import specialize  # noqa: PLC0415 (many kernels are launched once)
+            from aotcuda.runtime import specialize  # noqa: PLC0415 (many kernels are launched once)
 
-            specialize.teach(loaded, self._records, specialization, args, self.configuration, self.where)
+            specialize.teach(loaded, self._specializations, specialization, args, self.configuration, self.where)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise for a launch that the fast path could not make; launch where the thread only had no context.

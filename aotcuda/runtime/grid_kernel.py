@@ -224,10 +224,10 @@ class GridKernel(Kernel):
         from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in Kernel.launcher)
 
         configuration = inner.configuration
-        records = None if self._loader.asks else extension.records(self._cache(), configuration)
-        if records is None:
+        specializations = None if self._loader.asks else extension.specializations_of(self._cache(), configuration)
+        if specializations is None:
             return launcher
-        return extension.in_front(launcher, configuration, records, _named(self.record()))
+        return extension.in_front(launcher, configuration, specializations, _named(self.record()))
 
 
 class GridLauncher(OfThisProcess):

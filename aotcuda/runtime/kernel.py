@@ -224,9 +224,9 @@ class Kernel:
 
         where = str(self)
         configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
-        records = extension.records(self._cache(), configuration)
-        launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, records)
-        return launcher if records is None else extension.in_front(launcher, configuration, records)
+        specializations = extension.specializations_of(self._cache(), configuration)
+        launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, specializations)
+        return launcher if specializations is None else extension.in_front(launcher, configuration, specializations)
 
     def _launcher_class(self) -> type[Launcher]:
         from aotcuda.runtime.launcher import Launcher  # noqa: PLC0415 (as in launcher)

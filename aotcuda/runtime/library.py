@@ -38,7 +38,8 @@ class Library:
 
     Attributes:
         driver: The driver that holds them.
-        folder: Where their manifest lies.
+        manifest: The manifest that describes them.
+        folder: Where the manifest lies.
         device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
         callbacks: The module's callbacks; None if it has none.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
@@ -52,13 +53,13 @@ class Library:
         "_is_gone",
         "_is_kept",
         "_library",
-        "_manifest",
         "_where",
         "callbacks",
         "device",
         "driver",
         "folder",
         "launches",
+        "manifest",
         "synchronous",
     )
 
@@ -88,7 +89,7 @@ class Library:
         """
         self._is_kept = True  # as long as there is nothing
         self._where = manifest["module"]
-        self._manifest = manifest
+        self.manifest = manifest
         self._choices = choices
         self.folder = folder
         self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
@@ -142,8 +143,12 @@ class Library:
         if self._choices is None:
             from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
 
-            self._choices = survey(self._manifest, self.driver)
+            self._choices = survey(self.manifest, self.driver)
         return self._choices
+
+    def choice_for(self, capability: tuple[int, int]) -> Choice:
+        """Return what the GPUs of a compute capability take; there has to be one."""
+        return next(choice for choice in self.choices.values() if choice.capability == capability)
 
     def has_image(self, device: int) -> bool:
         """Whether a GPU takes one of the images."""
@@ -157,8 +162,8 @@ class Library:
         Most packages have it where they run, and need not weigh anything up then.
         """
         wanted = "sm_{}{}".format(*device.capability)
-        general = self._manifest["toolchain"].get("cuda", "")
-        for image in self._manifest["images"]:
+        general = self.manifest["toolchain"].get("cuda", "")
+        for image in self.manifest["images"]:
             if image["arch"] == wanted:
                 major = image.get("cuda", general).partition(".")[0]
                 return major.isdecimal() and device.driver_version[0] >= int(major)
@@ -172,7 +177,7 @@ class Library:
         if all(device.capability not in TEGRA for device in self.driver.devices):
             return data
         taken = {choice.arch for choice in self.choices.values() if choice.arch}
-        if taken == {item["arch"] for item in self._manifest["images"]}:
+        if taken == {item["arch"] for item in self.manifest["images"]}:
             return data
         from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
 

@@ -15,15 +15,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from aotcuda.runtime.images.choice import Choice, Tier
-    from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.library import Library
     from aotcuda.runtime.loader import Loader
     from aotcuda.runtime.simulator import Simulator
-    from aotcuda.runtime.source import Source
 
 _LOADS = ("import", "first-use")
 
@@ -48,7 +47,7 @@ class Module:
         sha256: str | None,
         *,
         editable: bool,
-        unbuilt: Recipe | None = None,
+        unbuilt: Request | None = None,
     ) -> None:
         self.name = name
         self.path = path
@@ -240,20 +239,17 @@ class Module:
         return self._made or self._make_loader()
 
     def _make_loader(self) -> Loader:
-        from aotcuda.runtime.loader import Loader, Packaged  # noqa: PLC0415 (load = "first-use" needs none)
+        from aotcuda.runtime import image_source  # noqa: PLC0415 (load = "first-use" needs none)
+        from aotcuda.runtime.loader import Loader  # noqa: PLC0415 (see above)
 
         with self._lock:
             if self._made is None:
-                self._made = Loader(self._edited() if self.editable else Packaged(*self._files()))
+                if self._unbuilt is not None:
+                    self._made = Loader(image_source.Unbuilt(self._unbuilt))
+                else:
+                    kind = image_source.Editable if self.editable else image_source.Packaged
+                    self._made = Loader(kind(self.name, self.path, self._sha256, self.package_root))
             return self._made
-
-    def _files(self) -> tuple[str, str, str | None, str]:
-        return self.name, self.path, self._sha256, self.package_root
-
-    def _edited(self) -> Source:
-        from aotcuda.runtime import origins  # noqa: PLC0415 (wheels need none)
-
-        return origins.Editable(*self._files()) if self._unbuilt is None else origins.Unbuilt(self._unbuilt)
 
     def _exported(self) -> list[str]:
         """The names of all exports, in order."""

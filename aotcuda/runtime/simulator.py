@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
+    from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.jit.recipe import Recipe
 
 _SIMULATED = registry.DEFAULT
 """The one front end that has a simulator."""
@@ -61,10 +61,10 @@ class Simulator:
         return found
 
     @classmethod
-    def of_table(cls, module: str, recipe: Recipe) -> Simulator:
+    def of_table(cls, module: str, request: Request) -> Simulator:
         """Of a module of a source tree that was never built; its kernels take any arguments. Errors as above."""
-        found = cls(module, recipe.frontend, "jit")
-        modules: Any = recipe.table["modules"]
+        found = cls(module, request.frontend, "jit")
+        modules: Any = request.table["modules"]
         table = modules[module]
         sources = [table["source"]] if isinstance(table["source"], str) else table["source"]
         for kind in ("kernels", "functions"):

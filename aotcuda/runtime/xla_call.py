@@ -16,6 +16,7 @@ from aotcuda.runtime import fast as extension
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.arguments import parameter_kinds
 from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.fast import specializations
 from aotcuda.runtime.launch_config import Configuration
 
 TYPE_CHECKING = False
@@ -170,11 +171,10 @@ def _noted(module: Any, loaded: KernelTable, described: tuple[Any, ...]) -> tupl
         key = mark, described
         number = _numbers.get(key)
         if number is None:
-            functions = ("cuLaunchKernel", "cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-            addresses = [driver.address(each) for each in functions]
+            specializations.use_driver(driver)
             cells = ctypes.addressof(mark.flights), ctypes.addressof(mark.retired)
             number = _numbers[key] = module.xla_prepare(
-                where, identity, *addresses, kernel, dimensions, *cells, *counts, packed, holes, starts
+                where, identity, kernel, dimensions, *cells, *counts, packed, holes, starts
             )
             _marks.append(mark)
     return number, identity

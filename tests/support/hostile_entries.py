@@ -33,9 +33,9 @@ from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput
 from aotcuda.cache.entries import ENTRY, VERSION, Files, entry_bytes
 from aotcuda.cli import main
+from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
 from support.manifests import kernel
 
@@ -191,7 +191,7 @@ class Project:
         shutil.rmtree(cache, ignore_errors=True)
         whole, data = late.manifest([kernel("k", "void(int32)")])
         record = {"module": "pkg.k", "kernel": "k", "signature": "void(int32)", "target": "sm_90"}
-        Cache(str(cache), _ignore).put(KEY, Artifact(whole, data, record))
+        Cache(str(cache), _ignore).put(KEY, Result(whole, data), record)
         raw = Raw(KEY, *_entry(cache, KEY))
         spoil(raw)
         shutil.rmtree(Files(str(cache)).path(KEY))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime.fast import specialize
+from aotcuda.runtime import specialize
 
 
 def pytest_configure() -> None:

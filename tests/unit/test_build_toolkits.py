@@ -9,6 +9,7 @@ import pytest
 from aotcuda.arch import Target, parse
 from aotcuda.builder import jit, plan, toolchain, toolkits
 from aotcuda.builder.config import parser
+from aotcuda.common.jit_build import Request
 from aotcuda.errors import ToolchainError
 from support.toolkits import toolkit
 
@@ -154,9 +155,7 @@ def test_what_no_toolkit_knows_goes_to_the_first_to_be_refused(wide: tuple[Toolk
 def jit_toolkit(target: str, driver: tuple[int, int]) -> Toolkit | None:
     table = {"arch": [target], "modules": {"pkg.k": {"source": "pkg._s", "kernels": {"k": "void(int32)"}}}}
     settings = parser.parse(table, environ={})
-    request = jit.Request(
-        table=table, module="pkg.k", kernel=None, signature=None, target=target, driver=driver, root="", package_root=""
-    )
+    request = Request("pkg.k", table, "", "").case(None, None, parse(target).capability, driver)
     return jit._toolkit(settings, request)
 
 

@@ -68,7 +68,7 @@ import mypkg.kernels
 seen = []
 for _ in range(5):
     mypkg.kernels.{launched}(2.0, Array())
-    seen.append((len(general), "aotcuda.runtime.fast.specialize" in sys.modules))
+    seen.append((len(general), "aotcuda.runtime.specialize" in sys.modules))
 print(seen)
 """
     assert cuda.run(code) == f"{[(1, False), *[(2, True)] * 4]}\n"
@@ -320,7 +320,7 @@ def held():
         lock.acquire()
     return found
 k.k[1, 32]  # whatever there is before the first launch
-import aotcuda.runtime.driver, aotcuda.runtime.fast.specialize
+import aotcuda.runtime.driver, aotcuda.runtime.fast.specializations
 counts, ready, over = [], threading.Event(), threading.Event()
 def hold():
     counts.append(len(set(held())))

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
-from aotcuda.runtime import driver
+from aotcuda.runtime import driver, specialize
 from aotcuda.runtime.arguments import overloads
-from aotcuda.runtime.fast import specialize
 from aotcuda.runtime.general_path import GeneralPath
 from support import libraries
 from support.manifests import kernel

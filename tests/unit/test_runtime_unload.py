@@ -21,10 +21,11 @@ from aotcuda.runtime import driver
 from aotcuda.runtime.arguments.argument_layout import PackedOverload
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.device_kernel import DeviceKernel
+from aotcuda.runtime.image_source import Packaged
 from aotcuda.runtime.images import callbacks
 from aotcuda.runtime.kernel_table import KernelTable
 from aotcuda.runtime.library import Library
-from aotcuda.runtime.loader import Loader, Packaged
+from aotcuda.runtime.loader import Loader
 from support import loaded
 from support.manifests import kernel
 

@@ -62,7 +62,7 @@ def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> 
 
 
 def from_file(path: Path, root: Path, key: str) -> LinkInput:
-    """The file at `path` as a link input, named relative to `root` where it lies below it.
+    """Return the file at `path` as a link input, named relative to `root` where it lies below it.
 
     Raises:
         ConfigError: It cannot be read, or its suffix says nothing.
@@ -82,7 +82,7 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
 
 
 def from_module(name: str, key: str) -> Linked:
-    """The device functions of the packaged module called `name`, with what they need.
+    """Return the device functions of the packaged module called `name`, with what they need.
 
     Raises:
         ConfigError: It is not installed, was not built by aotcuda, is damaged, or exports no functions; or it is an
@@ -129,7 +129,7 @@ def _edited(module: targets.PackagedModule) -> str | None:
 def packaged(
     name: str, functions: bytes, header: bytes, needed: Iterable[tuple[str, bytes]], callbacks: tuple[Callbacks, ...]
 ) -> Linked:
-    """A module's device functions as link items.
+    """Return a module's device functions as link items.
 
     Args:
         name: The module's name.
@@ -144,7 +144,7 @@ def packaged(
 
 
 def importable_name(function: Callable[..., object], what: str) -> str:
-    """The name by which `function` can be imported: `mypkg._hooks:upload`.
+    """Return the name by which `function` can be imported: `mypkg._hooks:upload`.
 
     Raises:
         SourceError: It cannot be found by its name, as a lambda or a function inside another one.

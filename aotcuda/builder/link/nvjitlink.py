@@ -37,12 +37,12 @@ _OPTIMISATION = {0: ["-O0"], 1: ["-Xptxas=-O1"], 2: ["-Xptxas=-O2"], 3: []}
 
 
 def version() -> str:
-    """The linker's version."""
+    """Return the linker's version."""
     return gpu_facts.dotted(number())
 
 
 def number() -> tuple[int, int]:
-    """The linker's version, `(13, 0)`."""
+    """Return the linker's version, `(13, 0)`."""
     major, minor = nvjitlink.version()
     return major, minor
 
@@ -168,7 +168,7 @@ def _assembled(target: Target, text: bytes) -> bytes | None:
 
 
 def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
-    """Each input once; those that differ in their pieces alone become one, with each piece once."""
+    """Return each input once; those that differ in their pieces alone become one, with each piece once."""
     first: dict[tuple[str, bytes, str], LinkInput] = {}
     pieces: dict[tuple[str, bytes, str], dict[str, bytes]] = {}
     for item in inputs:
@@ -195,7 +195,7 @@ def _is_cpp(item: LinkInput) -> bool:
 
 
 def _is_ltoir(item: LinkInput) -> bool:
-    """Whether a link with optimisation has something of `item` to optimise."""
+    """Return True if a link with optimisation has something of `item` to optimise."""
     return item.kind == "ltoir" or (
         item.kind == "fatbin" and any(entry.kind == "ltoir" for entry in fatbin.read(item.data, item.name))
     )

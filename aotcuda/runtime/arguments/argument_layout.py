@@ -68,6 +68,7 @@ class PackedOverload:
         slots: Free slots; take one with `take`, give it back with `slots.append`.
         made: References to the slots that exist. A slot whose launch was interrupted before it could give it back goes
             with that launch, so a slot that exists and is not free is a launch under way.
+        fast_layout: Its layout for the fast path in C; None until it is made, False for the general path alone.
         kernels: The overload's `DeviceKernel` by the GPU's ordinal, once launches may use it without another look.
         targets: By configuration, what `Driver.launch` takes on the only GPU: configurations by stream, and the kernel.
     """
@@ -75,6 +76,7 @@ class PackedOverload:
     __slots__ = (
         "addresses",
         "apart",
+        "fast_layout",
         "fits",
         "forms",
         "kernels",
@@ -116,6 +118,7 @@ class PackedOverload:
         self.starts = sorted(offsets) if overload.get("one_by_one") else []
         self.slots: deque[Slot] = deque()  # a list that becomes empty lets go of its memory
         self.made: set[ref[Slot]] = set()
+        self.fast_layout: object = None
         self.kernels: dict[int, Any] = {}
         self.targets: dict[object, tuple[Any, object]] = {}
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.cuda_cpp.config import CppUnit
     from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration
-    from aotcuda.builder.frontends.cuda_cpp.tables import CppUnit
     from aotcuda.builder.frontends.protocol import Question
 
 

@@ -1,6 +1,6 @@
-"""What was edited of an editable install's sources, and what is launched in the place of images that they are not of.
+"""Compare an editable install's images with its sources, and replace them after an edit.
 
-The JIT fallback compiles the sources as they are now. The images of before are kept: an edit may be taken back.
+The JIT fallback compiles the edited sources. The first images stay loaded, since an edit may be taken back.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aotcuda.manifest import Manifest
+    from aotcuda.runtime.image_source import ImageSource
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.library import Library
-    from aotcuda.runtime.source import Source
 
 
-class Edits:
-    """The edits of one module's sources; who asks for what replaces its images has them in a lock."""
+class Staleness:
+    """The comparison for one module; callers of `in_place_of` hold the loader's lock."""
 
-    def __init__(self, source: Source, fallback: Callable[[], Fallback]) -> None:
-        """Of `source`; `fallback` gives the module's JIT fallback."""
+    def __init__(self, source: ImageSource, fallback: Callable[[], Fallback]) -> None:
+        """Take where the images come from, and what returns the module's JIT fallback."""
         self._source = source
         self._fallback = fallback
         self._built: Sources | None = None
@@ -65,7 +65,7 @@ class Edits:
         fallback.forget()
         compiled = fallback.compiled((None, None), gpu, aotcuda.errors.StaleBuildError(message))
         sources = self._sources_of(compiled.manifest)
-        return compiled.library, compiled.manifest, sources
+        return compiled, compiled.manifest, sources
 
     def withdraw(self, going: list[Library]) -> None:
         """Forget everything; the images that were kept are added to `going`, and nothing is called in between."""

@@ -1,6 +1,6 @@
-"""What the JIT fallback has compiled beside the images that a module launches, for as long as these are loaded.
+"""Overloads that the JIT fallback has compiled while a module's images are loaded.
 
-That is kernels for more signatures than were packaged, and whole modules for GPUs that the images are not for.
+They are kernels for signatures that were not packaged, and whole modules for GPUs without a packaged image.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from aotcuda.runtime.library import Library
 
 
-class Beside:
+class JitOverloads:
     """Overloads that the images do not hold on any GPU, and kernels that they do not hold on some."""
 
     def __init__(self, module: str, library: Library, fallback: Fallback, live: Mark) -> None:
-        """Beside `library`, of the module of this name; `live` is the validity flag of its overloads."""
+        """Take the module's name, its packaged images, and the validity flag of the overloads."""
         self._module = module
         self._library = library
         self._fallback = fallback
@@ -98,8 +98,8 @@ class Beside:
             case = self._cases.get(overload)
             compiled = self._fallback.compiled(case or (None, None), gpu, self._missing(case, choice))
             _check_same(overload, compiled.manifest, str(gpu))
-            guest = compiled.library, compiled.library.device_kernel(overload, device)
-            if compiled.library.callbacks is None:
+            guest = compiled, compiled.device_kernel(overload, device)
+            if compiled.callbacks is None:
                 return guest[1], True
             self._guests[overload, device] = guest
         library, kernel = guest

@@ -1,0 +1,163 @@
+"""Adding specializations to the fast path in C: how it reads arguments of some types, and which overloads take them.
+
+The fast path reads the arguments itself, and adds nothing where what it reads is not what the overloads take. A kernel
+that is launched once does not import this.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import fast, foreign_names, module_of
+from aotcuda.runtime.arguments import arrays, parameter_kinds, scalars
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
+    from aotcuda.runtime.arguments.overloads import Specialization
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.driver import Driver
+    from aotcuda.runtime.library import Library
+
+_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
+_FUNCTIONS = (
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cuCtxGetCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuPointerGetAttribute",
+    "cuStreamGetCtx",
+    "cuStreamIsCapturing",
+    "cuStreamWaitEvent",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventDestroy_v2",
+)
+"""The driver's functions that the fast path calls, in the order of `Driver` in launch.h."""
+
+_EXCHANGE = "__dlpack_c_exchange_api__"
+_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT = 16, 17, 18, 19, 20, 21
+
+
+def use_driver(driver: Driver) -> None:
+    """Give the fast path the driver's functions, and disable it in a process that forks."""
+    fast.in_use().use_driver(tuple([driver.address(name) for name in _FUNCTIONS]))
+    drivers.after_fork(fast.in_use().disable)
+
+
+def add(
+    specializations: Any,
+    library: Library,
+    specialization: Specialization,
+    kernels: list[DeviceKernel],
+    args: tuple[object, ...],
+    shared: int,
+) -> bool:
+    """Add a specialization for arguments like these, after a launch; return False if the fast path cannot have it.
+
+    Args:
+        specializations: The fast path's specializations of the kernel.
+        library: The loaded images.
+        specialization: The overloads.
+        kernels: The overloads' kernels on the GPU of the launch; launchers need not ask whether they may launch these.
+        args: The arguments.
+        shared: Bytes of dynamic shared memory, which a launch has opted in to already.
+    """
+    try:
+        families = [arrays.family(arg) for arg in args]
+        kinds = [_kind(arg) for arg in args]
+    except Exception:  # noqa: BLE001 (an argument that has changed since it was accepted)
+        return False
+    layouts = [_layout(overload) for overload in specialization.overloads]
+    if None in kinds or False in layouts:
+        return False
+    if "cupy" in families:
+        _use_cupy()
+    if "torch" in families:
+        fast.in_use().set_torch_stream(arrays.torch_stream())
+    driver = library.driver
+    use_driver(driver)
+    live = specialization.overloads[0].live
+    added: bool = specializations.add(
+        args,
+        bytes(kind for kind in kinds if kind is not None),
+        tuple([(layout, *_launched(kernel)) for layout, kernel in zip(layouts, kernels, strict=True)]),
+        live,
+        ctypes.addressof(live.flights),  # the specialization keeps `live`
+        kernels[0].device.index if len(driver.devices) > 1 else -1,
+        library.device < 0,
+        _limits(kernels, shared),
+        arrays.element,
+    )
+    return added
+
+
+def _layout(overload: PackedOverload) -> object:
+    """Return an overload's layout for the fast path, False if one of its parameters is not for the fast path."""
+    if overload.fast_layout is None:
+        layout: object = False
+        try:
+            described = tuple([parameter_kinds.of(parameter).record(parameter) for parameter in overload.parameters])
+            if None not in described:
+                starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
+                apart = bytes([at for pair in overload.apart for at in pair])
+                layout = fast.in_use().ArgumentLayout(overload.size, described, starts, apart)
+        except (LookupError, ValueError):
+            pass
+        overload.fast_layout = layout
+    return overload.fast_layout
+
+
+def _launched(kernel: DeviceKernel) -> tuple[int | None, int, int]:
+    """Return a kernel's handle, and the threads of a block and bytes of shared memory that it fixes, else 0."""
+    fixed = kernel.fixed
+    return kernel.kernel.value, fixed["threads"] if fixed else 0, fixed["shared"] if fixed else 0
+
+
+def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
+    """Return the largest grid, block, shared memory and number of threads that all overloads may have.
+
+    Dynamic shared memory beyond the driver's default counts where a launch with `shared` bytes has asked for it.
+    """
+    *extents, plain, threads = map(min, zip(*[kernel.unasked() for kernel in kernels], strict=True))
+    if shared > plain:
+        plain = min(kernel.device.limit("shared_optin") - kernel.static_shared for kernel in kernels)
+    return *extents, plain, threads
+
+
+def _kind(arg: object) -> int | None:
+    """Return how the fast path reads an argument, None if it does not."""
+    family = arrays.family(arg)
+    if family == "torch" and arrays.is_of_library(arg) and hasattr(type(arg), _EXCHANGE):
+        return _KINDS["exchange"]
+    if family == "cupy" and not arrays.is_of_library(arg):
+        return _KINDS["cupy subclass"]
+    if family is not None:
+        return _KINDS.get(family)
+    if arg is None or type(arg) is str:
+        return _CONSTANT
+    if not isinstance(arg, (int, float, complex)) and module_of(type(arg)).partition(".")[0] != "numpy":
+        return None  # reading it runs code, which may change arrays that were read before
+    number = scalars.kind_of(arg)
+    if number is None or scalars.is_foreign(arg):
+        return None
+    if number == "int":
+        return _INT if isinstance(arg, int) else _INDEX
+    if number == "bool":
+        return _INT if arg is True or arg is False else _TRUTH
+    if number == "float":
+        return _FLOAT
+    return _COMPLEX if isinstance(arg, complex) else None
+
+
+def _use_cupy() -> None:
+    """Give the fast path what CuPy's arrays need: private names, and C functions for the stream where CuPy has them."""
+    functions = foreign_names.CUPY_STREAM.find() or {}
+    in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
+    contiguous = foreign_names.CUPY_CONTIGUOUS.path
+    fast.in_use().set_cupy(contiguous, *in_c, arrays.cupy_stream(), arrays.cupy_says_stream())
