@@ -248,6 +248,21 @@ class Library:
             )
             raise aotcuda.errors.CudaError(message, name=error.name, code=error.code) from None
 
+    def variable(self, symbol: str, where: str) -> tuple[int, int]:
+        """Return the address and the size of a device variable on the GPU of the current context.
+
+        Raises:
+            UnloadedError: Another thread unloads the images.
+            CudaError: The images have no such variable; the message begins with `where`.
+        """
+        address, size = ctypes.c_uint64(), ctypes.c_size_t()
+        places = (ctypes.byref(address), ctypes.byref(size))
+        with self._library.lock:
+            self._library.check_open()
+            code = self.driver.call["cuLibraryGetGlobal"](*places, self._library.handle, symbol.encode())
+        self.driver.check(code, f"{where} is no variable of the loaded images")
+        return address.value, size.value
+
     def _look_up(self, overload: PackedOverload, gpu: Device) -> DeviceKernel:
         symbol, library = overload.record["symbol"], self._library.handle
         kernel = self._handles.get(symbol)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.library import Library
     from aotcuda.runtime.loader import Loader
     from aotcuda.runtime.simulator import Simulator
+    from aotcuda.runtime.symbol import Symbol
 
 _LOADS = ("import", "first-use")
 
@@ -150,6 +151,16 @@ class Module:
         from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.choice_for(self._loader, capability, driver)
+
+    def symbol(self, name: str) -> Symbol:
+        """Return a `__device__` or `__constant__` variable of the images; nothing is loaded before it is used.
+
+        Args:
+            name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
+        """
+        from aotcuda.runtime.symbol import Symbol  # noqa: PLC0415 (few programs ask)
+
+        return Symbol(name, self._loader)
 
     def attribute(self, name: str) -> object:
         """The generated module's `__getattr__`: a kernel or function, kept as an ordinary attribute from then on.

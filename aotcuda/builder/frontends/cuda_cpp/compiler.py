@@ -19,6 +19,7 @@ from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import nvrtc, preconditions
 from aotcuda.builder.worker import pool
+from aotcuda.common import foreign
 from aotcuda.errors import AotcudaError, CompileError, SourceError
 
 if TYPE_CHECKING:
@@ -261,11 +262,9 @@ def _loaded(unit: CppUnit, root: str, target: Target, kept: Kept) -> tuple[File,
     for path in unit.sources:
         whole = Path(root, path)
         try:
-            data = whole.read_bytes()
-        except OSError as error:
-            message = (
-                f"{key}: {path} cannot be read ({error.strerror}); paths are relative to the folder of pyproject.toml"
-            )
+            data = foreign.content(whole)
+        except foreign.UnreadableError as error:
+            message = f"{key}: {path} {error}; paths are relative to the folder of pyproject.toml"
             raise SourceError(message) from None
         found[path] = LinkInput(kind="cu", name=path, data=data, folder=str(whole.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}
