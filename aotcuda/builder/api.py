@@ -123,8 +123,6 @@ def build(
     """
     start = time.monotonic()
     watcher = watcher or progress.make(sys.stderr)
-    if (problem := system.why_not("builds")) is not None:
-        raise BuildError(problem)
     settings = _settings(table)
     plans = plan.make(settings)
     root = root.resolve()
@@ -171,8 +169,8 @@ def build(
     )
     results, made = _made(job, installed, watcher)
     depends = tuple(manifest_dependencies.files(results, project)) if followed or kept is not None else ()
-    warnings = manifest_dependencies.unmatched(settings.watch, root)
-    warnings += [text for result in results for text in result.warnings]
+    unmatched = manifest_dependencies.unmatched(settings.watch, root)
+    warnings = [*unmatched, *(text for result in results for text in result.warnings)]
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
     carried = {
@@ -220,7 +218,9 @@ def build(
 
 
 def _settings(table: Mapping[str, object]) -> Config:
-    """Read the table and check the environment that the build goes by."""
+    """Read the table, and check the system and the environment variables."""
+    if (problem := system.why_not("builds")) is not None:
+        raise BuildError(problem)
     variables.check()
     return parser.parse(table, environ=os.environ)
 

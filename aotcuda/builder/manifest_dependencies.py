@@ -103,9 +103,7 @@ def unmatched(globs: Iterable[str], folder: Path) -> list[str]:
     for number, text in enumerate(globs):
         paths = glob.iglob(os.path.join(folder, text), recursive=True, include_hidden=True)  # noqa: PTH118, PTH207
         if not any(map(os.path.lexists, paths)):  # of `**` it gives the folder before, there or not
-            found.append(
-                f"tool.aotcuda.watch[{number}]: {text!r} matches no file in {folder}; correct it, or add the file"
-            )
+            found.append(f"tool.aotcuda.watch[{number}]: {text!r} matches no file in {folder}; correct it, or add one")
     return found
 
 

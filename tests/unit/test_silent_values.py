@@ -84,7 +84,7 @@ def test_launch_bounds_are_taken(bounds: object, expected: tuple[int, ...]) -> N
 def test_a_pattern_that_matches_nothing_is_warned_of(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "data").mkdir()
     (found,) = manifest_dependencies.unmatched(["data", pattern], tmp_path)
-    assert found == f"tool.aotcuda.watch[1]: {pattern!r} matches no file in {tmp_path}; correct it, or add the file"
+    assert found == f"tool.aotcuda.watch[1]: {pattern!r} matches no file in {tmp_path}; correct it, or add one"
 
 
 @pytest.mark.parametrize("name", variables.VALUES)
