@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from aotcuda.runtime.images.choice import Choice, Tier
     from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.library import Library
     from aotcuda.runtime.loader import Loader
     from aotcuda.runtime.simulator import Simulator
+    from aotcuda.runtime.symbol import Symbol
 
 _LOADS = ("import", "first-use")
 
@@ -89,7 +90,7 @@ class Module:
         return dict(self._functions or {})
 
     @property
-    def library(self) -> LoadedLibrary | None:
+    def library(self) -> Library | None:
         """The loaded images; None until something needs them."""
         loaded = self._made.current if self._made is not None else None
         return loaded.library if loaded is not None else None
@@ -151,6 +152,16 @@ class Module:
 
         return module_attributes.choice_for(self._loader, capability, driver)
 
+    def symbol(self, name: str) -> Symbol:
+        """Return a `__device__` or `__constant__` variable of the images; nothing is loaded before it is used.
+
+        Args:
+            name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
+        """
+        from aotcuda.runtime.symbol import Symbol  # noqa: PLC0415 (few programs ask)
+
+        return Symbol(name, self._loader)
+
     def attribute(self, name: str) -> object:
         """The generated module's `__getattr__`: a kernel or function, kept as an ordinary attribute from then on.
 
@@ -175,7 +186,7 @@ class Module:
         """The generated module's `__dir__`."""
         return sorted({*self._namespace, *self._exported()} - _UNLISTED)
 
-    def ready(self) -> LoadedLibrary:
+    def ready(self) -> Library:
         """The images, loaded and up to date, as a launch has them.
 
         Raises:
@@ -330,9 +341,9 @@ def load(
         ConfigError: `AOTCUDA_LOAD` has an unknown value.
     """
     if manifest is None:
-        from aotcuda.runtime import by_name  # noqa: PLC0415 (not for an import)
+        from aotcuda.runtime import module_registry  # noqa: PLC0415 (not for an import)
 
-        found: Module = by_name.find(name, Module)
+        found: Module = module_registry.find(name, Module)
         return found
     generated = sys.modules.get(name)  # who executes a module by its file need not have put it there
     namespace = vars(generated) if generated is not None else sys._getframe(1).f_globals  # noqa: SLF001 (as `warnings`)
