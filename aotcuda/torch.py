@@ -21,8 +21,8 @@ from functools import lru_cache
 import torch
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime import handed_over
-from aotcuda.runtime.arguments import arrays, names
+from aotcuda.runtime import framework_checks
+from aotcuda.runtime.arguments import arrays, type_names
 from aotcuda.runtime.kernel import Kernel
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ def op(
             "by their grid alone, and not those in place, which are launched on Numba's default stream"
         )
         raise ArgumentError(message)
-    handed_over.check_configuration(kernel, grid, block, forall)
+    framework_checks.check_configuration(kernel, grid, block, forall)
     if forall is not None and attributes:
         message = f"{where}: {next(iter(attributes))} is for configurations with a grid, and not for forall"
         raise LaunchError(message)
@@ -188,7 +188,7 @@ class _Schema:
         given = [(arrays.element(arg.dtype), arg.dim()) if isinstance(arg, torch.Tensor) else None for arg in args]
         if any(all(map(_fits, parameters, given)) for parameters in self.overloads):
             return
-        passed = ", ".join([names.array_name(each[0], each[1], "C") for each in given if each is not None])
+        passed = ", ".join([type_names.array_name(each[0], each[1], "C") for each in given if each is not None])
         packaged = "".join([f"\n  packaged: {', '.join([part['type'] for part in each])}" for each in self.overloads])
         self.refuse(f"no packaged signature takes tensors {passed}{packaged}")
 

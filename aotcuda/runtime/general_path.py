@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Device, Driver
+    from aotcuda.runtime.kernel_table import KernelTable
     from aotcuda.runtime.launch_config import Configuration
-    from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
     T = TypeVar("T")
@@ -90,7 +90,7 @@ class GeneralPath:
         if self._specializations is not None:
             self.settle(loaded, selection, args)
 
-    def submit(self, loaded: Loaded, selection: Selection) -> None:
+    def submit(self, loaded: KernelTable, selection: Selection) -> None:
         """Launch with arguments that were selected and packed already, and give their slot back.
 
         Raises:
@@ -113,7 +113,7 @@ class GeneralPath:
             if self._loader.leaving:
                 self._loader.sweep()
 
-    def settle(self, loaded: Loaded, selection: Selection, args: tuple[object, ...]) -> None:
+    def settle(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Teach the fast path after a launch of `selection` with `args`, if it may know them."""
         specialization = selection[5]
         if self._specializations is None or specialization is None or self._loader.asks:
@@ -163,7 +163,7 @@ class GeneralPath:
             configured = configured.of(kernel)
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
 
-    def _submit_checked(self, loaded: Loaded, selection: Selection) -> None:
+    def _submit_checked(self, loaded: KernelTable, selection: Selection) -> None:
         """Launch with all checks, and note the target where the next launch needs none of them."""
         overload, slot, _, pending, stream, _ = selection
         library, configured = loaded.library, self.configuration
@@ -203,7 +203,7 @@ class GeneralPath:
                 overload.targets.clear()
             overload.targets[configured] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)
 
-    def _enter(self, loaded: Loaded, selection: Selection) -> int:
+    def _enter(self, loaded: KernelTable, selection: Selection) -> int:
         """Enter a context, and check where the arrays are."""
         overload, _, values, pending, stream, _ = selection
         library, places = loaded.library, overload.addresses_of(values)
@@ -215,7 +215,7 @@ class GeneralPath:
             launch_problems.check_gpu(self.where, driver, device, places, stream)
         return device
 
-    def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
+    def _recover(self, code: int, loaded: KernelTable, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
         overload, slot, values, pending, stream, _ = selection
         driver = loaded.library.driver
@@ -246,7 +246,7 @@ class GeneralPath:
 
 def launch_copies(
     loader: Loader,
-    loaded: Loaded,
+    loaded: KernelTable,
     kernel: tuple[str, str],
     given: int | None,
     args: tuple[object, ...],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Fallback
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.library import Library
 
     MakesFallback = Callable[[], Fallback]
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
             """Return the manifest that describes the images."""
 
-        def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
+        def load(self, fallback: Callable[[], Fallback]) -> Library:
             """Load the images and return them."""
 
         def check(self) -> bytes:
@@ -79,12 +79,12 @@ class Packaged:
                     self._manifest = manifests.read(self._path, sha256=self._sha256)
         return self._manifest
 
-    def load(self, _fallback: MakesFallback) -> LoadedLibrary:
+    def load(self, _fallback: MakesFallback) -> Library:
         """See ImageSource."""
         fatbin = self.check()  # damage is reported before a missing driver
-        from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415 (only launches need the driver)
+        from aotcuda.runtime.library import Library  # noqa: PLC0415 (only launches need the driver)
 
-        return LoadedLibrary(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
+        return Library(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
 
     def check(self) -> bytes:
         """See ImageSource."""
@@ -146,7 +146,7 @@ class Unbuilt:
                 self._manifest = self._first(fallback).manifest
             return self._manifest
 
-    def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
+    def load(self, fallback: Callable[[], Fallback]) -> Library:
         """See ImageSource."""
         return self._first(fallback)
 
@@ -174,7 +174,7 @@ class Unbuilt:
         """See ImageSource."""
         return None
 
-    def _first(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
+    def _first(self, fallback: Callable[[], Fallback]) -> Library:
         from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only who builds comes here)
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.jit.build_inputs import PYPROJECT  # noqa: PLC0415

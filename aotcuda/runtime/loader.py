@@ -4,8 +4,8 @@
 #
 # A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.image_source.ImageSource`.
 #
-# What it has loaded is an `aotcuda.runtime.loaded.Loaded`: where images are replaced or unloaded, that is put out of
-# use, and whoever launches asks the loader for what there is now.
+# Loaded images have an `aotcuda.runtime.kernel_table.KernelTable`. Where they are replaced or unloaded, the table is
+# put out of use, and a launch asks the loader for the table of today.
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.image_source import ImageSource
     from aotcuda.runtime.jit.fallback import Case, Fallback
     from aotcuda.runtime.jit.sources import Sources
-    from aotcuda.runtime.loaded import KernelCache, Loaded
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.kernel_table import KernelCache, KernelTable
+    from aotcuda.runtime.library import Library
     from aotcuda.runtime.staleness import Staleness
     from aotcuda.runtime.unloading import Leaving
 
@@ -43,11 +43,11 @@ class Loader:
     def __init__(self, source: ImageSource) -> None:
         self.source = source
         self.asks = source.is_editable
-        self.current: Loaded | None = None
+        self.current: KernelTable | None = None
         self.leaving: list[Leaving] = []
         self._lock = new_lock()
-        self._replaced: list[Loaded] = []  # launches of them may still be under way
-        self._going: list[LoadedLibrary] = []  # images that are being put out of use
+        self._replaced: list[KernelTable] = []  # launches of them may still be under way
+        self._going: list[Library] = []  # images that are being put out of use
         self._launched: Manifest | None = None
         self._records: tuple[Manifest | None, dict[str, Kernel]] = (None, {})
         self._staleness: Staleness | None = None
@@ -73,7 +73,7 @@ class Loader:
         return found[1]
 
     @property
-    def compiled(self) -> dict[tuple[Case, tuple[int, int]], LoadedLibrary]:
+    def compiled(self) -> dict[tuple[Case, tuple[int, int]], Library]:
         """The images that the JIT fallback has loaded, as in `Fallback.loaded`."""
         return dict(self._fallback.loaded) if self._fallback is not None else {}
 
@@ -97,7 +97,7 @@ class Loader:
 
     def cache(self, name: str) -> KernelCache:
         """Return the cache of the kernel of this name."""
-        from aotcuda.runtime.loaded import KernelCache  # noqa: PLC0415 (an import makes no launcher)
+        from aotcuda.runtime.kernel_table import KernelCache  # noqa: PLC0415 (an import makes no launcher)
 
         return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
@@ -105,7 +105,7 @@ class Loader:
         """Return True if the manifest has been read."""
         return self.source.is_read
 
-    def ready(self) -> Loaded:
+    def ready(self) -> KernelTable:
         """Return the images, loaded and up to date; every launch calls this.
 
         Raises:
@@ -126,8 +126,10 @@ class Loader:
             other = self.staleness().in_place_of(loaded.library, loaded.sources)
             return loaded if other is None else self._launch(*other)
 
-    def enter(self, loaded: Loaded, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = "") -> int:
-        """`LoadedLibrary.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
+    def enter(
+        self, loaded: KernelTable, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = ""
+    ) -> int:
+        """`Library.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
 
         Args:
             loaded: What is launched.
@@ -223,7 +225,7 @@ class Loader:
                 raise error
             return not self.leaving
 
-    def _load(self, *, early: bool = False) -> Loaded:
+    def _load(self, *, early: bool = False) -> KernelTable:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
         manifest = self.manifest  # damage is reported before a missing driver
@@ -243,14 +245,14 @@ class Loader:
                 self.leaving.append(([library], []))
             return self.current
 
-    def _launch(self, library: LoadedLibrary, manifest: Manifest, sources: Sources | None = None) -> Loaded:
+    def _launch(self, library: Library, manifest: Manifest, sources: Sources | None = None) -> KernelTable:
         """From now on launch these images, in place of the ones launched so far."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-        from aotcuda.runtime.loaded import Loaded  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (see above)
 
         if self.current is not None:
             self._caches = {}
-        loaded = Loaded(library, manifest, self.fallback, drivers.live_mark(), self._caches, sources)
+        loaded = KernelTable(library, manifest, self.fallback, drivers.live_mark(), self._caches, sources)
         before, self.current, self._launched = self.current, loaded, manifest
         library.keep()
         if before is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from aotcuda.runtime.images.choice import Choice, Tier
     from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.library import Library
     from aotcuda.runtime.loader import Loader
     from aotcuda.runtime.simulator import Simulator
     from aotcuda.runtime.symbol import Symbol
@@ -90,7 +90,7 @@ class Module:
         return dict(self._functions or {})
 
     @property
-    def library(self) -> LoadedLibrary | None:
+    def library(self) -> Library | None:
         """The loaded images; None until something needs them."""
         loaded = self._made.current if self._made is not None else None
         return loaded.library if loaded is not None else None
@@ -186,7 +186,7 @@ class Module:
         """Return the module's names; the generated module's `__dir__`."""
         return sorted({*self._namespace, *self._exported()} - _UNLISTED)
 
-    def ready(self) -> LoadedLibrary:
+    def ready(self) -> Library:
         """Return the images, loaded and up to date, as a launch uses them.
 
         Raises:
@@ -341,9 +341,9 @@ def load(
         ConfigError: `AOTCUDA_LOAD` has an unknown value.
     """
     if manifest is None:
-        from aotcuda.runtime import by_name  # noqa: PLC0415 (not for an import)
+        from aotcuda.runtime import module_registry  # noqa: PLC0415 (not for an import)
 
-        found: Module = by_name.find(name, Module)
+        found: Module = module_registry.find(name, Module)
         return found
     generated = sys.modules.get(name)  # who executes a module by its file need not have put it there
     namespace = vars(generated) if generated is not None else sys._getframe(1).f_globals  # noqa: SLF001 (as `warnings`)

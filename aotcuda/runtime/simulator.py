@@ -143,18 +143,18 @@ class SimulatedKernel:
         Raises:
             CallError: Always.
         """
-        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise mismatch.unconfigured(str(self), self.__name__)
+        raise errors.unconfigured(str(self), self.__name__)
 
     def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
         """Return a function that launches with a configuration, written as `how` says; None launches nothing."""
 
         def launch(*args: object, **named: object) -> None:
             if named:
-                from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+                from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-                raise mismatch.by_name(str(self), f"{self.__name__}{how}", self._record, named)
+                raise errors.by_name(str(self), f"{self.__name__}{how}", self._record, named)
             taken = self._taken(args)
             if configuration is not None:
                 self._kernel[configuration](*taken)

@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.runtime.arguments.overloads import Specialization
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.kernel_table import KernelTable
     from aotcuda.runtime.launch_config import Configuration
-    from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loaded_library import DeviceKernel
 
 _MOST_TAUGHT = 64
 
 
 def teach(
-    loaded: Loaded,
+    loaded: KernelTable,
     specializations: Any,
     specialization: Specialization,
     args: tuple[object, ...],
@@ -58,7 +58,7 @@ def teach(
 
 
 def _device_kernels(
-    loaded: Loaded, specialization: Specialization, device: int, configuration: Configuration, where: str
+    loaded: KernelTable, specialization: Specialization, device: int, configuration: Configuration, where: str
 ) -> list[DeviceKernel] | None:
     """Return the overloads of a specialization, ready to launch; None if any of them needs the general path."""
     found = []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.image_source import ImageSource
     from aotcuda.runtime.jit.fallback import Fallback
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.library import Library
 
 
 class Staleness:
@@ -27,7 +27,7 @@ class Staleness:
         self._source = source
         self._fallback = fallback
         self._built: Sources | None = None
-        self._aside: LoadedLibrary | None = None  # the first images, while edited sources are launched in their place
+        self._aside: Library | None = None  # the first images, while edited sources are launched in their place
 
     def changed(self) -> str | None:
         """Say what was edited since the images were built; None if nothing was."""
@@ -37,9 +37,9 @@ class Staleness:
         return found.changed()
 
     def in_place_of(
-        self, loaded: LoadedLibrary, compiled_from: Sources | None
-    ) -> tuple[LoadedLibrary, Manifest, Sources | None] | None:
-        """Return images for the sources as they are now, their manifest and, after an edit, what they were compiled from.
+        self, loaded: Library, compiled_from: Sources | None
+    ) -> tuple[Library, Manifest, Sources | None] | None:
+        """Return images for the sources as they are now, with their manifest, and the sources after an edit.
 
         None if that is what is loaded: images that were compiled for an edit, or None for those of the build.
 
@@ -67,7 +67,7 @@ class Staleness:
         sources = self._sources_of(compiled.manifest)
         return compiled, compiled.manifest, sources
 
-    def withdraw(self, going: list[LoadedLibrary]) -> None:
+    def withdraw(self, going: list[Library]) -> None:
         """Forget everything; the images that were kept are added to `going`, and nothing is called in between."""
         if self._aside is not None:
             going += [self._aside]

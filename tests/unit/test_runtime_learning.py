@@ -15,7 +15,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
-from aotcuda.runtime.arguments import arrays, parameters
+from aotcuda.runtime.arguments import arrays, parameter_kinds
 from aotcuda.runtime.fast import specializations
 from aotcuda.runtime.general_path import GeneralPath
 from support import argument_fuzz, libraries
@@ -256,7 +256,7 @@ def test_tests_of_the_fast_path_fail_where_nothing_is_learnt(module, errors):
 
 
 def test_words_of_what_is_no_array_are_refused(extension_module):
-    constant = ("k", "q", 0, "C", 0, 0, 0, b"\3" * 40, "", b"", 1, *parameters.NO_BOUNDS, "text")
+    constant = ("k", "q", 0, "C", 0, 0, 0, b"\3" * 40, "", b"", 1, *parameter_kinds.NO_BOUNDS, "text")
     with pytest.raises(ValueError, match="only the general path takes"):
         extension_module.ArgumentLayout(64, (constant,), b"", b"")
 

@@ -12,7 +12,7 @@ from cuda.bindings import nvjitlink
 
 from aotcuda.binary import cubin, fatbin
 from aotcuda.builder.config import nvrtc_options
-from aotcuda.builder.link import images, nvrtc
+from aotcuda.builder.link import file_variables, images, nvrtc
 from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
 
@@ -78,7 +78,8 @@ def link(
     items = unique(inputs)
     lto = any(item.kind == "ltoir" for item in items)
     try:
-        ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in items]
+        apart = file_variables.kept_apart(items, target, options, include_dirs)
+        ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in apart]
     except CompileError as error:
         message = f"{module}: {error}"
         raise CompileError(message) from None

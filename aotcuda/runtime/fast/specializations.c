@@ -1,6 +1,6 @@
 /* Specializations: what the launchers of a kernel know of argument types that were launched before. launch.h shows the data.
  *
- * add() is called by Python after a launch (aotcuda/runtime/fast/learning.py). It reads the arguments as a launch would, and
+ * add() is called by Python after a launch (aotcuda/runtime/specialize.py). It reads the arguments as a launch would, and
  * compares what it reads with what the overloads take: an argument may be another one now than it was for the launch.
  */
 #include "launch.h"
@@ -250,8 +250,8 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
 
 /* ---------------------------------------------------------------------------------------------------------------- the table */
 
-/* Return a table with one specialization more, in the place of `replaced` if that is not NULL; NULL, perhaps without an error, if
- * there is no room. */
+/* Return a table with one specialization more, in the place of `replaced` if that is not NULL, and without those of images that
+ * were unloaded: a launcher that somebody holds outlives them. Return NULL, perhaps without an error, if there is no room. */
 static Table *extended(const Table *old, const Specialization *added, const Specialization *replaced, int needs_context) {
     Table *table = PyMem_Calloc(1, sizeof(Table));
     if (!table) {
@@ -261,7 +261,7 @@ static Table *extended(const Table *old, const Specialization *added, const Spec
     table->previous = (Table *)old;
     table->needs_context = needs_context;
     for (int i = 0; old && i < old->count; i++)
-        if (old->specializations[i] != replaced)
+        if (old->specializations[i] != replaced && PyList_Size(old->specializations[i]->live) > 0)
             table->specializations[table->count++] = old->specializations[i];
     if (table->count == MOST_SPECIALIZATIONS)
         goto full;

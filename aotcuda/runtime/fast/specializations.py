@@ -11,7 +11,7 @@ import struct
 
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast, foreign_names, module_of
-from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments import arrays, parameter_kinds, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Specialization
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Driver
-    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
+    from aotcuda.runtime.library import Library
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
 _FUNCTIONS = (
@@ -51,7 +52,7 @@ def use_driver(driver: Driver) -> None:
 
 def add(
     specializations: Any,
-    library: LoadedLibrary,
+    library: Library,
     specialization: Specialization,
     kernels: list[DeviceKernel],
     args: tuple[object, ...],
@@ -101,7 +102,7 @@ def _layout(overload: PackedOverload) -> object:
     if overload.fast_layout is None:
         layout: object = False
         try:
-            described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
+            described = tuple([parameter_kinds.of(parameter).record(parameter) for parameter in overload.parameters])
             if None not in described:
                 starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
                 apart = bytes([at for pair in overload.apart for at in pair])

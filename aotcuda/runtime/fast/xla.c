@@ -1,6 +1,6 @@
 /* Launches inside programs that XLA compiled: a handler of XLA's FFI, which JAX registers as the target of a custom call.
  *
- * JAX knows all shapes when it traces a program, so aotcuda/runtime/prepared.py prepares a launch then: it packs the parameter block
+ * JAX knows all shapes when it traces a program, so aotcuda/runtime/xla_call.py prepares a launch then: it packs the parameter block
  * but for the arrays' addresses, and notes the launch here under a number, which is an attribute of the custom call. The handler
  * finds the launch by the number, writes the addresses into the block, and launches on the stream that XLA gives it. It runs on
  * XLA's threads, without the GIL.

@@ -22,7 +22,7 @@ from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.images.choice import survey
 from aotcuda.runtime.jit.compile import obtain, refused
-from aotcuda.runtime.loaded_library import LoadedLibrary
+from aotcuda.runtime.library import Library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ class Fallback:
 
     def __init__(self, module: Buildable) -> None:
         self._module = module
-        self.loaded: dict[tuple[Case, tuple[int, int]], LoadedLibrary] = {}
+        self.loaded: dict[tuple[Case, tuple[int, int]], Library] = {}
         self._failed: dict[tuple[Case, tuple[int, int]], AotcudaError] = {}
-        self._forgotten: list[LoadedLibrary] = []
+        self._forgotten: list[Library] = []
         self._lock = new_lock()
 
     def may(self) -> bool:
@@ -94,7 +94,7 @@ class Fallback:
         front_end = registry.find(inputs.frontend) if inputs is not None else None
         return front_end is None or front_end.widens
 
-    def compiled(self, case: Case, gpu: Device, cause: AotcudaError) -> LoadedLibrary:
+    def compiled(self, case: Case, gpu: Device, cause: AotcudaError) -> Library:
         """Return the images of a case for a GPU; compile and load them at the first call.
 
         Args:
@@ -126,7 +126,7 @@ class Fallback:
                 found.keep()
             return found
 
-    def drop(self, library: LoadedLibrary) -> None:
+    def drop(self, library: Library) -> None:
         """Have what images were loaded for loaded anew when it is next asked for; they stay, as in `forget`."""
         with self._lock:
             for key, compiled in list(self.loaded.items()):
@@ -141,14 +141,14 @@ class Fallback:
             self.loaded.clear()
             self._failed.clear()
 
-    def withdraw(self, going: list[LoadedLibrary]) -> None:
+    def withdraw(self, going: list[Library]) -> None:
         """Forget everything; the images are added to `going`, some of them twice after an interrupt."""
         with self._lock:
             self.forget()
             going += self._forgotten
             self._forgotten = []
 
-    def _load(self, result: Result, gpu: Device, cause: AotcudaError) -> LoadedLibrary:
+    def _load(self, result: Result, gpu: Device, cause: AotcudaError) -> Library:
         """Load a result for all GPUs of its compute capability."""
         driver = drivers.get()
         choices = survey(result.manifest, driver)
@@ -157,7 +157,7 @@ class Fallback:
         target = result.manifest["images"][0]["arch"]
         choice = (packaged or choices[gpu.index]).compiled(target, f"compiled on this machine: {why}")
         choices |= {item.index: choice for item in driver.devices if item.capability == gpu.capability}
-        return LoadedLibrary(result.manifest, result.folder, result.image, choices)
+        return Library(result.manifest, result.folder, result.image, choices)
 
 
 def _first_line(error: BaseException) -> str:

@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Case, Fallback
-    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
+    from aotcuda.runtime.library import Library
 
 
 class JitOverloads:
     """Overloads that the images do not hold on any GPU, and kernels that they do not hold on some."""
 
-    def __init__(self, module: str, library: LoadedLibrary, fallback: Fallback, live: Mark) -> None:
+    def __init__(self, module: str, library: Library, fallback: Fallback, live: Mark) -> None:
         """Take the module's name, its packaged images, and the validity flag of the overloads."""
         self._module = module
         self._library = library
@@ -36,7 +37,7 @@ class JitOverloads:
         self._lock = new_lock()
         self._wider: dict[Case, OverloadTable] = {}
         self._cases: dict[PackedOverload, Case] = {}
-        self._guests: dict[tuple[PackedOverload, int], tuple[LoadedLibrary, DeviceKernel]] = {}
+        self._guests: dict[tuple[PackedOverload, int], tuple[Library, DeviceKernel]] = {}
 
     def holds(self, overload: PackedOverload) -> bool:
         """Return True if the JIT fallback compiled an overload's signature."""
@@ -115,7 +116,7 @@ class JitOverloads:
             raise
         return kernel, False
 
-    def _drop(self, library: LoadedLibrary) -> None:
+    def _drop(self, library: Library) -> None:
         """Put images out of use whose setup has failed: the next launch that needs them starts anew, with others."""
         self._fallback.drop(library)
         for key, (other, _) in list(self._guests.items()):

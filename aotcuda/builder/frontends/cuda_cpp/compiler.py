@@ -17,7 +17,7 @@ from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.builder.link import nvrtc, preconditions
+from aotcuda.builder.link import file_variables, nvrtc, preconditions
 from aotcuda.builder.worker import pool
 from aotcuda.common import foreign
 from aotcuda.errors import AotcudaError, CompileError, SourceError
@@ -172,13 +172,16 @@ class FrontEnd:
     @functools.cache  # noqa: B019 (it lives as long as the child that it runs in)
     def _code(self, module: str, options: Options, target: Target) -> tuple[LinkInput, ...]:
         """The files of a module compiled, for the kernels of a batch."""
+        files = self._modules[module]
+        folders = files[0].folders
+        items = file_variables.kept_apart([file.item for file in files], target, options, folders)
         return tuple(
             LinkInput(
                 kind="ptx" if options.debug else "ltoir",
                 name=file.item.name,
-                data=_compiled(file, file.item, target, options, _key(module), lto=not options.debug),
+                data=_compiled(file, item, target, options, _key(module), lto=not options.debug),
             )
-            for file in self._modules[module]
+            for file, item in zip(files, items, strict=True)
         )
 
     def compile_function(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledFunction:

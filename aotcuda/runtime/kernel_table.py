@@ -1,9 +1,9 @@
-"""What is launched of a module while its images stay loaded: their overloads, and their kernels on each GPU."""
+"""The kernels of loaded images: their overloads, their kernels on each GPU, and what launches have learnt of them."""
 
-# A `Loaded` is made when images are loaded, and is not changed into another one: where images are replaced or unloaded,
-# its overloads' validity flag is emptied, and whoever launches asks the loader for what there is now. What a launch
-# needs is found in it in one direction: arguments -> overload -> kernel on a GPU. Where the images have nothing for
-# either, the JIT fallback is asked, through `aotcuda.runtime.jit.overloads`.
+# A `KernelTable` is made when images are loaded, and never changed into another one. Where images are replaced or
+# unloaded, its validity flag is emptied, its caches are retired, and a launch asks the loader for the table of today.
+# A launch goes one way through it: arguments -> overload -> kernel on a GPU. Where the images have nothing for either,
+# the JIT fallback compiles it, through `aotcuda.runtime.jit.overloads`.
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import OverloadTable, Selection
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.overloads import JitOverloads
     from aotcuda.runtime.jit.sources import Sources
-    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
+    from aotcuda.runtime.library import Library
 
     MakesFallback = Callable[[], Fallback]
 
@@ -55,8 +56,8 @@ class KernelCache:
         self.launchers.clear()
 
 
-class Loaded:
-    """Loaded images, and the overloads of their kernels.
+class KernelTable:
+    """The kernels of one set of loaded images.
 
     Attributes:
         library: The images.
@@ -69,7 +70,7 @@ class Loaded:
 
     def __init__(
         self,
-        library: LoadedLibrary,
+        library: Library,
         manifest: Manifest,
         fallback: MakesFallback,
         live: Mark,
