@@ -481,8 +481,8 @@ def test_what_tritons_passes_print_is_kept_from_the_terminal(sources: str, capfd
 
 
 def test_one_fault_of_all_variants_and_targets_is_told_once(sources: str) -> None:
-    from aotcuda.builder.frontends.triton.compiler import FRONT_END
     from aotcuda.builder import failures
+    from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
     with pytest.raises(CompileError) as caught, failures.gathered() as attempt:
         for python in ("wrong", "calling"):
