@@ -1,4 +1,4 @@
-"""The command line: reads arguments, calls the part that does the work, and turns errors into one line and a code.
+"""The command line: parse arguments, call the tool, and turn errors into one line and an exit code.
 
 Exit codes: 0 fine; 1 the thing asked about has a problem, said on standard error; 2 wrong usage; 130 interrupted (143
 by SIGTERM).
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 _NARROWEST = 60
-"""Columns below which nothing is broken any further."""
+"""The smallest width for wrapped text."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a file answers that takes no more, standard output among them."""
+"""The errors of a full or closed file, standard output included."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,13 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Have standard output lead nowhere: at the end Python must not try once more to flush what it could not."""
+    """Redirect standard output to nowhere, so Python does not flush it again at exit."""
     with contextlib.suppress(OSError):  # a stream of the caller's may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_streams() -> None:
-    """Have all standard streams: files get the numbers of missing ones, and what is printed would go there."""
+    """Open missing standard streams; otherwise another file would get their numbers and the output."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
@@ -82,8 +82,8 @@ def _open_streams() -> None:
 
 
 def _shown(message: str, *, lines: bool) -> str:
-    """An error's text, in which files may have put a say; `lines` where it may have more than one line."""
-    from aotcuda.binary.text import shown  # noqa: PLC0415 (as below)
+    """Return an error's text with control characters escaped; `lines` keeps line breaks."""
+    from aotcuda.common.foreign import shown  # noqa: PLC0415 (as below)
 
     return "\n".join(shown(line.expandtabs()) for line in message.split("\n")) if lines else shown(message)
 
@@ -210,7 +210,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
         return
     import json  # noqa: PLC0415 (here and below: a command loads what it needs, and no more)
 
-    from aotcuda.tools.inspect import colours, summary, table  # noqa: PLC0415
+    from aotcuda.tools.inspect import summary, table  # noqa: PLC0415
     from aotcuda.tools.inspect.collect import collect  # noqa: PLC0415
     from aotcuda.tools.inspect.report import Report  # noqa: PLC0415
 
@@ -220,9 +220,9 @@ def _inspect(arguments: argparse.Namespace) -> None:
     if not arguments.json:
         width = _columns()
         if arguments.summary:
-            colours.write(summary.render(report, sort=arguments.sort, width=width), sys.stdout)
+            print(summary.render(report, sort=arguments.sort, width=width))
         else:
-            colours.write(table.render(report, width or table.WIDTH), sys.stdout)
+            print(table.render(report, width or table.WIDTH))
         return
     for part in json.JSONEncoder(indent=2).iterencode(report.json()):
         sys.stdout.write(part)
@@ -230,7 +230,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
 
 def _columns() -> int | None:
-    """The width of the terminal that standard output is; None if it is none."""
+    """Return the width of the terminal; None if standard output is none."""
     if not sys.stdout.isatty():
         return None
     import shutil  # noqa: PLC0415 (as above)
@@ -239,7 +239,7 @@ def _columns() -> int | None:
 
 
 def _set_errors(errors: str) -> None:
-    """What becomes of characters that standard output cannot encode."""
+    """Set the treatment of characters that standard output cannot encode."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # embedding programs put other things there
         sys.stdout.reconfigure(errors=errors)
 
@@ -257,15 +257,15 @@ def _check(arguments: argparse.Namespace) -> None:
 def _diff(arguments: argparse.Namespace) -> None:
     import json  # noqa: PLC0415
 
-    from aotcuda.tools.diff import difference  # noqa: PLC0415
+    from aotcuda.tools.diff import compare  # noqa: PLC0415
 
-    report = difference.compare(arguments.old, arguments.new)
+    report = compare.compare(arguments.old, arguments.new)
     print(json.dumps(report.json(), indent=2) if arguments.json else report.render())
     _fail_if(report.problem())
 
 
 def _fail_if(problem: str | None) -> None:
-    """End with exit code 1 if what was asked about has a problem, behind what was printed about it."""
+    """Exit with code 1 if there is a problem, after the output."""
     if problem is not None:
         sys.stdout.flush()
         raise TargetError(problem)
@@ -320,7 +320,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _file(text: str) -> Path:
-    """The path of a file that is to be written."""
+    """Return the path of an output file."""
     path = Path(text)
     if not path.name or os.path.isdir(path):  # noqa: PTH112 (pathlib raises where a name is too long)
         message = f"{text!r} is no path of a file"
@@ -329,7 +329,7 @@ def _file(text: str) -> Path:
 
 
 def _folder(text: str) -> Path:
-    """The path of a folder that is to be written to; a name that is empty is a variable that nobody has set."""
+    """Return the path of an output folder; an empty name, as of an unset variable, is refused."""
     if not text:
         message = f"{text!r} is no path of a folder"
         raise argparse.ArgumentTypeError(message)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda.binary.text import shown
+from aotcuda.common.foreign import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Protocol
 from aotcuda import manifest
 from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.binary.text import shown
 from aotcuda.cache.entries import ENTRY
 from aotcuda.common import uninstalled_hook
+from aotcuda.common.foreign import shown
 from aotcuda.errors import ManifestError, TargetError
 
 if TYPE_CHECKING:

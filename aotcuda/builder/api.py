@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda.arch import Target
 from aotcuda.builder import (
+    cached_files,
     capacity,
     consistency,
     fallback_inputs,
@@ -37,7 +38,7 @@ from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
 from aotcuda.common import project_file, system
-from aotcuda.errors import BuildError, ConfigError
+from aotcuda.errors import BuildError, ConfigError, ManifestError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
@@ -145,9 +146,9 @@ def build(
     looked_in = [os.path.relpath(path, root) for path in searched]
     known = [table, settings, looked_in, editable, sorted(extensions)]
     kept = _kept(cache, project, known, searched, watcher, editable=editable)
-    if kept is not None and (found := kept.whole.get()) is not None:
-        built = _unpacked(found, kept.places, time.monotonic() - start)
-        return built if followed else replace(built, depends=())
+    if kept is not None and (found := _cached(kept, plans, roots, project, editable=editable)) is not None:
+        reused = replace(found, summary=replace(found.summary, seconds=time.monotonic() - start))
+        return reused if followed else replace(reused, depends=())
     if cache is not None and kept is not None and not kept.store.answers:
         cache = replace(cache, url=None, sends=False)  # a worker need not wait for what does not answer, nor warn again
     carry = settings.fallback == "jit" and not editable
@@ -258,12 +259,43 @@ def _packed(built: Output, depends: Iterable[Path], places: Places) -> object:
     told = built.summary
     counts = (told.modules, told.kernels, told.functions, told.targets)
     named = [places.name(str(path)) for path in depends]
-    return (built.files, built.package_root, built.warnings, built.notes, dict(built.needed), built.sbom, named, counts)
+    return (built.files, built.warnings, built.notes, dict(built.needed), built.sbom, named, counts)
 
 
-def _unpacked(found: Any, places: Places, seconds: float) -> Output:
-    """The build that `_packed` packed; its steps are those that were made once."""
-    files, package_root, warnings, notes, needed, bill, named, (modules, kernels, functions, targets) = found
+_PACKED = tuple[
+    dict[str, bytes], tuple[str, ...], tuple[str, ...], dict[str, str], bytes, list[str], tuple[int, int, int, int]
+]
+"""The type of what `_packed` gives."""
+
+
+def _cached(
+    kept: _Kept,
+    plans: Sequence[ModulePlan],
+    roots: Sequence[Path],
+    project: manifest_dependencies.Project,
+    *,
+    editable: bool,
+) -> Output | None:
+    """Return this very build from the cache; None if it is not there, or is not what the build would make."""
+    found = kept.whole.get(_PACKED)
+    if found is None:
+        return None
+    folders = (project.root, *roots)
+    try:
+        cached_files.check(found[0], plans, folders, project.package_root, version=__version__, editable=editable)
+        return _unpacked(found, kept.places, os.path.relpath(project.package_root, project.root))
+    except (ManifestError, ValueError):
+        kept.store.spoilt()
+    return None
+
+
+def _unpacked(found: Any, places: Places, package_root: str) -> Output:
+    """The build that `_packed` packed; its steps are those that were made once.
+
+    Raises:
+        ValueError: A name of what it depends on is none.
+    """
+    files, warnings, notes, needed, bill, named, (modules, kernels, functions, targets) = found
     return Output(
         files=files,
         package_root=package_root,
@@ -277,7 +309,7 @@ def _unpacked(found: Any, places: Places, seconds: float) -> Output:
             kernels=kernels,
             functions=functions,
             targets=targets,
-            seconds=seconds,
+            seconds=0,
             size=sum(map(len, files.values())),
             whole=True,
         ),

@@ -1,4 +1,4 @@
-"""How many processes a build may use: as many as there are cores and memory for, the limits of a container included.
+"""Count the processes that a build may use, by cores, memory and the limits of a container.
 
 Formats: proc_meminfo(5); cgroup-v2.rst in the kernel's Documentation/admin-guide, cgroup-v1/memory.rst for older ones.
 """
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MEMORY = 256 << 20
-"""Bytes for a process of its own: a kernel takes 20 MiB, a link of fifty kernels 70, and either may be a larger one."""
+"""Bytes reserved for a process: a kernel takes 20 MiB, a link of fifty kernels 70 MiB."""
 
 
 def processes(system: Path = Path("/")) -> int:
-    """The number of processes, at least one.
+    """Return the number of processes, at least one.
 
     Args:
         system: The root of the file system that is asked.
@@ -40,7 +40,7 @@ def _available(system: Path) -> float:
 
 
 def _groups(system: Path, controller: str) -> Iterator[Path]:
-    """The folders of this process's control groups that may limit what `controller` counts, with those above."""
+    """Yield the folders of this process's control groups for `controller`, with their parents."""
     for line in _text(system / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
@@ -61,7 +61,7 @@ def _cores(folder: Path) -> float:
 
 
 def _left(folder: Path) -> float:
-    """What a group may still take; what it holds of files can be given back."""
+    """Return the bytes that a group may still use; its file cache can be reclaimed."""
     limit = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
     if not limit.strip().isdigit():
         return float("inf")

@@ -1,4 +1,4 @@
-"""What a wheel gains for sources that are packaged in place: marks, which say which manifests have their kernels.
+"""Write the marks of sources that are packaged in place, which name the manifests with their kernels.
 
 Each source with kernels has one in the data folder that goes by its name, and so has the `__init__.py` of each package
 that the build imported sources of: what has device functions alone, or nothing, needs no Numba either. A source that
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def files(
     results: Iterable[Result], built: Mapping[str, bytes], package_root: Path, *, editable: bool
 ) -> dict[str, bytes]:
-    """The marks, by their path from the folder that holds the package.
+    """Return the marks, by their path from the folder that holds the package.
 
     Args:
         results: What workers built.
@@ -56,25 +56,26 @@ def files(
         elif _names_aotcuda(path):
             found.setdefault(path.relative_to(package_root).with_suffix("").as_posix(), {})
     return {
-        f"{base}{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}": _content(digests_of, editable=editable)
+        f"{base}{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}": content(digests_of, editable=editable)
         for base, digests_of in sorted(found.items())
     }
 
 
 def _package(path: Path, package_root: Path) -> Path | None:
-    """The outermost package that a file lies in; None if it lies in none."""
+    """Return the outermost package that contains a file, or None."""
     above = [parent for parent in reversed(path.parents) if parent != Path()]
     return next((parent for parent in above if (package_root / parent / "__init__.py").is_file()), None)
 
 
 def _names_aotcuda(source: Path) -> bool:
-    """Whether a source may import what stands for Numba; a mark beside any other one would be for nothing."""
+    """Return True if a source may import `aotcuda.numba`; other sources need no mark."""
     try:
         return b"aotcuda" in source.read_bytes()
     except OSError:  # it went while the build ran
         return False
 
 
-def _content(manifests: dict[str, str], *, editable: bool) -> bytes:
+def content(manifests: dict[str, str], *, editable: bool) -> bytes:
+    """Return the text of a mark: `manifests` are digests by module."""
     lines = [manifest.EDITABLE if editable else manifest.WHEEL, *(" ".join(item) for item in manifests.items())]
     return "".join(f"{line}\n" for line in lines).encode()

@@ -1,4 +1,4 @@
-"""Writing what was built: all of it or nothing, whatever interrupts it, and nothing that is there already.
+"""Write the files of a build: all or none, and only those that changed.
 
 Everything is written beside its place first, and then moved there. A module's `.py` goes first and comes last, so a
 process that is killed in between leaves a package without the module, and never a module with the files of another
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write `files` below `folder` and return their paths; a data folder has nothing of the build before.
+    """Write `files` below `folder` and return their paths; a data folder is replaced as a whole.
 
     Raises:
         BuildError: A file cannot be written; everything is as it was.
@@ -43,7 +43,7 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
 def written(
     files: Mapping[str, bytes], folder: Path, since: int | None = None, gone: Iterable[Path] = ()
 ) -> Iterator[list[Path]]:
-    """`write` for a block that may fail: then everything is as it was.
+    """Do `write` around a block; if the block fails, restore the previous files.
 
     What is new gets the time `since`, in nanoseconds as `now` tells it; by default that of now. The files and folders
     `gone` are removed.
@@ -89,7 +89,7 @@ def _written(
 
 
 def write_bill(path: Path, content: bytes) -> list[Path]:
-    """Write one file as `write` does; into a pipe or a device, `/dev/stdout` perhaps, which stays what it is.
+    """Write one file as `write` does, or write into a pipe or device such as `/dev/stdout`.
 
     Raises:
         BuildError: It cannot be written.
@@ -102,7 +102,7 @@ def write_bill(path: Path, content: bytes) -> list[Path]:
 
 
 def replace(path: Path, content: bytes, since: int | None = None) -> None:
-    """Write one file that is no part of what was built, with a new time whatever it held, or with the time `since`.
+    """Write one file beside the build, always with a new time, or with the time `since`.
 
     It is there as it was, or whole: make takes an empty dependency file for one that names nothing.
 
@@ -129,7 +129,7 @@ def replace(path: Path, content: bytes, since: int | None = None) -> None:
 
 
 def now(beside: Path) -> int:
-    """The time in nanoseconds by the clock of the file system that `beside` is, or will be, in."""
+    """Return the time in nanoseconds by the clock of `beside`'s file system."""
     folder = next((folder for folder in beside.absolute().parents if os.path.isdir(folder)), beside)  # noqa: PTH112
     probe = folder / temporary.name(".")
     try:
@@ -142,14 +142,14 @@ def now(beside: Path) -> int:
 
 
 def sweep(modules: Iterable[str], roots: Sequence[Path]) -> None:
-    """Remove what killed builds of these modules have left beside them."""
+    """Remove temporary files that killed builds of these modules left beside them."""
     for folder in {root.joinpath(*name.split(".")).parent for name in modules for root in roots}:
         temporary.sweep(folder)
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """No other build writes into `folder` meanwhile. The folder itself is locked, so that no lock file stays behind.
+    """Lock `folder` against other builds. The folder itself is locked, so no lock file stays behind.
 
     Where it cannot be locked, as on some network file systems, or cannot be made, this is no help and no hindrance.
     """
@@ -176,7 +176,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 class _Change:
-    """A number of files and folders that come in the place of others.
+    """A set of files and folders that replace others.
 
     Attributes:
         at: The one that is being dealt with.
@@ -212,11 +212,11 @@ class _Change:
             os.utime(new, ns=(self._since, self._since))
 
     def remove(self, target: Path) -> None:
-        """Have nothing at `target`."""
+        """Plan to remove `target`."""
         self._old[target] = target.with_name(temporary.name(f".{target.name}."))
 
     def make(self) -> None:
-        """Put everything in its place."""
+        """Move all new files into place."""
         for target in sorted(self._old, key=lambda path: path.suffix != ".py"):
             if target.is_file() or target.is_dir() or target.is_symlink():
                 self._move(target, self._old[target])
@@ -227,7 +227,7 @@ class _Change:
             self._move(self._new[target], target)
 
     def undo(self) -> None:
-        """Have everything as it was."""
+        """Restore the previous state."""
         while self._moved:
             source, target = self._moved.pop()
             with suppress(OSError):
@@ -240,7 +240,7 @@ class _Change:
                 path.rmdir()
 
     def tidy(self) -> None:
-        """Remove what was replaced."""
+        """Remove the replaced files."""
         for path in self._old.values():
             temporary.remove(path)
 
@@ -251,7 +251,7 @@ class _Change:
 
 
 def _reason(error: OSError) -> str:
-    """Why nothing can be written, the closing bracket, and what helps."""
+    """Return the reason of a failed write, the closing bracket and the remedy, for a message."""
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a file is where a folder would be); remove that"
     if error.errno == errno.ENAMETOOLONG:
@@ -261,7 +261,7 @@ def _reason(error: OSError) -> str:
 
 
 def _keep_time(path: Path, before: Path, data: bytes) -> None:
-    """Give a file of a folder that is replaced the time of the one before it, if that has the same content."""
+    """Keep the time of a replaced file with the same content."""
     with suppress(OSError):  # there is none, or it cannot be read
         if not before.is_symlink() and before.is_file() and before.read_bytes() == data:
             found = before.stat()
@@ -269,7 +269,7 @@ def _keep_time(path: Path, before: Path, data: bytes) -> None:
 
 
 def _is_there(target: Path, content: Mapping[str, bytes]) -> bool:
-    """Whether a file, or a folder, has this very content, as `_Change.prepare` has it, and nothing besides."""
+    """Return True if a file or folder has exactly this content, given as for `_Change.prepare`."""
     with suppress(OSError):  # what cannot be read is replaced
         if target.is_symlink():
             return False
@@ -285,7 +285,7 @@ def _is_there(target: Path, content: Mapping[str, bytes]) -> bool:
 
 
 def _targets(files: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
-    """What is replaced as a whole: data folders with the files in them, and single files, under the name ""."""
+    """Group files by the unit that is replaced: data folders, and single files under the name ""."""
     found: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
         parents = [str(path) for path in Path(name).parents if path.name.endswith(manifest.FOLDER_SUFFIX)]

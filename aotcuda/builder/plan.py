@@ -1,4 +1,4 @@
-"""The plan: which units to compile, under which symbols, for which targets. Pure data, made from the configuration."""
+"""Plan a build: the units to compile, their symbols and targets. Plans are pure data."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ class ModulePlan:
     in_place: bool = False
 
     def compiled_for(self, unit: Unit) -> tuple[Target, ...]:
-        """What a unit is compiled for; never nothing."""
+        """Return the targets for which a unit is compiled, at least one."""
         return self.ltoir_targets if unit.kind == "function" else _ordered(self.code_targets.values())
 
     @property
     def kernels(self) -> tuple[Unit, ...]:
-        """The units that become entry points."""
+        """Return the units that become entry points."""
         return tuple(unit for unit in self.units if unit.kind == "kernel")
 
     @property
     def functions(self) -> tuple[Unit, ...]:
-        """The units that are exported as device functions."""
+        """Return the units that are exported as device functions."""
         return tuple(unit for unit in self.units if unit.kind == "function")
 
     @property
     def function_targets(self) -> tuple[Target, ...]:
-        """What the exported functions are packed for: `ltoir_targets`, and one PTX for links without optimisation.
+        """Return the targets of packed functions: `ltoir_targets`, and one PTX for links without optimisation.
 
         PTX is for the lowest capability that is not specific to one architecture, since it serves all later ones.
         """
@@ -79,7 +79,7 @@ def make(config: Config) -> tuple[ModulePlan, ...]:
 
 
 def names(plans: Iterable[ModulePlan]) -> dict[str, tuple[str, ...]]:
-    """For every module that is generated, the names that it will have."""
+    """Return the names of every generated module."""
     return {
         # The functions of one Python function may be called by its name too, unless something else has it.
         item.config.name: tuple(dict.fromkeys([*(unit.name for unit in item.units), *_overloaded(item.functions)]))
@@ -94,7 +94,7 @@ def _overloaded(functions: Iterable[Unit]) -> list[str]:
 
 
 def code_target(target: Target) -> Target:
-    """The `sm_*` target whose LTOIR serves `target`: code is compiled for the capability, whatever it is linked to."""
+    """Return the `sm_*` target whose LTOIR is linked for `target`."""
     return Target("sass", target.major, target.minor, target.suffix)
 
 
@@ -140,7 +140,7 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
 
 
 def _targets(config: Config, module: Module, tables: Tables) -> tuple[Target, ...]:
-    """What a module is built for, as its front end makes it."""
+    """Return the targets of a module, as its front end adapts them."""
     made = getattr(tables, "target", None)
     if made is None:
         return config.arch
@@ -161,7 +161,7 @@ def _ordered(targets: Iterable[Target]) -> tuple[Target, ...]:
 def share(
     plans: Sequence[ModulePlan], installed: Sequence[Toolkit]
 ) -> list[tuple[Toolkit | None, tuple[ModulePlan, ...]]]:
-    """What each of the installed toolkits builds of `plans`, those that build nothing left out; the newest first.
+    """Divide `plans` among the installed toolkits, the newest first; toolkits without work are left out.
 
     A kernel's image is made by one of them, exported functions by each, for linkers of its own major version.
     """
@@ -176,7 +176,7 @@ def share(
 
 
 def _part(plan: ModulePlan, toolkit: Toolkit, installed: Sequence[Toolkit]) -> ModulePlan | None:
-    """What a toolkit builds of a module; None if that is nothing."""
+    """Return the part of a module that a toolkit builds, or None."""
     front_end = registry.find(plan.frontend)
     if front_end is not None and front_end.assembles:
         return plan if toolkit is installed[-1] else None

@@ -1,4 +1,4 @@
-"""What a project's dependencies say of aotcuda, held against the oldest run time that reads what the build writes.
+"""Check that a project's dependencies admit no run time that is too old for the wheel.
 
 The hook asks; `packaging` is there because hatchling needs it.
 """
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 _FIRST = "0.1.0"
-"""The first version of aotcuda that there is: what a project without a lower bound may get."""
+"""The first version of aotcuda, which a project without a lower bound may get."""
 
 
 def warnings(
     dependencies: Iterable[str], floor: str = manifest.FLOOR, *, key: str = "project.dependencies"
 ) -> list[str]:
-    """What to warn of: the wheel would be installed without a run time, or beside one that cannot read it.
+    """Return warnings if the wheel may be installed without a run time, or with one that cannot read it.
 
     `dependencies` are the project's, as PEP 508 has them; `key` is where they stand.
 
@@ -47,7 +47,7 @@ def warnings(
 
 
 def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
-    """Whether a version older than the floor is admitted.
+    """Return True if a requirement admits a version older than the floor.
 
     What is admitted is a number of intervals, so some version of it is found at, or just after, a bound of one.
 
@@ -66,7 +66,7 @@ def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
 
 
 def _bounds(specifier: SpecifierSet) -> Iterator[Version]:
-    """The versions that a specifier names, those just after them, and those at which `.*` ends."""
+    """Yield the versions that a specifier names, those just after them, and those at which `.*` ends."""
     for each in specifier:
         try:
             named = Version(each.version.removesuffix(".*"))
@@ -77,5 +77,5 @@ def _bounds(specifier: SpecifierSet) -> Iterator[Version]:
 
 
 def _after(version: Version) -> Version:
-    """A version after this one, and before every one that somebody would write."""
+    """Return a version just after this one."""
     return Version(".".join(map(str, [*version.release, *[0] * (4 - len(version.release)), 1])))

@@ -1,4 +1,4 @@
-"""What a wheel's GPU code was made with and from, as a software bill of materials: CycloneDX 1.6, for PEP 770.
+"""Write the software bill of materials of a wheel's GPU code: CycloneDX 1.6, for PEP 770.
 
 https://github.com/CycloneDX/specification/blob/master/schema/bom-1.6.schema.json, https://peps.python.org/pep-0770/. It
 says nothing that a second build would say otherwise: no time, no serial number, no path of the machine.
@@ -27,13 +27,13 @@ FILE_NAME = "aotcuda.cdx.json"
 
 _ROLE = "aotcuda:role"
 _LONG = 100
-"""Longer texts in the field `License` are licences, and no names of one."""
+"""Longer texts in the field `License` are full licence texts, not names."""
 
 
 def make(
     made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Sequence[Toolkit], *, version: str
 ) -> bytes:
-    """The bill of materials of a build.
+    """Return the bill of materials of a build.
 
     Args:
         made: Each module as each toolkit has built it.
@@ -77,7 +77,7 @@ def _component(kind: str, ref: str, name: str, role: str, **more: Any) -> dict[s
 
 
 def _tools(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterator[dict[str, Any]]:
-    """What compiled: distributions among a toolchain's versions, and the toolkit's."""
+    """Yield the compilers: distributions among a toolchain's versions, and the toolkit's."""
     for name, version in versions.items():
         try:
             about = metadata.metadata(name)
@@ -97,7 +97,7 @@ def _tools(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterato
 
 
 def _linked(items: Iterable[LinkedItem], own: Container[str]) -> Iterator[dict[str, Any]]:
-    """What was linked beside the wheel's own modules: those of other distributions, and files."""
+    """Yield the linked modules of other distributions, and the linked files."""
     for item in items:
         if item.module and item.module not in own:
             yield _of_module(item.module)
@@ -116,14 +116,14 @@ def _of_module(name: str) -> dict[str, Any]:
 
 
 def _distribution(about: metadata.PackageMetadata, kind: str, role: str) -> dict[str, Any]:
-    """A distribution, by its metadata, which each question to itself would read and parse anew."""
+    """Return the component of a distribution. It takes the metadata, since each access to it parses the file again."""
     name, version = about["Name"], about["Version"]
     purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{version.replace('+', '%2B')}"
     return _component(kind, purl, name, role, version=version, licenses=_licences(about), purl=purl)
 
 
 def _licences(about: metadata.PackageMetadata) -> list[dict[str, Any]]:
-    """What a distribution's metadata say of its licence; nothing if they say nothing."""
+    """Return the licences in a distribution's metadata."""
     if "License-Expression" in about:
         return [{"expression": about["License-Expression"]}]
     (text, *_) = about.get_all("License") or [""]

@@ -1,4 +1,4 @@
-"""Generated files inside a source tree, where an editable install needs them."""
+"""Write and remove generated files in a source tree, where an editable install needs them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def install(built: api.Output, root: Path) -> list[str]:
-    """Write the files of an editable build into the source tree; returns what the user should know."""
+    """Write the files of an editable build into the source tree and return warnings."""
     with installed(built, root) as said:
         return said
 
 
 @contextmanager
 def installed(built: api.Output, root: Path) -> Iterator[list[str]]:
-    """`install` for a block that may fail: then the source tree is as it was.
+    """Do `install` around a block; if the block fails, restore the source tree.
 
     What builds of the project before wrote, and this one did not, is removed: a module that was renamed, or taken out
     of the table, would be imported as before, and its launches would ask for another build, which has it no more.
@@ -49,7 +49,7 @@ def _not_ignored(written: list[Path], root: Path) -> list[str]:
 
 
 def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()) -> None:
-    """Remove the generated files of every module that `table` names, and nothing that a person wrote.
+    """Remove the generated files of every module in `table`, and no other files.
 
     `packages` are folders that hold packages, beside the usual ones.
     """
@@ -71,7 +71,7 @@ def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()
 
 
 def leftovers(root: Path) -> list[str]:
-    """The files that editable builds wrote into the project at `root`, by their paths from there.
+    """Return the files that editable builds wrote into the project at `root`, by their paths from there.
 
     They are of the sources, the targets and the table of their day, and a wheel gets its own: what of them its build
     does not replace (a module that was renamed since, functions that are no longer exported) must not come along.
@@ -80,7 +80,7 @@ def leftovers(root: Path) -> list[str]:
 
 
 def remove_stale(folder: Path, fresh: Container[Path]) -> None:
-    """Remove what earlier builds wrote from a folder that wheels are packed from.
+    """Remove files of earlier builds from a folder from which wheels are packed.
 
     Args:
         folder: The folder. Nobody empties it between builds.
@@ -98,7 +98,7 @@ def remove_stale(folder: Path, fresh: Container[Path]) -> None:
 
 
 def _generated(root: Path, is_wanted: Callable[[Path], bool]) -> list[str]:
-    """The generated files of the modules and data folders that are wanted, by their paths from a folder."""
+    """Return the generated files of the wanted modules and data folders, by their paths from a folder."""
     found: set[Path] = set()
     for name, folders, files in os.walk(root):
         folder = Path(name)
@@ -115,7 +115,7 @@ def _generated(root: Path, is_wanted: Callable[[Path], bool]) -> list[str]:
 
 
 def _of_editable_builds(root: Path) -> set[Path]:
-    """The modules and data folders of editable builds of the project at `root`, less those of projects in it."""
+    """Return the modules and data folders of editable builds of the project at `root`, without nested projects."""
     written = [root / name for name in _generated(root, lambda path: path.suffix != ".py" and _is_editable(path))]
     own = {path.parent: name for path in written if path.name == manifest.FILE_NAME and (name := _module(path, root))}
     marks = {path for path in written if path.name == manifest.IN_PLACE and _named(path) & {*own.values()}}
@@ -125,7 +125,7 @@ def _of_editable_builds(root: Path) -> set[Path]:
 
 
 def _module(path: Path, root: Path) -> str | None:
-    """The module that a manifest describes, if it was built by the table of the project at `root`."""
+    """Return the module of a manifest if the table of the project at `root` built it, else None."""
     try:
         found = manifest.read(str(path))
     except ManifestError:
@@ -136,13 +136,13 @@ def _module(path: Path, root: Path) -> str | None:
 
 
 def _named(mark: Path) -> set[str]:
-    """The modules that a mark beside a source names."""
+    """Return the modules that a mark beside a source names."""
     lines = mark.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
     return {line.partition(" ")[0] for line in lines}
 
 
 def _is_editable(path: Path) -> bool:
-    """Whether a module or data folder is what an editable build wrote."""
+    """Return True if an editable build wrote a module or data folder."""
     if path.suffix == ".py":
         return _is_built(path) and b"editable=True" in path.read_bytes()
     mark = path / manifest.IN_PLACE
@@ -152,7 +152,7 @@ def _is_editable(path: Path) -> bool:
 
 
 def _is_built(path: Path) -> bool:
-    """Whether a module or data folder is what a build wrote."""
+    """Return True if a build wrote a module or data folder."""
     if path.suffix == ".py":
         return path.is_file() and wheel_files.is_generated(path)
     mark = path / manifest.IN_PLACE
@@ -162,7 +162,7 @@ def _is_built(path: Path) -> bool:
 
 
 def _sources(folder: Path) -> list[manifest.Source] | None:
-    """The sources in a data folder's manifest; None if it has none."""
+    """Return the sources in a data folder's manifest; None without a manifest."""
     try:
         return manifest.read(str(folder / manifest.FILE_NAME))["sources"]
     except ManifestError:
@@ -170,7 +170,7 @@ def _sources(folder: Path) -> list[manifest.Source] | None:
 
 
 def _ignored(path: Path) -> bool:
-    """Whether git ignores `path`; True where there is no git or no repository, since then nothing is tracked."""
+    """Return True if git ignores `path`, or if there is no git or repository."""
     git = shutil.which("git")
     if git is None:
         return True

@@ -1,4 +1,4 @@
-"""The stub of a generated module, for type checkers and editors: a class for each kernel, with its parameters.
+"""Write the stub of a generated module, for type checkers and editors: a class for each kernel.
 
 What a launch checks of an argument is more than a type can say, and a stub must never refuse what a launch takes of the
 types that `aotcuda.typing` names. So the stub knows numbers by their family and arrays as arrays, and of several
@@ -29,7 +29,7 @@ _TYPES = {
 
 
 class _Names:
-    """What a stub calls what it is written in: by the usual names, but for those that its module exports.
+    """Names of imports and builtins in a stub, changed where the module exports the usual ones.
 
     Attributes:
         typing: The module `typing`.
@@ -48,19 +48,19 @@ class _Names:
             self.imports.insert(0, f"import builtins as {self._builtins}")
 
     def own(self, name: str) -> str:
-        """`name`, or one like it that nothing else has."""
+        """Return `name`, with underscores added until it is unique."""
         while name in self._taken:
             name += "_"
         self._taken.add(name)
         return name
 
     def builtin(self, name: str) -> str:
-        """One of `_BUILTINS`."""
+        """Return the name of one of `_BUILTINS`."""
         return f"{self._builtins}.{name}" if self._builtins else name
 
 
 def render(whole: manifest.Manifest, mark: str) -> str:
-    """The stub's text, which begins with the line `mark`."""
+    """Return the stub's text, which begins with the line `mark`."""
     lines: list[str] = []
     groups = manifest.overloaded(whole)
     names = _Names([*(item["name"] for item in (*whole["kernels"], *whole["functions"])), *groups])
@@ -113,7 +113,7 @@ def _kernel(kernel: manifest.Kernel, names: _Names) -> list[str]:
 
 
 def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
-    """The classes of a kernel that is launched by its grid, with arguments by position or by name."""
+    """Return the classes of a kernel that is launched by its grid, with arguments by position or by name."""
     name = kernel["name"]
     launcher, own = (names.own(f"_{name}_{kind}") for kind in ("launcher", "kernel"))
     t = names.t
@@ -139,7 +139,7 @@ def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
 
 
 def _may_be_left_out(kernel: manifest.Kernel, at: int) -> bool:
-    """Whether an argument, and each positional one after it, has a default or is what the variant has."""
+    """Return True if an argument and each positional one after it may be left out."""
     arguments = kernel["arguments"]
     has = "default" in arguments[at] or all(
         overload["parameters"][at].get("optional") for overload in kernel["overloads"]
@@ -149,7 +149,7 @@ def _may_be_left_out(kernel: manifest.Kernel, at: int) -> bool:
 
 
 def _calls(overloads: Sequence[manifest.Overload], names: _Names) -> list[str]:
-    """The methods `__call__` that take what the overloads do."""
+    """Return `__call__` methods for the overloads."""
     rows = [[(item["name"], _type(item, names)) for item in overload["parameters"]] for overload in overloads]
     widest: list[list[tuple[str, str]]] = []
     for row in rows:
@@ -161,7 +161,7 @@ def _calls(overloads: Sequence[manifest.Overload], names: _Names) -> list[str]:
 
 
 def _parameters(row: Sequence[tuple[str, str]]) -> list[str]:
-    """The parameters of a method, by position alone; a name that cannot be one becomes the argument's number."""
+    """Return positional-only parameters; a name that Python cannot have becomes the argument's number."""
     taken: set[str] = {"self"}
     found = ["self"]
     for number, (name, type_) in enumerate(row, 1):
@@ -173,7 +173,7 @@ def _parameters(row: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _type(parameter: manifest.Parameter, names: _Names) -> str:
-    """The type of a parameter's arguments, as the stub writes it."""
+    """Return the type of a parameter's arguments in the stub."""
     kind = parameter["kind"]
     if kind == "tuple":
         members = ", ".join(_type(member, names) for member in parameter["members"])
@@ -184,7 +184,7 @@ def _type(parameter: manifest.Parameter, names: _Names) -> str:
 
 
 def _covers(wide: Sequence[tuple[str, str]], narrow: Sequence[tuple[str, str]]) -> bool:
-    """Whether a row of parameters takes all that another one does."""
+    """Return True if a row of parameters accepts all arguments of another row."""
     return len(wide) == len(narrow) and all(
         _takes(left, right) for (_, left), (_, right) in zip(wide, narrow, strict=True)
     )
@@ -198,13 +198,13 @@ def _takes(wide: str, narrow: str) -> bool:
 
 
 def _told(kernel: manifest.Kernel) -> list[str]:
-    """The docstring of a kernel's class: what its source says of it, and its signatures."""
+    """Return the docstring of a kernel's class: that of its source, and its signatures."""
     lines = _docstring([*kernel.get("doc", "").splitlines(), *(item["signature"] for item in kernel["overloads"])])
     return [f"    {line}" if line else "" for line in lines]
 
 
 def _docstring(lines: Sequence[str]) -> list[str]:
-    """Lines as a docstring, raw where they have backslashes."""
+    """Return lines as a docstring, raw if they have backslashes."""
     text = [line.replace('"""', "'''") for line in lines]
     quotes = 'r"""' if any("\\" in line for line in text) else '"""'
     if len(text) == 1 and not text[0].endswith('"'):

@@ -1,4 +1,4 @@
-"""Temporary files and folders whose names say whose they are, so that a build can remove what a killed one has left.
+"""Make temporary files and folders whose names identify the process, so the next build can remove leftovers.
 
 A name has the machine (its boot and its space of process numbers, since containers and hosts may share a folder), the
 process, and when that started: numbers of processes are used again.
@@ -20,11 +20,11 @@ from aotcuda.errors import BuildError
 
 _NAME = re.compile(r".*\.?aotcuda-tmp-(?P<place>[0-9a-f]{12})-(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]+")
 _OLD = 7 * 24 * 3600
-"""Seconds after which what another machine, or this one before it was started again, has left is nobody's any more."""
+"""Seconds after which leftovers of another machine, or of this one before a restart, are removed."""
 
 
 def folder() -> Path:
-    """A new folder for files of this build, which only this user can read.
+    """Make a folder for files of this build, which only this user can read.
 
     Raises:
         BuildError: There is no room for it.
@@ -41,13 +41,13 @@ def folder() -> Path:
 
 
 def name(stem: str) -> str:
-    """A new name for something of this process, beginning with `stem`."""
+    """Return a new name for a file of this process, beginning with `stem`."""
     pid = os.getpid()
     return f"{stem}aotcuda-tmp-{_place()}-{pid}-{_start(pid)}-{secrets.token_hex(4)}"
 
 
 def sweep(folder: Path) -> None:
-    """Remove what builds have left in `folder` that were killed."""
+    """Remove leftovers of killed builds from `folder`."""
     with suppress(OSError):
         for path in folder.iterdir():
             if (match := _NAME.fullmatch(path.name)) and _is_left(path, match):
@@ -55,7 +55,7 @@ def sweep(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there and can be removed."""
+    """Remove a file or folder if possible."""
     if os.path.isdir(path) and not path.is_symlink():  # noqa: PTH112 (pathlib raises where a name is too long)
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -64,7 +64,7 @@ def remove(path: Path) -> None:
 
 
 def _is_left(path: Path, match: re.Match[str]) -> bool:
-    """Whether it is this user's, and the process that made it is gone."""
+    """Return True if this user owns the file and its process has ended."""
     found = path.lstat()
     if found.st_uid != os.getuid():
         return False
@@ -74,7 +74,7 @@ def _is_left(path: Path, match: re.Match[str]) -> bool:
 
 
 def _place() -> str:
-    """What process numbers mean something in: this boot of this machine, and its namespace of processes."""
+    """Return a name for the boot of this machine and its process namespace, in which process numbers are valid."""
     parts = [os.uname().nodename]
     with suppress(OSError):
         parts = [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()]

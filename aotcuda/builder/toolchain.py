@@ -1,4 +1,4 @@
-"""The toolkit whose compilers a worker uses: loading it, its version, and which GPUs it builds for."""
+"""Load a worker's toolkit, and return its version and its targets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _loaded: list[Toolkit] = []
 
 
 def load(toolkit: Toolkit | None) -> None:
-    """Load the libraries of `toolkit`, so that everything in this process uses them; None leaves that to the bindings.
+    """Load the libraries of `toolkit` for the whole process; None leaves the choice to the bindings.
 
     The bindings take a library that is loaded already, whatever its version: `cuda.pathfinder` asks for that first.
 
@@ -46,7 +46,7 @@ def load(toolkit: Toolkit | None) -> None:
 
 
 def check_loaded() -> None:
-    """Make sure that the libraries in use are those of the toolkit that was loaded, and of no other.
+    """Check that this process uses the libraries of the loaded toolkit and no others.
 
     Raises:
         ToolchainError: They are not.
@@ -70,12 +70,12 @@ def check_loaded() -> None:
 
 
 def loaded() -> Toolkit | None:
-    """The toolkit that was loaded; None if the bindings have found one."""
+    """Return the loaded toolkit; None if the bindings chose one."""
     return _loaded[0] if _loaded else None
 
 
 def include_dirs() -> tuple[str, ...]:
-    """The folders of the toolkit's own headers and of libcu++."""
+    """Return the folders of the toolkit's headers and of libcu++."""
     if (toolkit := loaded()) is not None:
         return toolkit.include_dirs
     found = [pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
@@ -83,19 +83,19 @@ def include_dirs() -> tuple[str, ...]:
 
 
 def toolkit_version() -> tuple[int, int]:
-    """The CUDA version of the toolchain, `(major, minor)`."""
+    """Return the CUDA version of the toolchain, `(major, minor)`."""
     _, major, minor = nvrtc.nvrtcVersion()
     return major, minor
 
 
 def supported_capabilities() -> tuple[tuple[int, int], ...]:
-    """The compute capabilities that the toolchain compiles for, in order."""
+    """Return the compute capabilities for which the toolchain compiles, in order."""
     _, numbers = nvrtc.nvrtcGetSupportedArchs()
     return tuple(sorted((number // 10, number % 10) for number in numbers))
 
 
 def unknown_target(name: str, where: str, tool: str, known: Iterable[str]) -> ToolchainError:
-    """The error for a target, named at `where`, that a front end's own compiler makes nothing for."""
+    """Return the error for a target, named at `where`, that a front end's own compiler does not support."""
     listed = ", ".join(known)
     return ToolchainError(
         f"{where}: {name} is not known to {tool}, which builds for {listed}; leave it out, or install a newer one"

@@ -1,4 +1,4 @@
-"""The CUDA toolkits that a build may use: what is installed of each, and which of them makes which image.
+"""Find the installed CUDA toolkits, and choose one for each image.
 
 A toolkit is what NVIDIA's wheels put below `nvidia` among installed packages. Those of CUDA 12 and of CUDA 13 have
 other names and other folders, so both may be installed at once (extra `wide`), and one set of bindings drives either:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Layout(NamedTuple):
-    """Where the wheels of one major version of CUDA have what a build needs, below `nvidia`.
+    """The places of libraries and headers in the wheels of one major version of CUDA, below `nvidia`.
 
     Attributes:
         home: What takes the place of a toolkit's folder, with `nvvm/libdevice` in it.
@@ -100,11 +100,11 @@ class Toolkit:
     libdevice: str
 
     def links(self, target: Target) -> bool:
-        """Whether it makes images for a target: its linker knows that, and its compilers what it is linked from."""
+        """Return True if the toolkit makes images for a target."""
         return self.code_target(target) is not None
 
     def code_target(self, target: Target) -> Target | None:
-        """What is compiled to be linked for `target`, which a newer linker may know alone; None if there is nothing.
+        """Return the target to compile for a link for `target`, which a newer linker may support alone; else None.
 
         LTOIR links for all later GPUs, so the nearest lower compute capability stands in. What a suffix promises is not
         in code that was compiled for another one.
@@ -113,7 +113,7 @@ class Toolkit:
 
 
 def knows(versions: tuple[tuple[int, int], tuple[int, int]], target: Target) -> bool:
-    """Whether images for a target are made by compilers and a linker of these CUDA versions."""
+    """Return True if compilers and a linker of these CUDA versions make images for a target."""
     return _code_target(target, *versions) is not None
 
 
@@ -128,7 +128,7 @@ def _code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int])
 
 
 def _is_known(number: tuple[int, int], cuda: tuple[int, int]) -> bool:
-    """Whether compilers of a CUDA version know a compute capability; those below Turing's are CUDA 12's."""
+    """Return True if compilers of a CUDA version support a compute capability; CUDA 12 supports some below Turing's."""
     row = gpu_facts.capability(number)
     return row.known_to(cuda) if row is not None else number < FIRST_OF_CUDA_13 and cuda < (13, 0)
 
@@ -138,7 +138,7 @@ def _knows(cuda: tuple[int, int], target: Target) -> bool:
 
 
 def installed(paths: Sequence[str] | None = None) -> tuple[Toolkit, ...]:
-    """The complete toolkits among the packages in `paths`, by default those of this process; the oldest first."""
+    """Return the complete toolkits among the packages in `paths` (default: `sys.path`), the oldest first."""
     found = []
     for layout in _LAYOUTS.values():
         toolkits = (_toolkit(path, layout) for path in (sys.path if paths is None else paths) if path)
@@ -171,7 +171,7 @@ def _toolkit(path: str, layout: _Layout) -> Toolkit | None:
 
 
 def distributions(toolkit: Toolkit) -> list[metadata.Distribution]:
-    """The installed distributions that a toolkit is of."""
+    """Return the installed distributions of a toolkit."""
     layout, path = _LAYOUTS[toolkit.cuda[0]], str(Path(toolkit.home).parents[1])
     names = (layout.compiler, layout.linker, *layout.others)
     found = (next(iter(metadata.distributions(path=[path], name=name)), None) for name in names)
@@ -185,12 +185,12 @@ def _version(path: str, name: str) -> str | None:
 
 
 def loaded_by(driver: tuple[int, int], toolkits: Iterable[Toolkit]) -> list[Toolkit]:
-    """Those of `toolkits` whose machine code a driver loads that supports this CUDA version."""
+    """Return those of `toolkits` whose machine code a driver for this CUDA version loads."""
     return [toolkit for toolkit in toolkits if toolkit.linker[0] <= driver[0]]
 
 
 def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
-    """Which of `toolkits` makes the image for a target: the oldest that can, since most drivers load what it makes.
+    """Return the toolkit that makes the image for a target: the oldest possible, for the widest range of drivers.
 
     If none can it is the first, whose worker says what is wrong; None if there are none.
     """
@@ -198,7 +198,7 @@ def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
 
 
 def capabilities(toolkits: Iterable[Toolkit]) -> tuple[tuple[int, int], ...]:
-    """The compute capabilities from Turing on that any of `toolkits` makes images for, in order."""
+    """Return the compute capabilities from Turing on for which any of `toolkits` makes images, in order."""
     listed = list(toolkits)
     rows = [row.number for row in gpu_facts.capabilities() if row.renamed is None]
     return tuple(number for number in rows if any(one.links(Target("sass", *number)) for one in listed))

@@ -7,6 +7,7 @@ import sys
 
 from aotcuda import manifest as manifests
 from aotcuda import registry
+from aotcuda.common import foreign
 
 _TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm", "nvidia_nvfatbin")
 _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
@@ -50,9 +51,11 @@ def _toolkit_folders() -> list[str]:
 
 
 def digest(path: str) -> str | None:
-    """The digest of a file; None if it cannot be read."""
+    """Return the digest of a regular file; None if it cannot be read."""
     try:
+        if foreign.irregular(os.stat(path)):  # a pipe would be waited for, and some devices never end
+            return None
         with open(path, "rb") as file:
             return manifests.digest(file.read())
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a NUL
         return None

@@ -8,6 +8,10 @@
 
 An entry is written elsewhere and renamed into its place: it is there whole, or not at all. A process may be killed
 between any two lines here. What it leaves is a folder in `tmp`, which nobody reads.
+
+Nobody vouches for an entry: it may come from a URL, or from a folder that CI has restored. `parse_record` is the one
+way into an entry, from disk and from an archive, and accepts exactly the file names of the cache. No path below the
+root is followed through a symbolic link.
 """
 
 from __future__ import annotations
@@ -15,14 +19,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import stat
 import time
 
 from aotcuda import manifest as manifests
+from aotcuda.common import foreign
 from aotcuda.errors import ConfigError, ManifestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
 VERSION = "v1"
@@ -30,6 +37,13 @@ ENTRY = "entry.json"
 DEFAULT_SIZE = 1 << 30
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LEFT_OVER = 3600.0
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+LARGEST_RECORD = 1 << 20
+"""Bytes that `entry.json` may have; builds write a few hundred."""
+
+LARGEST_FILE = 1 << 30
+"""Bytes that a file of an entry may have."""
 
 
 class Files:
@@ -37,10 +51,12 @@ class Files:
 
     Attributes:
         root: The cache's folder; None if there is none.
+        file_names: The names of the files that each entry has beside its record.
     """
 
-    def __init__(self, root: str | None) -> None:
+    def __init__(self, root: str | None, file_names: Iterable[str] = ()) -> None:
         self.root = root
+        self.file_names = frozenset(file_names)
 
     def path(self, key: str) -> str:
         """The folder of an entry."""
@@ -50,25 +66,28 @@ class Files:
         """A folder in the cache, made if it is not there; for nobody else to write, whatever the umask.
 
         Raises:
-            OSError: It cannot be made.
+            OSError: It cannot be made, or is a symbolic link.
         """
         folder = self.root or ""
-        for part in ("", VERSION, name):
+        if not os.path.isdir(folder):
+            _make(folder)
+        for part in (VERSION, name):
             folder = os.path.join(folder, part)
-            if not os.path.isdir(folder):  # twenty times as quick as to be told so
+            if not is_folder(folder):  # twenty times as quick as to be told so
                 _make(folder)
         return folder
 
-    def names(self) -> Iterator[str]:
-        """The keys of all entries on disk."""
+    def stored(self) -> Iterator[str]:
+        """Return the keys of all entries on disk."""
         if self.root is None:
             return
         base = os.path.join(self.root, VERSION)
         for shard in _listed(base):
             if len(shard) == 2:
                 for name in _listed(os.path.join(base, shard)):
-                    if name.endswith(manifests.FOLDER_SUFFIX):
-                        yield name.removesuffix(manifests.FOLDER_SUFFIX)
+                    key, suffix = name[: -len(manifests.FOLDER_SUFFIX)], name[-len(manifests.FOLDER_SUFFIX) :]
+                    if suffix == manifests.FOLDER_SUFFIX and key.startswith(shard) and _KEY.fullmatch(key):
+                        yield key
 
 
 class Entry:
@@ -91,22 +110,24 @@ class Entry:
 
 
 def read(files: Files, key: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """An entry's record and files, with every byte checked.
+    """Return an entry's record and files, with every byte checked.
 
     Raises:
-        ManifestError: It is damaged.
-        OSError: It cannot be read, or is not there.
+        ManifestError: The entry is damaged, or is not an entry of this cache.
+        FileNotFoundError: There is no such entry.
     """
     folder = files.path(key)
-    record = read_record(folder, key)
-    contents = {}
-    for name, digest in record["files"].items():
-        with open(os.path.join(folder, os.path.basename(name)), "rb") as file:
-            contents[name] = file.read()
-        if manifests.digest(contents[name]) != digest:
-            message = f"{folder}/{name} is damaged"
-            raise ManifestError(message)
+    record = read_record(files, key)
+    contents = {name: _content(os.path.join(folder, name), LARGEST_FILE) for name in sorted(files.file_names)}
+    check_contents(record, contents, folder)
     return record, contents
+
+
+def check_contents(record: Mapping[str, Any], contents: Mapping[str, bytes], where: str) -> None:
+    """Raise ManifestError unless the files of an entry are those that its record lists, byte by byte."""
+    if record["files"] != {name: manifests.digest(data) for name, data in contents.items()}:
+        message = f"{where} is damaged"
+        raise ManifestError(message)
 
 
 def used(files: Files, key: str) -> None:
@@ -130,7 +151,11 @@ def write(
 
     Raises:
         OSError: It cannot be written.
+        ValueError: An entry of this cache has other files.
     """
+    if contents.keys() != files.file_names:
+        message = f"an entry has {sorted(contents)} in place of {sorted(files.file_names)}"
+        raise ValueError(message)
     final = files.path(key)
     digests = {name: manifests.digest(data) for name, data in contents.items()}
     whole = {**record, "key": key, "files": digests}
@@ -182,7 +207,7 @@ def entries(files: Files) -> list[Entry]:
     found = _sizes(files)
     for entry in found:
         with contextlib.suppress(OSError, ManifestError):
-            entry.record = read_record(files.path(entry.key), entry.key)
+            entry.record = read_record(files, entry.key)
     return found
 
 
@@ -197,18 +222,18 @@ def _make(folder: str) -> None:
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
-        if not os.path.isdir(folder):  # else another process was quicker
+        if not is_folder(folder):  # else another process was quicker
             raise
 
 
 def _sizes(files: Files) -> list[Entry]:
     """All entries, whose records were not read."""
     found = []
-    for key in files.names():
+    for key in files.stored():
         folder = files.path(key)
         try:
-            size = sum(item.stat().st_size for item in os.scandir(folder))
-            used = os.stat(os.path.join(folder, ENTRY)).st_mtime
+            size = sum(item.stat(follow_symlinks=False).st_size for item in os.scandir(folder) if is_folder(folder))
+            used = os.lstat(os.path.join(folder, ENTRY)).st_mtime
         except OSError:  # it is being removed, or lacks a file
             size, used = 0, 0.0
         found.append(Entry(key, size, used, None))
@@ -251,24 +276,56 @@ def entry_bytes(record: dict[str, Any]) -> bytes:
     return b'{"record":%s,\n"sha256":"%s"}\n' % (line, manifests.digest(line).encode())
 
 
-def read_record(folder: str, key: str) -> dict[str, Any]:
-    """The record of an entry.
+def read_record(files: Files, key: str) -> dict[str, Any]:
+    """Return the record of an entry on disk.
 
     Raises:
-        ManifestError: It is damaged, or another entry's.
-        OSError: It cannot be read.
+        ManifestError: The record is damaged, or another entry's, or not one of this cache.
+        FileNotFoundError: There is no such entry.
     """
-    with open(os.path.join(folder, ENTRY), "rb") as file:
-        data = file.read()
+    folder = files.path(key)
+    for path in (os.path.dirname(folder), folder):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            message = f"{path} is not a folder"
+            raise ManifestError(message)
+    path = os.path.join(folder, ENTRY)
+    return parse_record(_content(path, LARGEST_RECORD), key, files.file_names, path)
+
+
+def parse_record(data: bytes, key: str, names: frozenset[str], where: str) -> dict[str, Any]:
+    """Return the record in `data`, the content of an `entry.json`.
+
+    Args:
+        data: The content.
+        key: The entry's name.
+        names: The names of the files that an entry of the cache has; the record must list exactly these.
+        where: Stands for the file in errors.
+
+    Raises:
+        ManifestError: The record is damaged, another entry's, or names other files.
+    """
     try:
         record: dict[str, Any] = json.loads(data)["record"]
-        intact = record["key"] == key and entry_bytes(record) == data
-    except (ValueError, LookupError, TypeError, RecursionError):
+        intact = record["key"] == key and entry_bytes(record) == data and record["files"].keys() == names
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         intact = False
     if not intact:
-        message = f"{folder}/{ENTRY} is damaged"
+        message = f"{where} is damaged"
         raise ManifestError(message)
     return record
+
+
+def _content(path: str, limit: int) -> bytes:
+    os.lstat(path)  # FileNotFoundError: another process has just removed the entry
+    return foreign.read(path, limit, remedy="clear the cache", follow=False, error=ManifestError)
+
+
+def is_folder(path: str) -> bool:
+    """Return True if a path is a folder, and not a symbolic link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _holds(files: Files, key: str, digests: dict[str, str]) -> bool:
@@ -295,7 +352,7 @@ def _sweep(files: Files) -> None:
     for name in ("tmp", "locks"):
         base = os.path.join(files.root or "", VERSION, name)
         with contextlib.suppress(OSError):
-            for item in list(os.scandir(base)):
+            for item in list(os.scandir(base)) if is_folder(base) else ():
                 with contextlib.suppress(OSError):
                     if time.time() - item.stat(follow_symlinks=False).st_mtime > _LEFT_OVER:
                         _delete(item.path)
@@ -331,6 +388,6 @@ def _delete(path: str) -> None:
 
 def _listed(folder: str) -> list[str]:
     try:
-        return sorted(os.listdir(folder))
+        return sorted(os.listdir(folder)) if is_folder(folder) else []
     except OSError:
         return []

@@ -60,20 +60,20 @@ class Capability:
     gpus: tuple[str, ...]
 
     def known_to(self, cuda: tuple[int, int]) -> bool:
-        """Whether a toolkit of that CUDA version builds for it."""
+        """Return True if a toolkit of a CUDA version builds for the capability."""
         return self.first_cuda <= cuda <= (self.last_cuda or cuda)
 
 
 @functools.cache
 def data() -> dict[str, Any]:
-    """The file as it is."""
+    """Return the content of gpus.toml."""
     text = resources.files("aotcuda.common").joinpath("gpus.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
 @functools.cache
 def branches() -> tuple[Branch, ...]:
-    """The branches of drivers, oldest first."""
+    """Return the driver branches, oldest first."""
     rows = data()["drivers"]["rows"]
     return tuple(
         Branch(row["branch"], pair(row["cuda"]), version(row.get("first", str(row["branch"])))) for row in rows
@@ -82,7 +82,7 @@ def branches() -> tuple[Branch, ...]:
 
 @functools.cache
 def capabilities() -> tuple[Capability, ...]:
-    """The compute capabilities from Turing on, lowest first."""
+    """Return the compute capabilities from Turing on, lowest first."""
     return tuple(
         Capability(
             number=pair(row["capability"]),
@@ -99,17 +99,17 @@ def capabilities() -> tuple[Capability, ...]:
 
 
 def capability(number: tuple[int, int]) -> Capability | None:
-    """The row of a compute capability; None for one that is not known."""
+    """Return the row of a compute capability; None for an unknown one."""
     return next((row for row in capabilities() if row.number == number), None)
 
 
 def first_branch(cuda: tuple[int, int]) -> Branch | None:
-    """The oldest branch of drivers that supports a CUDA version; None if all that are known are older."""
+    """Return the oldest driver branch that supports a CUDA version; None if all known ones are older."""
     return next((branch for branch in branches() if branch.cuda >= cuda), None)
 
 
 def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "") -> Version | None:
-    """The lowest driver on Linux that loads an image; None if it is not known.
+    """Return the lowest driver on Linux that loads an image; None if it is unknown.
 
     Machine code loads on every driver of its toolkit's major version, PTX on those that support the toolkit's own
     version. Neither does before there are drivers for the GPU.
@@ -140,7 +140,7 @@ def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "
 
 
 def lowest_driver(images: Iterable[tuple[Target, tuple[int, int]]]) -> str | None:
-    """The lowest driver that loads any machine code among images, or any PTX if that is all; `"580.65"`.
+    """Return the lowest driver that loads any machine code among images, else any PTX: `"580.65"`.
 
     Args:
         images: For each image its target and the CUDA version that it is written for.
@@ -153,17 +153,17 @@ def lowest_driver(images: Iterable[tuple[Target, tuple[int, int]]]) -> str | Non
 
 @functools.cache
 def ptx_versions() -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
-    """The versions of PTX, lowest first, each with the first CUDA version that reads it."""
+    """Return the versions of PTX, lowest first, each with the first CUDA version that reads it."""
     return tuple((pair(row["isa"]), pair(row["cuda"])) for row in data()["ptx"]["rows"])
 
 
 def cuda_of_ptx(isa: tuple[int, int]) -> tuple[int, int] | None:
-    """The first CUDA version whose drivers read a version of PTX; None for one that is not listed."""
+    """Return the first CUDA version whose drivers read a version of PTX; None for an unlisted one."""
     return dict(ptx_versions()).get(isa)
 
 
 def builders(target: Target) -> str:
-    """Which toolkits build for a target, in words: `CUDA 13.4 or newer`; empty if none that is known does."""
+    """Describe the toolkits that build for a target: `CUDA 13.4 or newer`; empty if none is known."""
     row = capability(target.capability)
     if row is None or target.capability < FIRST_WITH[target.suffix]:
         return ""
@@ -174,21 +174,21 @@ def builders(target: Target) -> str:
 
 
 def pair(text: str) -> tuple[int, int]:
-    """`"12.8"` as `(12, 8)`; what follows a second dot is left out."""
+    """Return `"12.8"` as `(12, 8)`, without a third part."""
     major, minor, *_ = [*text.split("."), "0"]
     return int(major), int(minor)
 
 
 def version(text: str) -> Version:
-    """`"580.65.06"` as `(580, 65, 6)`."""
+    """Return `"580.65.06"` as `(580, 65, 6)`."""
     return tuple(map(int, text.split(".")))
 
 
 def dotted(number: tuple[int, int]) -> str:
-    """`(12, 8)` as `"12.8"`."""
+    """Return `(12, 8)` as `"12.8"`."""
     return f"{number[0]}.{number[1]}"
 
 
 def short(driver: Version) -> str:
-    """A driver's version as manifests have it, its last part left out: `"580.65"`."""
+    """Return a driver's version as manifests have it, without its last part: `"580.65"`."""
     return ".".join(f"{part:02}" for part in driver[:2])

@@ -1,4 +1,4 @@
-"""Reading a pyproject.toml, whatever lies there in its place: a file of any content, or no file at all."""
+"""Read a pyproject.toml that may be missing or have any content."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LISTED = "tool.aotcuda: expected a table, found a list; write [tool.aotcuda], in
 
 
 class UnreadableError(Exception):
-    """What is wrong with a file, to go on from its name: "is not valid TOML: ..."."""
+    """The file cannot be read. The message continues after the file name: "is not valid TOML: ..."."""
 
 
 def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
-    """The text and the content of a TOML file; None if there is no such file.
+    """Return the text and the content of a TOML file; None if there is no such file.
 
     Raises:
         UnreadableError: It cannot be read, or is no TOML.
@@ -49,7 +49,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
 
 
 def content(path: str | os.PathLike[str]) -> Content:
-    """The content of a TOML file; nothing of one that `read` does not read."""
+    """Return the content of a TOML file; empty if it cannot be read."""
     try:
         found = read(path)
     except UnreadableError:
@@ -58,12 +58,12 @@ def content(path: str | os.PathLike[str]) -> Content:
 
 
 def table(data: object, *keys: str) -> Content:
-    """A table inside tables; empty where one of them is missing or no table."""
+    """Return a nested table; empty if one of them is missing or no table."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data if isinstance(data, dict) else {}
 
 
 def strings(data: object) -> list[str]:
-    """The strings of an array; none if it is none."""
+    """Return the strings of an array; none for another value."""
     return [item for item in data if isinstance(item, str)] if isinstance(data, list) else []

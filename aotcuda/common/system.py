@@ -1,4 +1,4 @@
-"""What the run time takes of the operating system that others have not, or have otherwise: what is Linux's alone.
+"""Operating system functions of the run time that only Linux has, or that differ on other systems.
 
 For another system this is the file to change, and beside it `LIBRARY` and `after_fork` in `aotcuda.runtime.driver`.
 There an import works as far as Python has what it needs, and the first use of the driver is refused in one line.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def why_not(what: str) -> str | None:
-    """Why this system cannot do `what` ("launches kernels"), in a line; None on Linux."""
+    """Return the reason that this system cannot do `what` ("launches kernels"); None on Linux."""
     if sys.platform == "linux":
         return None
     return f"aotcuda {what} on Linux alone, and this is {sys.platform}; docs/systems.md says what is known to run where"
@@ -25,7 +25,7 @@ def why_not(what: str) -> str | None:
 if sys.platform == "linux":
 
     def machine() -> str:
-        """Where process numbers mean something: this host, and in it this container."""
+        """Return a name for this host and container, in which process numbers are valid."""
         try:
             space = os.readlink("/proc/self/ns/pid")
         except OSError:
@@ -33,7 +33,7 @@ if sys.platform == "linux":
         return f"{os.uname().nodename} {space}"
 
     def started(pid: int) -> str:
-        """When a process was started, which tells it from a later one of its number; empty if that is not known."""
+        """Return the start time of a process, which tells it from a later one with its number; empty if unknown."""
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 return file.read().rpartition(b")")[2].split()[19].decode()
@@ -41,7 +41,7 @@ if sys.platform == "linux":
             return ""
 
     def is_gone(pid: int) -> bool:
-        """Whether there is no process of a number; of those of other users that is known as well."""
+        """Return True if there is no process with a number, of any user."""
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -51,11 +51,11 @@ if sys.platform == "linux":
         return False
 
     def is_others(owner: int) -> bool:
-        """Whether the owner of a file is another user than this process's and the system's."""
+        """Return True if another user than this process's or the system's owns a file."""
         return owner not in (os.geteuid(), 0)
 
     def kind_of_python() -> str:
-        """For which Pythons extension modules are like this one's: `cpython-314t`."""
+        """Return the tag of Pythons with the same extension modules: `cpython-314t`."""
         return f"{sys.implementation.cache_tag}{sys.abiflags}"
 
 else:

@@ -1,4 +1,4 @@
-"""A forgotten build hook: what to say of packages that need aotcuda and have no module that it built.
+"""Explain packages that need aotcuda and have no module that it built: the build hook was not installed.
 
 Hatchling builds a project without the hook's table as if aotcuda were not there, and says that all is well. It loads no
 plugin that the project does not name, so only what looks at the project or the package afterwards can notice. So does
@@ -14,7 +14,7 @@ from aotcuda.common.project_file import table as _table
 
 TABLE = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
 _OWN = "hatch.toml"
-"""The file that hatchling's settings may be in, beside pyproject.toml."""
+"""The file that may have hatchling's settings beside pyproject.toml."""
 
 ADVICE = (
     f"add the table {TABLE} to its pyproject.toml, which turns hatchling's hook on, or for setuptools aotcuda to "
@@ -23,7 +23,7 @@ ADVICE = (
 
 
 def in_project(folder: str) -> str | None:
-    """What is wrong with the project in `folder`, if it configures aotcuda and is built without it."""
+    """Return the fault of a project that configures aotcuda and is built without its hook, or None."""
     path = os.path.join(folder, project_file.FILE_NAME)
     project = project_file.content(path)
     tool = _table(project, "tool")
@@ -48,19 +48,19 @@ def in_project(folder: str) -> str | None:
 
 
 def table(folder: str) -> str | None:
-    """The table by which the project in `folder` turns hatchling's hook on, in brackets; None if it does not."""
+    """Return the table that enables hatchling's hook in a project, in brackets; None without one."""
     return _hooks(project_file.content(os.path.join(folder, project_file.FILE_NAME)), folder).get("aotcuda")
 
 
 def to_add(folder: str) -> str:
-    """The table by which the project in `folder` would turn it on; with the file, where that is another one."""
+    """Return the table that would enable the hook in a project, with the file if it is not pyproject.toml."""
     if "build" in project_file.content(os.path.join(folder, _OWN)):  # of pyproject.toml that key counts no more
         return f"{TABLE.replace('tool.hatch.', '')} to {_OWN}"
     return TABLE
 
 
 def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
-    """The hooks that a project turns on for wheels, each with its table."""
+    """Return the hooks that a project enables for wheels, each with its table."""
     own = project_file.content(os.path.join(folder, _OWN))
     hatch = _table(project, "tool", "hatch") | own  # its keys win
     build = _table(hatch, "build")
@@ -71,7 +71,7 @@ def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
 
 
 def above(folder: str) -> str | None:
-    """`in_project` for the project that a package in `folder` lies in; not beyond a folder of installed packages."""
+    """Do `in_project` for the project of a package in `folder`, inside its folder of installed packages."""
     while os.path.basename(folder) not in {"site-packages", "dist-packages"}:
         if os.path.isfile(os.path.join(folder, project_file.FILE_NAME)):
             return in_project(folder)
@@ -82,7 +82,7 @@ def above(folder: str) -> str | None:
 
 
 def in_metadata(text: str) -> str | None:
-    """What may be wrong with a distribution that has no built module, by its METADATA."""
+    """Return the probable fault of a distribution without a built module, by its METADATA."""
     for line in text.partition("\n\n")[0].splitlines():
         key, _, value = line.partition(":")
         if key.lower() == "requires-dist" and _is_aotcuda(value):
@@ -91,7 +91,7 @@ def in_metadata(text: str) -> str | None:
 
 
 def installed(package: str) -> str | None:
-    """`in_metadata` for the distribution that a top-level package was installed from."""
+    """Do `in_metadata` for the distribution of a top-level package."""
     from importlib import metadata  # noqa: PLC0415 (nobody comes here whose import works)
 
     for name in metadata.packages_distributions().get(package, ()):

@@ -361,6 +361,11 @@ def problem(value: object) -> str | None:
     return next(itertools.chain(_problems(value, _spec(Manifest), ""), _contradictions(value)), None)
 
 
+def fits(value: object, declared: type) -> bool:
+    """Return True if a value has the keys that a TypedDict declares, each with a value of its type."""
+    return _is_clean(value, _spec(declared))
+
+
 def _contradictions(value: Any) -> Iterator[str]:
     """What is wrong with a manifest whose parts are right."""
     cuda = value["toolchain"].get("cuda")

@@ -1,4 +1,4 @@
-"""What `aotcuda completion` prints: a script by which a shell completes commands, options and files."""
+"""`aotcuda completion`: print a script by which a shell completes commands, options and files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 _FILES = ("TARGET", "OLD", "NEW", "FILE")
 _FOLDERS = ("PROJECT", "DIR")
-"""What arguments stand for, by how the help names them; of everything else there is nothing to offer."""
+"""The kinds of arguments that shells complete, by their names in the help."""
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script for a shell, as `aotcuda completion` takes it.
+    """Return the script for a shell.
 
     Raises:
         ToolchainError: shtab, which writes it, is not installed (the extra `completion`).
@@ -35,7 +35,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments of a parser and of all its commands."""
+    """Yield the arguments of a parser and of all its commands."""
     for action in parser._actions:  # noqa: SLF001 (argparse lists them nowhere else)
         yield action
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""What `aotcuda doctor` tells: what this machine and this installation have for launches and for builds."""
+"""`aotcuda doctor`: report what this machine and this installation have for launches and builds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import aotcuda
 from aotcuda import registry
-from aotcuda.binary.text import brief
 from aotcuda.builder import toolkits
 from aotcuda.cache import compilers, folder
 from aotcuda.common import gpu_facts
+from aotcuda.common.foreign import brief
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from aotcuda.tools.installed_modules import Installed
 
 VERSION = 1
-"""Of the JSON: it grows when a key goes or changes its meaning; new keys may come at any time."""
+"""The version of the JSON object. It grows when a key is removed or changes its meaning; new keys may come."""
 
 _RELEASE = "/proc/driver/nvidia/version"
-"""Where the driver's kernel module says which it is: `... x86_64  580.95.05  ...`."""
+"""The file in which the driver's kernel module states its version: `... x86_64  580.95.05  ...`."""
 
 _PACKAGES = (
     *("hatchling", "setuptools", "cuda-bindings", "cuda-core", "numba", "llvmlite", "numpy"),
     *("cupy-cuda12x", "cupy-cuda13x", "torch", "jax"),
     *("rich", "backports-zstd", "lz4", "tomlkit", "shtab", "fsspec"),
 )
-"""What else a report of a fault is asked about: what builds, what arrays come from, what the extras bring."""
+"""Packages whose versions belong into a bug report: build back ends, array libraries, and those of the extras."""
 
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_FORCE_PTX_JIT"),
     *("CUDA_LAUNCH_BLOCKING", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"),
 )
-"""What changes builds or launches, beside `AOTCUDA_*` and what sets compilers."""
+"""Variables that change builds or launches, beside `AOTCUDA_*` and the compilers' own."""
 
 OWN = (
     *("AOTCUDA_ARCH", "AOTCUDA_BUILDING", "AOTCUDA_LOAD", "AOTCUDA_FALLBACK", "AOTCUDA_CACHE_DIR"),
@@ -60,11 +60,11 @@ OWN = (
     *("AOTCUDA_SYNCHRONIZE", "AOTCUDA_HOST_ARRAYS", "AOTCUDA_IN_PLACE", "AOTCUDA_UNTESTED", "AOTCUDA_PROGRESS"),
     *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG"),
 )
-"""aotcuda's own variables; nobody else sees that another one is misspelt."""
+"""aotcuda's own variables, to find misspelt ones."""
 
 
 def examine() -> dict[str, Any]:
-    """The findings, as `aotcuda doctor --json` prints them; nothing that is missing is an error."""
+    """Return the findings, as `aotcuda doctor --json` prints them; nothing missing is an error."""
     problem = extension.why_not()
     driver = _driver()
     return {
@@ -94,7 +94,7 @@ def examine() -> dict[str, Any]:
 
 
 def render(found: dict[str, Any]) -> str:
-    """The same as lines to read, and to put into a report of a fault: the home folder is `~` in them."""
+    """Return the findings as text for a bug report, with the home folder as `~`."""
     own, python, fast, driver = (found[name] for name in ("aotcuda", "python", "fast_path", "driver"))
     cuda = int((driver["cuda"] or f"{registry.CUDA}.0").partition(".")[0])
     release = f", release {driver['release']}" if driver.get("release") else ""
@@ -209,7 +209,7 @@ def _driver() -> dict[str, Any]:
 
 
 def _release() -> str | None:
-    """The driver's own version, which its interface does not tell; None where its kernel module is not loaded."""
+    """Return the driver's version; None if its kernel module is not loaded."""
     try:
         text = Path(_RELEASE).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -219,7 +219,7 @@ def _release() -> str | None:
 
 
 def _doubt(name: str) -> str:
-    """What is to be said of a variable that is called as aotcuda's are, and is none."""
+    """Return the message for an unknown variable that begins with AOTCUDA_."""
     if not name.startswith("AOTCUDA_") or name in (*OWN, "AOTCUDA_ACCELERATOR"):  # the extension's name of earlier days
         return ""
     rest = {own.removeprefix("AOTCUDA_"): own for own in OWN}
@@ -233,7 +233,7 @@ def _is_asked(name: str) -> bool:
 
 
 def _open(value: str) -> str:
-    """A variable's value, and of a URL neither who signs in nor what else it is asked with."""
+    """Return a variable's value, of a URL without user and query."""
     if "://" not in value:
         return value
     parts = urlsplit(value)

@@ -1,4 +1,4 @@
-"""The packaged modules that are installed in this environment, found without importing any.
+"""Find the packaged modules that are installed in this environment without importing any.
 
 Distributions list their files. One in editable mode lists a link alone, so the table of its project is
 asked which modules there should be, and the import system where they are.
@@ -24,7 +24,7 @@ _LISTED = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
 
 
 class Installed:
-    """A module, or what is left of it.
+    """A module, or its remains.
 
     Attributes:
         name: `mypkg.kernels`; where the manifest cannot be read, as its folder is called.
@@ -53,7 +53,7 @@ class Installed:
 
 
 def find() -> list[Installed]:
-    """All of them, by name."""
+    """Return all packaged modules, by name."""
     found = [module for distribution in metadata.distributions() for module in _of(distribution)]
     return sorted(found, key=lambda module: module.name)
 
@@ -81,7 +81,7 @@ def _read(name: str, title: str, target: str, *, editable: bool) -> Installed:
 
 
 def _editable(distribution: metadata.Distribution) -> list[str]:
-    """The modules that the table of an editable install's project names."""
+    """Return the modules that the table of an editable install's project names."""
     try:
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
         if not origin.get("dir_info", {}).get("editable"):

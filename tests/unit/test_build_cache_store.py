@@ -36,6 +36,10 @@ def opened(found: Settings) -> Store:
     return Store(found, remote.fetch, remote.send)
 
 
+def any_of(*names: str) -> dict[str, Any]:
+    return dict.fromkeys(names, object)
+
+
 def put(store: Store, name: str = NAME, value: object = VALUE) -> None:
     store.put({name: value}, "build", {name: "pkg.k"})
 
@@ -50,7 +54,7 @@ def bucket() -> Iterator[str]:
 def test_what_was_kept_is_found_by_its_name(tmp_path: Path) -> None:
     put(opened(where(tmp_path / "cache")))
     store = opened(where(tmp_path / "cache"))
-    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+    assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
     assert store.problems == []
 
 
@@ -58,7 +62,7 @@ def test_an_entry_is_replaced_by_another_value(tmp_path: Path) -> None:
     store = opened(where(tmp_path / "cache"))
     put(store)
     put(store, value=["new"])
-    assert store.get([NAME]) == {NAME: ["new"]}
+    assert store.get(any_of(NAME)) == {NAME: ["new"]}
 
 
 @pytest.mark.parametrize("file", ["entry.json", "value"])
@@ -72,11 +76,11 @@ def test_a_damaged_entry_counts_as_missing_and_is_replaced(tmp_path: Path, file:
         path.unlink()
     else:
         path.write_bytes({"cut": data[:-1], "flipped": data[:-1] + bytes([data[-1] ^ 1]), "empty": b""}[damage])
-    assert store.get([NAME]) == {}
+    assert store.get(any_of(NAME)) == {}
     said = store.problems.copy()
     assert said == ([] if damage == "gone" else [spoilt(tmp_path / "cache")])
     put(store)
-    assert store.get([NAME]) == {NAME: VALUE}
+    assert store.get(any_of(NAME)) == {NAME: VALUE}
     assert store.problems == said
 
 
@@ -94,11 +98,11 @@ def test_damage_is_said_once_for_each_place(tmp_path: Path, bucket: str) -> None
     for file in MemoryFileSystem.store.values():
         file.truncate(100)
     store = opened(where(tmp_path / "two", bucket))
-    assert store.get([NAME, OTHER]) == store.get([NAME]) == {}
+    assert store.get(any_of(NAME, OTHER)) == store.get(any_of(NAME)) == {}
     assert store.problems == [spoilt(tmp_path / "two"), spoilt(bucket)]
     put(opened(where(tmp_path / "three", bucket, sends=True)))
     store = opened(where(tmp_path / "four", bucket))
-    assert store.get([NAME]) == {NAME: VALUE}, "what is damaged there is replaced by who may write"
+    assert store.get(any_of(NAME)) == {NAME: VALUE}, "what is damaged there is replaced by who may write"
     assert store.problems == []
 
 
@@ -107,14 +111,14 @@ def test_what_another_build_replaces_meanwhile_is_not_damaged(tmp_path: Path, mo
     put(store, value=["old"])
     original = stores.entries.read_record
 
-    def read_record(folder: str, key: str) -> dict[str, Any]:
-        record = original(folder, key)
+    def read_record(files: Files, key: str) -> dict[str, Any]:
+        record = original(files, key)
         monkeypatch.setattr(stores.entries, "read_record", original)
         put(opened(where(tmp_path / "cache")), value=["new"])
         return record
 
     monkeypatch.setattr(stores.entries, "read_record", read_record)
-    assert store.get([NAME]) == {NAME: ["new"]}
+    assert store.get(any_of(NAME)) == {NAME: ["new"]}
     assert store.problems == []
 
 
@@ -124,7 +128,7 @@ def test_an_entry_under_anothers_name_counts_as_missing(tmp_path: Path) -> None:
     files = Files(str(tmp_path / "cache"))
     files.make(OTHER[:2])
     Path(files.path(NAME)).rename(files.path(OTHER))
-    assert store.get([NAME, OTHER]) == {}
+    assert store.get(any_of(NAME, OTHER)) == {}
 
 
 def test_an_entry_of_another_format_counts_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +140,7 @@ def test_an_entry_of_another_format_counts_as_missing(tmp_path: Path, monkeypatc
         lambda files, key, record, *args, **named: original(files, key, {**record, "format": 1}, *args, **named),
     )
     put(store)
-    assert store.get([NAME]) == {}
+    assert store.get(any_of(NAME)) == {}
     assert store.problems == [spoilt(tmp_path / "cache")]
 
 
@@ -146,20 +150,20 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -
     put(opened(where(folder)))
     folder.chmod(mode)
     store = opened(where(folder))
-    assert store.get([NAME]) == {}
+    assert store.get(any_of(NAME)) == {}
     put(store, OTHER)
     (problem,) = store.problems
     assert problem.startswith("the build cache is not used, and the build goes on without: ")
     assert f"chmod go-w {folder}" in problem
     folder.chmod(0o700)
-    assert opened(where(folder)).get([OTHER]) == {}
+    assert opened(where(folder)).get(any_of(OTHER)) == {}
 
 
 def test_nor_is_an_entry_that_others_can_write(tmp_path: Path) -> None:
     store = opened(where(tmp_path / "cache"))
     put(store)
     Path(Files(str(tmp_path / "cache")).path(NAME)).chmod(0o777)
-    assert store.get([NAME]) == {}
+    assert store.get(any_of(NAME)) == {}
 
 
 def test_a_file_in_the_place_of_the_folder_is_said_once(tmp_path: Path) -> None:
@@ -196,14 +200,14 @@ def test_what_is_there_is_taken_where_nothing_can_be_written(tmp_path: Path, mon
     monkeypatch.setattr(stores.entries.os, "rename", full)
     put(store, OTHER)
     assert len(store.problems) == 1
-    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+    assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
     assert not store.lacks(NAME)
 
 
 def test_what_cannot_be_kept_is_left_out(tmp_path: Path) -> None:
     store = opened(where(tmp_path / "cache"))
     store.put({NAME: object(), OTHER: 1}, "unit", {NAME: "a", OTHER: "b"})
-    assert store.get([NAME, OTHER]) == {OTHER: 1}
+    assert store.get(any_of(NAME, OTHER)) == {OTHER: 1}
     assert store.problems == []
 
 
@@ -215,10 +219,10 @@ def test_the_cap_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         put(store, name, bytes(10_000))
         entry = Path(Files(str(tmp_path / "cache")).path(name), "entry.json")
         os.utime(entry, (age, age))
-    store.get([names[4]])  # what was used last stays
+    store.get(any_of(names[4]))  # what was used last stays
     monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")
     stores.trim(found)
-    assert set(store.get(names)) == {names[0], names[4]}
+    assert set(store.get(any_of(*names))) == {names[0], names[4]}
 
 
 def test_entries_are_looked_at_when_they_may_be_too_many_or_once_a_day(
@@ -244,15 +248,15 @@ def test_entries_are_looked_at_when_they_may_be_too_many_or_once_a_day(
     (tmp_path / "cache" / "v1" / "written").write_bytes(b"damaged\n")
     stores.trim(found)
     assert len(looked) == 5
-    assert len(list(Files(str(tmp_path / "cache")).names())) == 3
+    assert len(list(Files(str(tmp_path / "cache")).stored())) == 3
 
 
 def test_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
     put(opened(where(tmp_path / "one", bucket, sends=True)))
     store = opened(where(tmp_path / "two", bucket))
-    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+    assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
     MemoryFileSystem.store.clear()
-    assert opened(where(tmp_path / "two", bucket)).get([NAME]) == {NAME: VALUE}
+    assert opened(where(tmp_path / "two", bucket)).get(any_of(NAME)) == {NAME: VALUE}
 
 
 @pytest.mark.parametrize("name", ["[r]", "a*b", "a b", "é", "%20", "#1"])
@@ -260,7 +264,7 @@ def test_a_url_may_have_any_name(tmp_path: Path, name: str) -> None:
     url = f"file://{tmp_path / name}"
     put(opened(where(tmp_path / "one", url, sends=True)))
     store = opened(where(tmp_path / "two", url))
-    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+    assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
     assert store.problems == []
 
 
@@ -297,7 +301,7 @@ def test_an_entry_lies_behind_the_path_of_a_url(monkeypatch: pytest.MonkeyPatch,
 def test_a_url_is_read_only_unless_it_is_to_be_written(tmp_path: Path, bucket: str) -> None:
     put(opened(where(tmp_path / "one", bucket)))
     assert MemoryFileSystem.store == {}
-    assert opened(where(None, bucket)).get([NAME]) == {}
+    assert opened(where(None, bucket)).get(any_of(NAME)) == {}
 
 
 def test_equal_entries_are_equal_objects(tmp_path: Path, bucket: str) -> None:
@@ -335,12 +339,12 @@ def test_whatever_lies_at_a_url_is_the_entry_or_none() -> None:
 )
 def test_a_url_that_cannot_be_used_is_said_once_and_the_folder_serves(tmp_path: Path, url: str, said: str) -> None:
     store = opened(where(tmp_path / "cache", url, sends=True))
-    store.get([OTHER])
+    store.get(any_of(OTHER))
     put(store)
     put(store, OTHER)
     assert len(store.problems) == 1
     assert said in store.problems[0]
-    assert store.get([NAME]) == {NAME: VALUE}
+    assert store.get(any_of(NAME)) == {NAME: VALUE}
 
 
 class Silent(MemoryFileSystem):  # type: ignore[misc]
@@ -358,8 +362,8 @@ def test_a_url_that_does_not_answer_is_left_alone(tmp_path: Path, monkeypatch: p
     fsspec.register_implementation("silent", Silent, clobber=True)
     monkeypatch.setattr(remote, "PATIENCE", 0.05)
     store = opened(where(tmp_path / "cache", "silent://bucket"))
-    assert store.get([NAME]) == {}
-    assert store.get([OTHER]) == {}
+    assert store.get(any_of(NAME)) == {}
+    assert store.get(any_of(OTHER)) == {}
     assert len(store.problems) == 1
     assert "silent://bucket does not answer within" in store.problems[0]
     Silent.answer.set()
@@ -438,7 +442,7 @@ def test_a_folder_may_be_for_reading_alone(tmp_path: Path, monkeypatch: pytest.M
     assert found is not None
     store = opened(found)
     put(store, OTHER)
-    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+    assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
 
 
 @pytest.mark.parametrize(

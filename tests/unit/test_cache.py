@@ -319,7 +319,7 @@ def test_a_cache_that_was_made_is_for_nobody_else_to_write_whatever_the_umask(tm
 
 
 def test_a_file_in_an_entrys_place_is_replaced(tmp_path):
-    files = entries.Files(str(tmp_path))
+    files = entries.Files(str(tmp_path), ["name"])
     files.make("ab")
     key = "ab" + "0" * 62
     Path(files.path(key)).write_text("something else")

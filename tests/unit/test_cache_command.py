@@ -104,7 +104,7 @@ def test_what_names_no_place_is_said_before_anything_is_removed_and_by_the_docto
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "off")
     assert cli.main(["cache", "clear"]) == 1
     assert capsys.readouterr().err.startswith("aotcuda: AOTCUDA_BUILD_CACHE is 'off'; write ")
-    assert [*cache.names()] == ["ab" + "0" * 62]
+    assert [*cache.stored()] == ["ab" + "0" * 62]
     assert "AOTCUDA_BUILD_CACHE is 'off'" in listing.totals()["builds"]["problem"]
 
 

@@ -147,58 +147,15 @@ options.include-dirs = ["a", ""]
     tool.aotcuda.options.include-dirs[1]: expected a string that is not empty, found the string ""; write for
     example include-dirs = ["csrc/include"]
 
+options.fma = "no"
+    tool.aotcuda.options.fma: expected true or false, found the string "no"; write for example fma = false
+
 options.nvrtc-options = [1]
     tool.aotcuda.options.nvrtc-options[0]: expected a string that is not empty, found the integer 1; write for
     example nvrtc-options = ["--std=c++17"]
 
 options.nvrtc-options = ["-w", "-arch=sm_80"]
-    tool.aotcuda.options.nvrtc-options[1]: "-arch=sm_80" is an option that builds give themselves; leave it out,
-    and list the targets in arch
-
-options.nvrtc-options = ["-w", "-arch"]
-    tool.aotcuda.options.nvrtc-options[1]: "-arch" is an option that builds give themselves; leave it out, and
-    list the targets in arch
-
-options.nvrtc-options = ["-w", "--gpu-architecture=compute_80"]
-    tool.aotcuda.options.nvrtc-options[1]: "--gpu-architecture=compute_80" is an option that builds give
-    themselves; leave it out, and list the targets in arch
-
-options.nvrtc-options = ["-w", " -arch sm_80"]
-    tool.aotcuda.options.nvrtc-options[1]: "-arch sm_80" is an option that builds give themselves; leave it out,
-    and list the targets in arch
-
-options.nvrtc-options = ["-w", "-rdc=false"]
-    tool.aotcuda.options.nvrtc-options[1]: "-rdc=false" is an option that builds give themselves; leave it out:
-    what is linked is compiled as relocatable code, for link-time optimisation where that goes
-
-options.nvrtc-options = ["-w", "--relocatable-device-code=false"]
-    tool.aotcuda.options.nvrtc-options[1]: "--relocatable-device-code=false" is an option that builds give
-    themselves; leave it out: what is linked is compiled as relocatable code, for link-time optimisation where
-    that goes
-
-options.nvrtc-options = ["-w", "-dlto"]
-    tool.aotcuda.options.nvrtc-options[1]: "-dlto" is an option that builds give themselves; leave it out: what is
-    linked is compiled as relocatable code, for link-time optimisation where that goes
-
-options.nvrtc-options = ["-w", "--dlink-time-opt"]
-    tool.aotcuda.options.nvrtc-options[1]: "--dlink-time-opt" is an option that builds give themselves; leave it
-    out: what is linked is compiled as relocatable code, for link-time optimisation where that goes
-
-options.nvrtc-options = ["-w", "-dc"]
-    tool.aotcuda.options.nvrtc-options[1]: "-dc" is an option that builds give themselves; leave it out: what is
-    linked is compiled as relocatable code, for link-time optimisation where that goes
-
-options.nvrtc-options = ["-w", "-dw"]
-    tool.aotcuda.options.nvrtc-options[1]: "-dw" is an option that builds give themselves; leave it out: what is
-    linked is compiled as relocatable code, for link-time optimisation where that goes
-
-options.nvrtc-options = ["-w", "--device-c"]
-    tool.aotcuda.options.nvrtc-options[1]: "--device-c" is an option that builds give themselves; leave it out:
-    what is linked is compiled as relocatable code, for link-time optimisation where that goes
-
-options.nvrtc-options = ["-w", "--device-w"]
-    tool.aotcuda.options.nvrtc-options[1]: "--device-w" is an option that builds give themselves; leave it out:
-    what is linked is compiled as relocatable code, for link-time optimisation where that goes
+    tool.aotcuda.options.nvrtc-options[1]: "-arch=sm_80" is set by a key of its own; list the targets in arch
 
 options.defines = ['A=1']
     tool.aotcuda.options.defines: expected a table of macros, found a list; write for example defines = { TILE =

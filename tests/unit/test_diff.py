@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.cli import main
-from aotcuda.tools.diff import changes, kernel_changes
+from aotcuda.tools.diff import kernel_changes, module_changes
 from support import manifests, modules
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def whole(tmp_path: Path) -> dict[str, Any]:
 
 def found(old: Any, new: Any) -> list[Change]:
     """All that the manifests tell; what images tell is in the tests of the command."""
-    rules = (kernel_changes.kernels, changes.functions, changes.reach, changes.images, changes.settings, changes.sizes)
+    of_module = ("functions", "reach", "images", "settings", "sizes")
+    rules = (kernel_changes.kernels, *(getattr(module_changes, name) for name in of_module))
     return [change for rule in rules for change in rule(old, new)]
 
 

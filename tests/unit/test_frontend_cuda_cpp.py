@@ -463,11 +463,11 @@ def test_a_file_that_nvrtc_would_read_a_part_of_is_refused(settle, data, line):
     )
 
 
-def test_an_option_that_nvrtc_does_not_know_is_told_with_the_key(settle):
+def test_a_value_that_nvrtc_does_not_know_is_told_with_the_key(settle):
     with pytest.raises(AotcudaError) as caught:
-        settle('kernels.plain = {}\noptions = { nvrtc-options = ["--nonsense"] }')
+        settle('kernels.plain = {}\noptions = { nvrtc-options = ["--std=c++99"] }')
     assert str(caught.value) == (
-        f"{KEY}.source: raw.cu does not compile for sm_80: unrecognized option --nonsense found; correct "
+        f"{KEY}.source: raw.cu does not compile for sm_80: invalid value for --std(-std); correct "
         "nvrtc-options, each of which is one option"
     )
 

@@ -23,7 +23,7 @@ from aotcuda.errors import (
     NoImageError,
     StaleBuildError,
 )
-from aotcuda.integrations.in_place import entry, facade
+from aotcuda.integrations.in_place import cuda_module, entry
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments import host_arrays
 from support import in_place
@@ -630,7 +630,7 @@ def test_the_rest_of_numba_is_numbas(cuda: StandIn) -> None:
     assert s.void(s.int32, s.float32[:, ::1]).of_numba() == numba.void(numba.int32, numba.float32[:, ::1])
     assert (s.float32(1.5), type(s.float32(1.5))) == (1.5, np.float32)
     assert s.cuda.of_numba() is real
-    assert facade.attribute("numba", "__version__") == numba.__version__
+    assert cuda_module.attribute("numba", "__version__") == numba.__version__
     with pytest.raises(AttributeError, match=r"numba\.cuda has no attribute 'nonsense'"):
         s.cuda.nonsense()
 

@@ -14,8 +14,8 @@ import pytest
 
 from aotcuda.binary import cubin, fatbin, ptx
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.binary.text import brief, shown
 from aotcuda.cli import main
+from aotcuda.common.foreign import brief, shown
 from aotcuda.errors import ImageError
 from aotcuda.tools.inspect import mangling
 from support import damage, hostile

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aotcuda.binary import cubin
 from aotcuda.errors import TargetError
-from aotcuda.tools.inspect import colours, summary
+from aotcuda.tools.inspect import summary
 from aotcuda.tools.inspect.collect import collect
 from aotcuda.tools.inspect.report import Module, PackedImage, Report, Symbol, SymbolImage
 from aotcuda.tools.inspect.table import render
@@ -369,38 +367,6 @@ def test_a_filter_that_matches_nothing_says_what_there_is(tmp_path: Path) -> Non
     found = collect(str(modules.write_package(tmp_path)))
     with pytest.raises(TargetError, match=r"^--filter 'axpi' matches nothing; there is add_i32, smooth, axpy$"):
         summary.chosen(found, pattern="axpi")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def written(text: str, stream: io.StringIO) -> str:
-    colours.write(text, stream)
-    return stream.getvalue()
-
-
-def test_a_terminal_gets_colours_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    painted = written(TABLE, Terminal())
-    assert "\x1b[1;31m255!\x1b[0m" in painted
-    assert "\x1b[1;31m16!\x1b[0m" in painted
-    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == TABLE + "\n"
-    assert written(TABLE, io.StringIO()) == TABLE + "\n"
-    monkeypatch.setenv("TERM", "dumb")
-    assert written(TABLE, Terminal()) == TABLE + "\n"
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert written(TABLE, Terminal()) == TABLE + "\n"
-
-
-def test_a_terminal_without_rich_gets_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    assert written(TABLE, Terminal()) == TABLE + "\n"
 
 
 def test_the_table_has_a_block_for_each_module(tmp_path: Path) -> None:

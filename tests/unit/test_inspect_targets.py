@@ -73,8 +73,8 @@ def entry_of_a_cache(root: Path) -> Path:
     """What the JIT fallback keeps of a module that is packaged in place: no mark lies beside that manifest."""
     whole, fatbins = modules.contents()
     data = manifest.dump({**whole, "in_place": True})
-    cache = entries.Files(str(root))
-    entries.write(cache, "0" * 64, {"manifest": manifest.digest(data)}, {**fatbins, manifest.FILE_NAME: data})
+    contents = {**fatbins, manifest.FILE_NAME: data}
+    entries.write(entries.Files(str(root), contents), "0" * 64, {"manifest": manifest.digest(data)}, contents)
     return root
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from aotcuda import manifest
 from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDeviceError, NoDriverError
-from aotcuda.integrations.in_place import deferred
+from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.runtime import driver
 from support.manifests import kernel
 
@@ -127,7 +127,7 @@ def test_what_is_told_to_install_in_place_is_for_the_driver_there_is(cuda, monke
         monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.nowhere")
     else:
         monkeypatch.setenv("FAKE_CUDA_VERSION", version)
-    assert deferred.requirement("numba") == f"aotcuda[{extra}]"
+    assert numba_proxy.requirement("numba") == f"aotcuda[{extra}]"
     assert driver._driver is None, "asking does not start it"
 
 

@@ -72,16 +72,21 @@ class Kept:
         """Whether the cache's URL, if there is one, has answered."""
         return self._store is None or self._store.answers
 
-    def find(self, named: Names) -> dict[Any, Any]:
-        """Those results that are there, of those with names; any of a result's names will do.
+    def find(self, named: Names, shape: Callable[[Any], Any]) -> dict[Any, Any]:
+        """Return those results that are there, of those with names; any of a result's names will do.
 
         Second names are asked for where the first ones find nothing, since some of them take long to make.
+
+        Args:
+            named: The names.
+            shape: Gives the type that a result must have, as annotations have it.
         """
         have: dict[Any, Any] = {}
         for number in range(max(map(len, named.values()), default=0) if self._store is not None else 0):
             wanted = {key: each[number] for key, each in named.items() if key not in have and number < len(each)}
             with dependency_trace.unnoted():  # a front end may look for what it keeps while sources are watched
-                found = self._store.get(wanted.values()) if self._store is not None and wanted else {}
+                shapes = {name: shape(key) for key, name in wanted.items()}
+                found = self._store.get(shapes) if self._store is not None and wanted else {}
             have |= {key: found[name] for key, name in wanted.items() if name in found}
         self.reused += len(have)
         return {key: have[key] for key in named if key in have}

@@ -6,7 +6,6 @@ Nothing here may hold a build up: what does not answer within `PATIENCE` is left
 from __future__ import annotations
 
 import io
-import json
 import re
 import threading
 import time
@@ -14,6 +13,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
+from aotcuda.cache import entries
 from aotcuda.cache.entries import ENTRY, VERSION, entry_bytes
 
 if TYPE_CHECKING:
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 PATIENCE = 20.0
 """Seconds for all that is asked at a time."""
+
+VALUE = "value"
+NAMES = frozenset([VALUE])
+"""The files of an entry."""
+
+LARGEST = entries.LARGEST_FILE + entries.LARGEST_RECORD
+"""Bytes that an archive may have."""
 
 _TICK = 0.5
 
@@ -81,20 +88,19 @@ def pack(name: str, record: Mapping[str, Any], contents: Mapping[str, bytes]) ->
 
 
 def unpack(data: bytes, name: str) -> Packed | None:
-    """The entry in an archive; None if a byte of it is wrong, or it is another one."""
+    """Return the entry in an archive; None if a byte of it is wrong, or it is not an entry of that name."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             items = archive.infolist()
-            if any(item.compress_type != zipfile.ZIP_STORED for item in items):
+            plain = all(item.compress_type == zipfile.ZIP_STORED for item in items)  # so nothing unpacks to more
+            if len(data) > LARGEST or not plain or sorted(item.filename for item in items) != [ENTRY, VALUE]:
                 return None
             whole = {item.filename: archive.read(item) for item in items}
-        line = whole.pop(ENTRY)
-        record = json.loads(line)["record"]
-        digests = {file: manifest.digest(content) for file, content in whole.items()}
-        intact = entry_bytes(record) == line and record["key"] == name and record["files"] == digests
-    except (zipfile.BadZipFile, ValueError, LookupError, TypeError, NotImplementedError, RecursionError, EOFError):
+        record = entries.parse_record(whole.pop(ENTRY), name, NAMES, name)
+        entries.check_contents(record, whole, name)
+    except Exception:  # noqa: BLE001 (zipfile raises a dozen classes for archives that are wrong)
         return None
-    return ({key: value for key, value in record.items() if key not in ("key", "files")}, whole) if intact else None
+    return {key: value for key, value in record.items() if key not in ("key", "files")}, whole
 
 
 def shown(text: str) -> str:

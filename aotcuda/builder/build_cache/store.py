@@ -8,21 +8,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.build_cache import remote, values
+from aotcuda.builder.build_cache.remote import NAMES, VALUE
 from aotcuda.builder.build_cache.settings import FORMAT
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import VERSION, Files
-from aotcuda.errors import ManifestError
+from aotcuda.common import foreign
+from aotcuda.errors import ManifestError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from aotcuda.builder.build_cache.remote import Fetched, Packed
     from aotcuda.builder.build_cache.settings import Settings
 
     Fetch = Callable[[str, list[str]], Fetched]
     Send = Callable[[str, Mapping[str, Packed]], str | None]
-
-VALUE = "value"
 
 
 class Store:
@@ -40,7 +40,7 @@ class Store:
         self._settings = settings
         self._fetch = fetch
         self._send = send
-        self._files = Files(settings.folder)
+        self._files = Files(settings.folder, NAMES)
         self.answers = True
         self._asked: set[str] = set()  # at the URL
         self.problems: list[str] = []
@@ -53,26 +53,30 @@ class Store:
                 self._say(problem)
                 self._usable = False
 
-    def get(self, wanted: Iterable[str]) -> dict[str, Any]:
-        """The values of those of the entries that are there, by name."""
+    def get(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of those of the entries that are there, by name.
+
+        Args:
+            wanted: By name, the type that the value must have, as annotations have it.
+        """
         found: dict[str, Any] = {}
         missing = []
-        for name in dict.fromkeys(wanted):
+        for name, shape in wanted.items():
             packed = self._read(name) if self._usable else None
-            if packed is None or not self._taken(found, name, packed, self._settings.folder):
+            if packed is None or not self._taken(found, name, shape, packed, self._settings.folder):
                 missing.append(name)
         for name, packed in self._elsewhere(missing).items():
-            if self._taken(found, name, packed, self._settings.url):
+            if self._taken(found, name, wanted[name], packed, self._settings.url):
                 self._write(name, *packed)
         self._tally()
         return found
 
-    def get_elsewhere(self, name: str) -> Any | None:
+    def get_elsewhere(self, name: str, shape: Any) -> Any | None:
         """The value of an entry at the URL, whatever the folder has by this name; None where that was asked before."""
         found: dict[str, Any] = {}
         if name not in self._asked:
             for packed in self._elsewhere([name]).values():
-                self._taken(found, name, packed, self._settings.url)
+                self._taken(found, name, shape, packed, self._settings.url)
         return found.get(name)
 
     def _elsewhere(self, wanted: list[str]) -> dict[str, Packed]:
@@ -125,19 +129,23 @@ class Store:
                 packed = entries.read(self._files, name)
             except FileNotFoundError:
                 return None
-            except (OSError, ManifestError, LookupError, AttributeError):
+            except (OSError, ManifestError):
                 continue
             entries.used(self._files, name)
             return packed
         self._spoilt(self._settings.folder)
         return None
 
-    def _taken(self, found: dict[str, Any], name: str, packed: Packed, place: str | None) -> bool:
-        """Add the value of an entry in `place`, if it is one."""
-        if not _take(found, name, packed):
+    def _taken(self, found: dict[str, Any], name: str, shape: Any, packed: Packed, place: str | None) -> bool:
+        """Add the value of an entry in `place`, if it is one of the type `shape`."""
+        if not _take(found, name, shape, packed):
             self._spoilt(place)
             return False
         return True
+
+    def spoilt(self) -> None:
+        """Note that a value that `get` gave cannot be taken after all."""
+        self._spoilt(self._settings.folder)
 
     def _spoilt(self, place: str | None) -> None:
         """Something that is there cannot be taken; said once for each place, alike by all processes of a build."""
@@ -161,8 +169,10 @@ class Store:
         """Note what was written, for `trim`."""
         written, self._written = self._written, 0
         if written:
-            with suppress(OSError), open(_tally_of(self._settings.folder or ""), "ab") as file:
-                file.write(b"%d\n" % written)
+            with suppress(OSError):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW
+                with open(os.open(_tally_of(self._settings.folder or ""), flags, 0o600), "wb") as file:
+                    file.write(b"%d\n" % written)
 
     def _heard(self, problem: str | None) -> None:
         if problem is not None:
@@ -187,9 +197,8 @@ def _tally_of(folder: str) -> str:
 def _may_be_full(folder: str, cap: int) -> bool:
     """Whether the entries may take more bytes than that, or nobody has looked for a day."""
     try:
-        with open(_tally_of(folder), "rb") as file:
-            looked, *sizes = map(int, file.read().split())
-    except (OSError, ValueError):
+        looked, *sizes = map(int, foreign.read(_tally_of(folder), follow=False).split())
+    except (TargetError, ValueError):
         return True
     return not 0 <= time.time() - looked < _DAY or sum(sizes) > cap
 
@@ -212,18 +221,18 @@ def trim(settings: Settings) -> None:
             left = entries.trim(Files(base), cap)
             tally = _tally_of(base)
             with suppress(OSError):
-                with open(f"{tally}.{os.getpid()}", "wb") as file:
+                with open(f"{tally}.{os.getpid()}", "xb") as file:
                     file.write(b"%d\n%d\n" % (time.time(), left))
                 os.replace(file.name, tally)
 
 
-def _take(found: dict[str, Any], name: str, packed: Packed) -> bool:
-    """Add the value of an entry, if it is one."""
+def _take(found: dict[str, Any], name: str, shape: Any, packed: Packed) -> bool:
+    """Add the value of an entry, if it is one of the type `shape`."""
     record, contents = packed
     try:
         if record["format"] != FORMAT:
             return False
-        found[name] = values.decode(contents[VALUE])
+        found[name] = values.decode(contents[VALUE], shape)
     except (LookupError, TypeError, values.ForeignValueError):
         return False
     return True

@@ -10,6 +10,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.builder.build_cache import shapes
 from aotcuda.builder.frontends.protocol import (
     Assembled,
     Callbacks,
@@ -64,28 +65,59 @@ def _encode(value: Any, found: dict[bytes, list[int]]) -> Any:
     raise ForeignValueError(message)
 
 
-def decode(data: bytes) -> Any:
-    """The value that `encode` made `data` of.
+def decode(data: bytes, shape: Any = object) -> Any:
+    """Return the value that `encode` made `data` of.
+
+    Args:
+        data: The content of an entry's file.
+        shape: The type that the value must have, as annotations have it; what it holds is checked as well.
 
     Raises:
-        ForeignValueError: It made nothing of the kind.
+        ForeignValueError: `data` holds no value, or one of another type.
     """
     line, _, rest = data.partition(b"\n")
     try:
-        return _decode(json.loads(line), rest)
+        value = _decode(json.loads(line), _Bytes(rest))
+        if shapes.fits(value, shape):
+            return value
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         message = f"no value that was kept: {error}"
         raise ForeignValueError(message) from error
+    message = "a value of another type"
+    raise ForeignValueError(message)
 
 
-def _decode(data: Any, rest: bytes) -> Any:
+class _Bytes:
+    """The bytes of an entry's file behind its line of JSON."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._left = len(data)
+        self._known: dict[tuple[int, int], bytes] = {}
+
+    def part(self, start: int, end: int) -> bytes:
+        """Return the bytes from `start` to `end`; all parts together are no longer than the data.
+
+        Raises:
+            ValueError: There are no such bytes.
+        """
+        if (start, end) not in self._known:
+            self._left -= end - start
+            if not 0 <= start <= end <= len(self._data) or self._left < 0:
+                message = f"there are no bytes from {start} to {end}"
+                raise ValueError(message)
+            self._known[start, end] = self._data[start:end]
+        return self._known[start, end]
+
+
+def _decode(data: Any, rest: _Bytes) -> Any:
     if isinstance(data, list):
         return [_decode(item, rest) for item in data]
     if not isinstance(data, dict):
         return data
     match data:
-        case {"b": [int(start), int(end)]} if 0 <= start <= end <= len(rest):
-            return rest[start:end]
+        case {"b": [int(start), int(end)]}:
+            return rest.part(start, end)
         case {"t": list(items)}:
             return tuple([_decode(item, rest) for item in items])
         case {"d": list(items)}:

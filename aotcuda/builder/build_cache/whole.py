@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING, Any
 
@@ -76,20 +77,23 @@ class Whole:
         self._elsewhere: Index = []
         self._key = names.digest("build", settings.facts, exact and root, known)
 
-    def get(self) -> Any | None:
-        """What the build made when all was as it is now; None if that is not known."""
+    def get(self, shape: Any = object) -> Any | None:
+        """Return what the build made when all was as it is now, of the type `shape`; None if that is not known."""
         here = self._index()
-        made = self._made(here)
+        made = self._made(here, shape)
         if made is None:  # what the folder has listed may be older than what others have built since
-            self._elsewhere = _lists(self._store.get_elsewhere(self._key))
-            made = self._made([each for each in self._elsewhere if each not in here])
+            self._elsewhere = _lists(self._store.get_elsewhere(self._key, list))
+            made = self._made([each for each in self._elsewhere if each not in here], shape)
             if made is not None:
                 self._list([*self._elsewhere, *here], "")
         return made
 
-    def _made(self, index: Index) -> Any | None:
-        wanted = [self._name(*each) for each in index]
-        found = self._store.get(wanted)
+    def _made(self, index: Index, shape: Any) -> Any | None:
+        wanted = []
+        for each in index[:_MOST]:
+            with suppress(ValueError, OverflowError):  # a question that nobody can ask: the entry is damaged
+                wanted.append(self._name(*each))
+        found = self._store.get(dict.fromkeys(wanted, shape))
         return next((found[name] for name in wanted if name in found), None)
 
     def keep(self, made: object, results: Sequence[Result], kinds: Iterable[str], about: str) -> None:
@@ -181,7 +185,7 @@ class Whole:
         return names.digest(self._key, bound and self._root, questions, answers, variables, values)
 
     def _index(self) -> Index:
-        return _lists(self._store.get([self._key]).get(self._key))
+        return _lists(self._store.get({self._key: list}).get(self._key))
 
 
 def _value(name: str) -> str | None:

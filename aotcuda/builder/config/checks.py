@@ -26,6 +26,7 @@ def check(config: Config) -> None:
     _check_prelude(config)
     for module in config.modules:
         _check_options(f"{module.key}.options", module.options)
+        _check_fma(module)
         _check_content(module)
         _check_links(module)
         loading.tables(config.frontend_of(module)).check(module)
@@ -43,6 +44,17 @@ def _check_options(key: str, options: Options) -> None:
             "set one of them to false"
         )
         raise ConfigError(message)
+
+
+def _check_fma(module: Module) -> None:
+    """Refuse fused multiply-adds in one kernel of a module that is linked without them."""
+    for entry in (*module.kernels, *module.functions):
+        if getattr(entry, "fma", None) and module.options.fma is False:
+            message = (
+                f"{entry.key}.fma: true, and fma is false in the options of {module.key}, which act on all of its "
+                "code; leave fma out there, and write fma = false at the other kernels"
+            )
+            raise ConfigError(message)
 
 
 def _check_types(types: Mapping[str, str]) -> None:

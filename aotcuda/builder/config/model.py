@@ -6,12 +6,13 @@ generated from it: after a change, run `python -m aotcuda.builder.config.schema 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
 from aotcuda.builder.config import rules
 from aotcuda.builder.config.front_end_shapes import FrontEndName, OfFrontEnd
+from aotcuda.builder.config.nvrtc_options import OptionList
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Choice, Flag, Integer, ListOf, Macro, TableOf, Text
 from aotcuda.builder.config.target_list import TargetList
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 _FLAG = Flag()
 _FRONT_END = FrontEndName()
+_FMA = "Whether multiplications and additions become fused multiply-adds; false keeps the rounding of both."
+FMA = setting(_FLAG, _FMA, "false", default="`fma` of `options`")
+"""The metadata of the key `fma` of one kernel or function, for front ends that have it."""
+
 _STRINGS = ListOf(item=Text(), expected="a list of strings that are not empty")
 _AXPY = '"void(float32, float32[::1], float32[::1])"'
 
@@ -32,6 +37,10 @@ class Options:
     fastmath: bool = field(
         default=False,
         metadata=setting(_FLAG, "Faster, less exact floating-point arithmetic.", "true"),
+    )
+    fma: bool | None = field(
+        default=None,
+        metadata=setting(_FLAG, _FMA, "false", default="the front end's own"),
     )
     lineinfo: bool = field(
         default=False,
@@ -68,11 +77,15 @@ class Options:
     nvrtc_options: tuple[str, ...] = field(
         default=(),
         metadata=setting(
-            ListOf(item=rules.NVRTC_OPTION, expected="a list of strings that are not empty"),
-            "More options for NVRTC, which compiles `.cu` files.",
+            OptionList(),
+            "More options for NVRTC, which compiles `.cu` files; see [which ones](cuda-cpp.md#options-of-nvrtc).",
             '["--std=c++17"]',
         ),
     )
+
+    def with_fma(self, own: bool | None) -> Options:
+        """Return the options of a kernel or function whose key `fma` has this value."""
+        return self if own is None else replace(self, fma=own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

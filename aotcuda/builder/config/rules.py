@@ -7,7 +7,6 @@ ValueError with what is wrong and what to do; the key is put before it by the sh
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 
@@ -42,13 +41,6 @@ _VECTOR_TYPES = frozenset(
     for width in range(1, 5)
 )
 _PAIRS = {")": "(", "]": "[", "}": "{"}
-_OF_BUILDS = {
-    **dict.fromkeys(("--gpu-architecture", "-arch"), "leave it out, and list the targets in arch"),
-    **dict.fromkeys(
-        ("--relocatable-device-code", "-rdc", "--device-c", "-dc", "--device-w", "-dw", "--dlink-time-opt", "-dlto"),
-        "leave it out: what is linked is compiled as relocatable code, for link-time optimisation where that goes",
-    ),
-}
 _LITERALS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?:\.\w+)*")
 
@@ -66,15 +58,6 @@ def c_name(text: str) -> str:
     if re.match(r"_[_A-Z]", text):
         raise _unusable(text, "is reserved for compilers, like all names that begin with __ or with _ and a capital")
     return attribute(text)
-
-
-def nvrtc_option(text: str) -> str:
-    """An option for NVRTC: none that a build gives itself, since the last one counts, and NVRTC says nothing."""
-    name = re.match(r"\s*(-[\w-]*)", text)
-    if name and (remedy := _OF_BUILDS.get(name[1])):
-        message = f"{json.dumps(text.strip())} is an option that builds give themselves; {remedy}"
-        raise ValueError(message)
-    return text
 
 
 def attribute(text: str) -> str:
@@ -177,7 +160,6 @@ MODULE_NAME = Text(
 )
 C_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", c_name)
 KERNEL_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", attribute)
-NVRTC_OPTION = Text(check=nvrtc_option)
 MACRO_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$")
 PYTHON_PATH = Text(
     'the name of a Python function, or "package.module:name", with dots before the attribute of an object',

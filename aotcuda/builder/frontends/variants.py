@@ -131,7 +131,7 @@ def common(module: Module, kernel: VariantKernel, number: int) -> dict[str, Any]
         "module": module.name,
         "name": kernel.name,
         "symbol": f"{kernel.name}__{number}",
-        "options": module.options,
+        "options": module.options.with_fma(getattr(kernel, "fma", None)),
         "origin": f"{sources[0]}:{path}",
         "source": sources[0],
         "python": path,
@@ -172,7 +172,8 @@ def check(module: Module, absent: tuple[str, ...], kernels: str, besides: str = 
     plain = Options()
     for name in absent:
         default = getattr(plain, name)
-        if getattr(module.options, name) != default:
+        default = True if default is None else default
+        if getattr(module.options, name) not in (default, None):
             key = name.replace("_", "-")
             message = (
                 f"{module.key}.options.{key}: {kernels} have no such option here{besides}; set it back for this "

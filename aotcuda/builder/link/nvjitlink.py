@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cuda.bindings import nvjitlink
 
 from aotcuda.binary import cubin, fatbin
+from aotcuda.builder.config import nvrtc_options
 from aotcuda.builder.link import images, nvrtc
 from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
@@ -96,6 +97,7 @@ def link(
     arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
     arguments += ["-lineinfo"] if options.lineinfo else []
     arguments += ["-g"] if options.debug and not as_ptx else []
+    arguments += _generation(options, has_cpp=any(_is_cpp(item) for item in items))
     arguments += more
     handle = nvjitlink.create(len(arguments), arguments)
     try:
@@ -173,6 +175,23 @@ def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
         first.setdefault(item.identity, item)
         pieces.setdefault(item.identity, {}).update(item.pieces)
     return [replace(item, pieces=tuple(pieces[key].items())) for key, item in first.items()]
+
+
+def _generation(options: Options, *, has_cpp: bool) -> list[str]:
+    """Return the arguments for code as the options of a module ask for it.
+
+    Without CUDA C++ among the inputs, `nvrtc-options` have no effect, and fast math is in the compiler's code.
+    """
+    found = [] if options.fma is None else [f"-fma={int(options.fma)}"]
+    if has_cpp:
+        found += ["-ftz=1", "-prec-div=0", "-prec-sqrt=0"] if options.fastmath else []
+        found += [argument for given in nvrtc_options.read(options.nvrtc_options) for argument in given.for_linker()]
+    return found
+
+
+def _is_cpp(item: LinkInput) -> bool:
+    """Return True for CUDA C++ of the project, compiled or not: its code is called by its file."""
+    return item.name.endswith(".cu") and not item.internal
 
 
 def _is_ltoir(item: LinkInput) -> bool:

@@ -79,6 +79,7 @@ def _compile(
     arguments += [f"--include-path={path}" for path in (*folders, *include_dirs, *toolchain.include_dirs())]
     arguments += [f"--define-macro={name}={value}" if value else f"-D{name}" for name, value in options.defines]
     arguments += ["--use_fast_math"] if options.fastmath else []
+    arguments += [f"--fmad={str(options.fma).lower()}"] if options.fma is not None else []
     arguments += ["--generate-line-info"] if options.lineinfo and not source.internal else []
     arguments += ["--device-debug"] if options.debug and not source.internal else []
     arguments += _seed(source)

@@ -16,7 +16,7 @@ from aotcuda import manifest
 from aotcuda.arch import Target
 from aotcuda.builder import consistency, failures, resource_warnings
 from aotcuda.builder.build_cache.kept import Kept
-from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link.images import described
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.build_cache.kept import UnitNames
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
+    from aotcuda.builder.frontends.protocol import Callbacks, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
@@ -233,9 +233,10 @@ class Steps:
         have: Compiled = {}
 
         def read() -> Compiled:
-            have.update(self.kept.find(expected))
-            for (units, target), built in self.kept.find(batches).items():
-                have.update({(unit, target): one for unit, one in zip(units, built, strict=True)})
+            have.update(self.kept.find(expected, lambda key: _COMPILED[key[0].kind]))
+            for (units, target), built in self.kept.find(batches, lambda _: list[CompiledKernel]).items():
+                if len(built) == len(units):
+                    have.update({(unit, target): one for unit, one in zip(units, built, strict=True)})
             self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
             return have
 
@@ -325,7 +326,7 @@ class Steps:
     ) -> pool.Flow[PerTarget]:
         """A round of merges and links that the build cache does not have."""
         named = {key: self._name(plan, *key, compiled, merged, objects) for key in tasks}
-        have = self.kept.find(named)
+        have = self.kept.find(named, lambda key: bytes if key[0] == "functions" else self._linked)
         self.done += len(have)
         left = {key: task for key, task in tasks.items() if key not in have}
         made = (yield from self._left(rank, left, objects)) if left else {}
@@ -453,7 +454,7 @@ class Steps:
             for group in groups
         }
         named = {key: self._link_name(plan, "object", part, key[1]) for key, part in parts.items()}
-        have = self.kept.find(named)
+        have = self.kept.find(named, lambda _: _CODE)
         left: dict[Group, Apart] = {}
         for (group, target), part in parts.items():
             if (group, target) not in have:
@@ -608,6 +609,11 @@ class Steps:
             files=self.files_of(plan),
         )
 
+    @property
+    def _linked(self) -> Any:
+        """The type of an image that was linked, or that the front end assembled."""
+        return _CODE if self._assemble is None else Assembled
+
     def _image(self, target: Target, made: Any) -> Image:
         linker = nvjitlink.number()
         if self._assemble is None:
@@ -629,6 +635,10 @@ class Steps:
             tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
         return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
 
+
+_COMPILED = {"kernel": CompiledKernel, "function": CompiledFunction}
+_CODE = tuple[bytes, dict[str, int]]
+"""Machine code as the linker gives it, and what it spilled."""
 
 _SURVEY, _MERGE, _OBJECTS, _LINK, _PACK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 6)
 """The ranks of the rounds."""

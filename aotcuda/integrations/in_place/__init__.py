@@ -1,6 +1,6 @@
-"""Kernels that stand beside the code that launches them: what `aotcuda.numba` is where the package was built.
+"""Source modules that are packaged in place: `aotcuda.numba` for them, without Numba.
 
-`entry` decides, for each source that imports it, whether that gets Numba itself or what stands for it here. What stands
-for it is light: `functions` is what `@cuda.jit` makes, `deferred` what is Numba's own and is had when it is needed,
-`gpus` what the driver answers. A kernel finds its packaged one when it is first launched (`sources`, `kernel`).
+`entry` decides for each importing source if it gets Numba itself or the replacement here (`cuda_module`). `functions`
+has the results of `@cuda.jit`, `numba_proxy` imports Numba when a program needs it, `gpus` answers GPU queries by the
+driver. A kernel finds its packaged overloads at its first launch (`lookup`, `sources`, `kernel`).
 """

@@ -1,4 +1,4 @@
-"""What decorators make in a source that is packaged in place: kernels, device functions, functions for the processor.
+"""Results of decorators in a source that is packaged in place: kernels, device functions, host functions.
 
 They are made while the source is imported, so they do nothing but keep the function. A kernel looks for its packaged
 one when it is first launched.
@@ -6,8 +6,8 @@ one when it is first launched.
 
 from __future__ import annotations
 
-from aotcuda.integrations.in_place import deferred
-from aotcuda.integrations.in_place.deferred import Deferred, FromNumba
+from aotcuda.integrations.in_place import numba_proxy
+from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy
 from aotcuda.runtime.written import are_exact, exact
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ _NONE: dict[Any, Any] = {}  # of options, or of launchers; never written
 _FunctionType: Any = type(lambda: None)  # the module types is not needed for it
 
 
-class Function(Deferred):
+class Function(Proxy):
     """A decorated Python function.
 
     Attributes:
@@ -48,7 +48,7 @@ class Function(Deferred):
         self._numba: Any = None
 
     def of_numba(self) -> Any:
-        """See Deferred: the function as Numba's own decorator makes it."""
+        """Return the result of Numba's own decorator (see Proxy)."""
         if self._numba is None:
             made = self._decorated(*self._args, **self._options)
             self._numba = self._numba or made  # another function of the module may have asked for it meanwhile
@@ -72,18 +72,18 @@ class Function(Deferred):
 
     def _decorated(self, *args: object, **options: object) -> Any:
         what = f"{self._package}.{self._decorator}, which makes {self},"
-        decorator: Any = deferred.need(self._package, what)
+        decorator: Any = numba_proxy.need(self._package, what)
         for name in self._decorator.split("."):
-            decorator = deferred.attribute(decorator, name)
-        function = deferred.real_function(self.py_func)
-        given = {name: deferred.resolved(value) for name, value in options.items()}
+            decorator = numba_proxy.attribute(decorator, name)
+        function = numba_proxy.real_function(self.py_func)
+        given = {name: numba_proxy.resolved(value) for name, value in options.items()}
         if args or given:
-            return decorator(*map(deferred.resolved, args), **given)(function)
+            return decorator(*map(numba_proxy.resolved, args), **given)(function)
         return decorator(function)
 
 
 class HostFunction(Function):
-    """What Numba compiles for the processor, or makes of a function otherwise; it does so when it is called."""
+    """A function for the host that Numba compiles when it is called."""
 
     def __call__(self, *args: object, **options: object) -> Any:
         """Call it.
@@ -98,7 +98,7 @@ class DeviceFunction(Function):
     """A function for kernels to call."""
 
     def __call__(self, *_args: object, **_named: object) -> NoReturn:
-        """Say what it is.
+        """Raise an error: device functions cannot be called from the host.
 
         Raises:
             CallError: Always.
@@ -109,7 +109,7 @@ class DeviceFunction(Function):
 
 
 class Kernel(Function):
-    """A kernel: `kernel[grid, block](*args)` launches what was packaged for it, as Numba would launch what it compiles.
+    """A kernel. `kernel[grid, block](*args)` launches a packaged overload with Numba's semantics.
 
     One without `device=True` may be a function that kernels call all the same; then it is never launched.
     """
@@ -123,7 +123,7 @@ class Kernel(Function):
         self._itself: Any = None
 
     def __getitem__(self, configuration: object) -> Any:
-        """The kernel with a configuration: `grid, block`, then if wanted a stream and bytes of dynamic shared memory.
+        """Return a launcher for `grid, block`, and optionally a stream and bytes of dynamic shared memory.
 
         Raises:
             LaunchError: The grid, the block or the shared memory is not a possible one.
@@ -138,7 +138,7 @@ class Kernel(Function):
             return self._ready()[configuration]
 
     def forall(self, ntasks: int, tpb: int = 0, stream: object = 0, sharedmem: int = 0) -> Any:
-        """The kernel over at least `ntasks` threads; it must itself ignore those beyond.
+        """Return a launcher over at least `ntasks` threads; the kernel must ignore those beyond.
 
         Args:
             ntasks: How many threads are needed.
@@ -152,11 +152,11 @@ class Kernel(Function):
         return self._ready().forall(ntasks, tpb, stream, sharedmem)
 
     def configure(self, griddim: object, blockdim: object, stream: object = 0, sharedmem: int = 0) -> Any:
-        """As in brackets."""
+        """Return a launcher, as the subscript does."""
         return self[griddim, blockdim, stream, sharedmem]
 
     def __call__(self, *_args: object, **_named: object) -> NoReturn:
-        """Say how a kernel is launched.
+        """Raise an error: a launch needs a configuration.
 
         Raises:
             CallError: Always; it is a ValueError, as Numba's.
@@ -173,14 +173,14 @@ class Kernel(Function):
         return super().__getattr__(name)
 
     def of_numba(self) -> Any:
-        """See Deferred: for other kernels to call, so for whatever types they call it with."""
+        """Return a dispatcher for other kernels to call, without signatures (see Proxy)."""
         if self._numba is None:
             made = self._decorated(**self._options)
             self._numba = self._numba or made
         return self._numba
 
     def packaged(self) -> PackagedKernel | None:
-        """What was packaged for it; None if nothing was.
+        """Return the packaged kernel, or None.
 
         Raises:
             ManifestError: It was altered.
@@ -195,7 +195,7 @@ class Kernel(Function):
         return self._found
 
     def _ready(self) -> Any:
-        """What launches it: the packaged kernel, or Numba's own."""
+        """Return the packaged kernel, or Numba's own."""
         if self._itself is None:
             packaged = self.packaged()
             if packaged is not None:
@@ -208,7 +208,7 @@ class Kernel(Function):
 
 
 def cuda_jit(package: str) -> Callable[..., Any]:
-    """`cuda.jit` of a package."""
+    """Return `cuda.jit` of a package."""
 
     def jit(func_or_sig: object = None, device: object = False, *rest: object, **options: Any) -> Any:
         if rest:  # what follows by position, in Numba's order
@@ -229,11 +229,11 @@ def cuda_jit(package: str) -> Callable[..., Any]:
     return jit
 
 
-class Decorator(FromNumba):
-    """A decorator of Numba's that compiles functions: what it makes is compiled when it is called."""
+class Decorator(NumbaProxy):
+    """A decorator of Numba that compiles a function at its first call."""
 
     def __call__(self, *args: object, **options: object) -> Any:
-        """Decorate, or give what decorates."""
+        """Return a decorated function or a decorator."""
         name = self._words.partition(".")[2]
         function = _function(args[0]) if args else None
         if function is not None:
@@ -246,7 +246,7 @@ class Decorator(FromNumba):
 
 
 def _function(value: object) -> FunctionType | None:
-    """The Python function that a decorator was given; None if it was given something else."""
+    """Return the Python function that a decorator got; None for another argument."""
     if isinstance(value, Function):
         return value.py_func
     return value if isinstance(value, _FunctionType) else None

@@ -1,4 +1,4 @@
-"""What the driver answers of Numba's questions about GPUs: `cuda.gpus`, `cuda.current_context()` and what they give."""
+"""GPU queries of Numba's interface, answered by the driver: `cuda.gpus`, `cuda.current_context()`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import sys
 
 from aotcuda.errors import CudaError, RuntimeUnavailableError
-from aotcuda.integrations.in_place import deferred
+from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
@@ -56,7 +56,7 @@ _ATTRIBUTES = {
     "COOPERATIVE_LAUNCH": 95,
     "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 97,
 }
-"""Those of the driver's attributes of a GPU (`CUdevice_attribute`, cuda.h) that programs ask for."""
+"""Device attributes (`CUdevice_attribute`, cuda.h) that programs read."""
 
 
 class Device:
@@ -83,7 +83,7 @@ class Device:
             if name.startswith("_"):
                 message = f"{self!r} has no attribute {name!r}"
                 raise AttributeError(message, name=name, obj=self)
-            cuda = deferred.attribute(deferred.need(self._package, f"{name} of {self!r}"), "cuda")
+            cuda = numba_proxy.attribute(numba_proxy.need(self._package, f"{name} of {self!r}"), "cuda")
             return getattr(cuda.gpus[self.id], name)
         driver, value = _driver(), ctypes.c_int()
         code = driver.call["cuDeviceGetAttribute"](ctypes.byref(value), number, self._device.handle)
@@ -116,19 +116,19 @@ class Gpu(Device):
 
 
 class Gpus:
-    """All GPUs, in the driver's order; there are none where there is no driver."""
+    """All GPUs in the driver's order; none without a driver."""
 
     def __init__(self, package: str) -> None:
         self._package = package
 
     @property
     def lst(self) -> list[Gpu]:
-        """The GPUs."""
+        """Return the GPUs."""
         return list(self)
 
     @property
     def current(self) -> Gpu | None:
-        """The current GPU; None if this thread has no context yet.
+        """Return the current GPU; None if this thread has no context.
 
         Raises:
             RuntimeUnavailableError: There is no driver or no GPU.
@@ -156,12 +156,12 @@ class MemoryInfo(tuple[int, int]):
 
     @property
     def free(self) -> int:
-        """Those that are free."""
+        """Return the free bytes."""
         return self[0]
 
     @property
     def total(self) -> int:
-        """All."""
+        """Return all bytes."""
         return self[1]
 
 
@@ -184,7 +184,7 @@ class Context:
         driver.check(driver.call["cuCtxSynchronize"](), f"{self.device!r} could not be waited for")
 
     def get_memory_info(self) -> MemoryInfo:
-        """Bytes of the GPU's memory that are free, and all.
+        """Return the free and total bytes of the GPU's memory.
 
         Raises:
             CudaError: The driver does not tell.
@@ -198,7 +198,7 @@ class Context:
         if name.startswith("_"):
             message = f"{self!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
-        cuda = deferred.attribute(deferred.need(self._package, f"{name} of {self!r}"), "cuda")
+        cuda = numba_proxy.attribute(numba_proxy.need(self._package, f"{name} of {self!r}"), "cuda")
         return getattr(cuda.current_context(self.device.id), name)
 
     def __repr__(self) -> str:
@@ -206,7 +206,7 @@ class Context:
 
 
 def is_available() -> bool:
-    """Whether there is a GPU and a driver that works."""
+    """Return True if there is a GPU and a working driver."""
     try:
         drivers.get()
     except (RuntimeUnavailableError, CudaError):
@@ -215,7 +215,7 @@ def is_available() -> bool:
 
 
 def current_context(package: str, index: int | None) -> Context:
-    """The context of a GPU, by default the current one, made current in this thread.
+    """Return the context of a GPU, by default the current one, and make it current in this thread.
 
     Raises:
         RuntimeUnavailableError: There is no driver or no GPU.
@@ -233,19 +233,19 @@ def current_context(package: str, index: int | None) -> Context:
 
 
 def no_gpu(package: str) -> type[Exception]:
-    """The class of what is raised where there is no GPU; Numba's, where Numba was imported."""
+    """Return the class of the error without a GPU; Numba's if Numba is imported."""
     found = _numbas(package, "error", "CudaSupportError")
     return RuntimeUnavailableError if found is None else found
 
 
 def failed(package: str) -> type[Exception]:
-    """The class of what is raised where a call of the driver fails, likewise."""
+    """Return the class of the error of a failed driver call; Numba's if Numba is imported."""
     found = _numbas(package, "driver", "CudaAPIError")
     return CudaError if found is None else found
 
 
 def also_numbas(error: RuntimeUnavailableError) -> RuntimeUnavailableError:
-    """An error that is an instance of `no_gpu`, too."""
+    """Return an error that is also an instance of `no_gpu`."""
     bases = (type(error), *filter(None, (_numbas(package, "error", "CudaSupportError") for package in _PACKAGES)))
     if len(bases) == 1 or isinstance(error, bases[1:]):
         return error
@@ -263,7 +263,7 @@ def _driver() -> Driver:
 
 
 def _numbas(package: str, module: str, name: str) -> type[Exception] | None:
-    """Numba's own class, if Numba was imported."""
+    """Return Numba's class if Numba is imported."""
     for found in (f"{package}.cuda.cudadrv.{module}", f"{package}.numba_cuda.cudadrv.{module}"):
         kind = getattr(sys.modules.get(found), name, None)
         if isinstance(kind, type) and issubclass(kind, Exception):

@@ -1,4 +1,4 @@
-"""The packaged kernel of a source that is packaged in place, and what its calls mean.
+"""The packaged kernel of a source that is packaged in place: calls have Numba's semantics.
 
 They mean what Numba's mean: numbers have the types that Numba gives them (the manifest says `exact`), a launch with no
 stream is on the default one, and NumPy's arrays are copied to the GPU and back, with Numba's warning.
@@ -11,7 +11,7 @@ import sys
 import warnings
 
 from aotcuda.errors import HostArrayWarning, RuntimeUnavailableError
-from aotcuda.integrations.in_place import hints
+from aotcuda.integrations.in_place.argument_annotations import is_annotation
 from aotcuda.runtime.arguments import host_arrays
 from aotcuda.runtime.for_all import ForAll
 from aotcuda.runtime.kernel import Kernel as PackagedBase
@@ -31,7 +31,7 @@ _categories: dict[tuple[type[Warning], ...], type[Warning]] = {}
 
 
 class PackagedKernel(PackagedBase):
-    """A packaged kernel whose calls mean what Numba's mean.
+    """A packaged kernel whose calls have Numba's semantics.
 
     Attributes:
         launchers: Its launchers by configuration, as the user wrote that; emptied with the images.
@@ -43,7 +43,7 @@ class PackagedKernel(PackagedBase):
         return self._kept.launchers
 
     def __getitem__(self, configuration: object) -> Any:
-        """As for `aotcuda.Kernel`; a launch with no stream is on the default one, whatever libraries call current."""
+        """Return a launcher as `aotcuda.Kernel` does; without a stream it uses the default stream."""
         if isinstance(configuration, tuple) and 2 <= len(configuration) <= 4:
             grid, block, stream, shared = (*configuration, 0, 0)[:4]
             launcher = super().__getitem__((grid, block, stream or 0, shared))
@@ -53,7 +53,7 @@ class PackagedKernel(PackagedBase):
         return super().__getitem__(configuration)  # type: ignore[index]  # it is refused in words
 
     def forall(self, n: SupportsIndex, block: int | None = None, stream: types.Stream = 0, shared: int = 0) -> ForAll:
-        """As for `aotcuda.Kernel`; a block of 0 is that of most occupancy too."""
+        """Return a launcher as `aotcuda.Kernel` does; a block of 0 means the block of highest occupancy."""
         return _ForAll(self, self._loader, n, block or None, stream or 0, self._shared(shared))
 
     def _launcher_class(self) -> type[Launcher]:
@@ -105,17 +105,17 @@ class _ForAll(ForAll):
 
 
 class _Copies(host_arrays.Copies):
-    """Copies of NumPy's arrays for one launch, as Numba makes them and with its words."""
+    """Copies of NumPy arrays for one launch, with Numba's warning."""
 
     @classmethod
     def made(cls, loader: Loader, args: tuple[object, ...], stream: int, where: str) -> _Copies:
-        """Copies for a launch on a stream; a context is made current."""
+        """Make copies for a launch on a stream; a context is made current."""
         loaded = loader.ready()
         loader.enter(loaded, (), [stream], where)
-        values = tuple([arg.value if hints.is_hint(arg) else arg for arg in args])
+        values = tuple([arg.value if is_annotation(arg) else arg for arg in args])
         numbers = [number for number, value in enumerate(values, 1) if host_arrays.is_numpy(value)]
         found = cls(values, numbers, loaded.library.driver, where)
-        found._only_read = [arg.value for arg in args if hints.is_hint(arg) and type(arg).__name__ == "In"]
+        found._only_read = [arg.value for arg in args if is_annotation(arg) and type(arg).__name__ == "In"]
         return found
 
     _only_read: list[object]
@@ -137,11 +137,11 @@ class _Copies(host_arrays.Copies):
 
 
 def _is_copied(arg: object) -> bool:
-    return host_arrays.is_numpy(arg) or hints.is_hint(arg)
+    return host_arrays.is_numpy(arg) or is_annotation(arg)
 
 
 def _category() -> type[Warning]:
-    """What the warning is: for who filters Numba's, that too."""
+    """Return the warning's class, which is also Numba's if Numba is imported."""
     numbas = [
         module.NumbaPerformanceWarning
         for name in ("numba.core.errors", "numba.cuda.core.errors", "numba_cuda_mlir.numba_cuda.core.errors")
@@ -154,7 +154,7 @@ def _category() -> type[Warning]:
 
 
 def _packaged(module: str, name: str) -> object:
-    """A packaged kernel by its name, for unpickling."""
+    """Return a packaged kernel by its name, for unpickling."""
     __import__(module)
     found: Any = sys.modules[module]
     return found.__aotcuda__.kernels[name]

@@ -1,4 +1,4 @@
-"""Which packaged kernel is launched for a decorated function, and what happens where there is none."""
+"""Find the packaged kernel of a decorated function, or allow Numba to compile it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 from aotcuda import manifest as manifests
 from aotcuda.errors import DependencyError, NoImageError, StaleBuildError
-from aotcuda.integrations.in_place import deferred, sources
-from aotcuda.integrations.in_place.deferred import Deferred
+from aotcuda.integrations.in_place import numba_proxy, sources
 from aotcuda.integrations.in_place.kernel import PackagedKernel
+from aotcuda.integrations.in_place.numba_proxy import Proxy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _checked: dict[Source, str | None] = {}  # by source, why its images are not its own
 
 
-def find(kernel: Deferred, function: FunctionType) -> PackagedKernel | None:
-    """The packaged kernel of what `@cuda.jit` made of a function; None if there is none.
+def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
+    """Return the packaged kernel of a decorated function, or None.
 
     A packaged kernel is that of the object that has its name in the source, if that begins in the line that the build
     saw; or, where a decorator of the source's own has wrapped it, that of the function that is defined there.
@@ -46,20 +46,20 @@ def find(kernel: Deferred, function: FunctionType) -> PackagedKernel | None:
     return None
 
 
-def _named(kernel: Deferred, defined: str, module: InPlaceModule, source: Source) -> str | None:
-    """The name under which a module packages a kernel that is defined in a source."""
+def _named(kernel: Proxy, defined: str, module: InPlaceModule, source: Source) -> str | None:
+    """Return the name under which a module packages a kernel of a source."""
     wrapped = None
     for record in module.manifest["kernels"]:
         same = record.get("defined") == defined
         if _value(record["origin"], source) is kernel:
             return record["name"] if same or source.editable else None
-        if same and not isinstance(_value(record["origin"], source), Deferred):
+        if same and not isinstance(_value(record["origin"], source), Proxy):
             wrapped = record["name"]
     return wrapped
 
 
 def _value(origin: str, source: Source) -> object:
-    """What has a name in a source now: `mypkg.solver:Solver.step`."""
+    """Return the current object of a name in a source: `mypkg.solver:Solver.step`."""
     name, _, path = origin.partition(":")
     first, *rest = path.split(".")
     namespace: dict[str, Any] = source.namespace if name == source.name else vars(sys.modules.get(name, object))
@@ -94,7 +94,7 @@ def _difference(source: Source, module: InPlaceModule) -> str | None:
 
 
 def allow_numba(function: FunctionType, package: str) -> None:
-    """Say that nothing was packaged for a kernel's function, which Numba is to compile instead.
+    """Warn that Numba compiles a kernel that was not packaged.
 
     Raises:
         NoImageError: Nothing may be compiled here.
@@ -113,11 +113,11 @@ def allow_numba(function: FunctionType, package: str) -> None:
         message = f"{what}, and nothing may be compiled here; {advice}"
         raise NoImageError(message)
     try:
-        deferred.need(package, what)
+        numba_proxy.need(package, what)
     except DependencyError:
         message = (
             f"{what}, and compiling it here needs {package}, which is not installed: "
-            f"pip install {deferred.requirement(package)!r}; or {advice}"
+            f"pip install {numba_proxy.requirement(package)!r}; or {advice}"
         )
         raise DependencyError(message) from None
     jit_compile.warn(f"{what}, so Numba compiles it; {advice}")

@@ -1,4 +1,4 @@
-"""Sources that are packaged in place: what the build has left beside them, and the modules that have their kernels.
+"""Sources that are packaged in place: the marks beside them, and the modules with their kernels.
 
 Beside `mypkg/solver.py` that is a mark, `mypkg/solver.aotcuda/in-place`, a text of a few lines: whether it is of a
 wheel or of an editable install, and the names of modules with the SHA-256 of their manifests. It does for these what
@@ -29,10 +29,10 @@ _modules: dict[str, InPlaceModule] = {}  # by the file of the manifest
 
 
 class InPlaceModule(Module):
-    """The `Module` of a source that is packaged in place; its kernels call as Numba's do."""
+    """The `Module` of a source that is packaged in place; its kernels have Numba's semantics."""
 
     def attribute(self, name: str) -> object:
-        """An export by name; the source keeps its own.
+        """Return an export by name; the source keeps its own names.
 
         Raises:
             AttributeError: The module exports no such name.
@@ -66,11 +66,11 @@ class Source:
         self._problem = self._read()
 
     def own(self) -> InPlaceModule | None:
-        """The module that packages it; None where others have its functions in their kernels."""
+        """Return the module that packages it; None if only other modules use its functions."""
         return self._module(self.name) if self.name in self._digests else None
 
     def modules(self) -> list[InPlaceModule]:
-        """The modules with kernels that are defined in it, its own first.
+        """Return the modules with kernels of this source, its own first.
 
         Raises:
             ManifestError: What the build left beside it was altered.
@@ -111,7 +111,7 @@ class Source:
 
 
 def of(namespace: dict[str, Any]) -> Source | None:
-    """The source whose names these are; None if the build has left no mark beside it."""
+    """Return the source of a namespace; None without a mark beside it."""
     file, name = namespace.get("__file__"), _name(namespace)
     if not isinstance(file, str) or name == "__main__":  # a script, which is no module of a package
         return None
@@ -124,7 +124,7 @@ def of(namespace: dict[str, Any]) -> Source | None:
 
 
 def is_packaged(namespace: dict[str, Any]) -> bool:
-    """Whether the source with these names, which is being imported, or its package was built to be in place.
+    """Return True if the importing source or its package was built in place.
 
     One with kernels gets its `Module` under the name that generated modules have it by.
     """
@@ -156,10 +156,10 @@ def _is_packaged(namespace: dict[str, Any]) -> bool:
 
 
 def _mark(base: str) -> str:
-    """The mark of a source, by its path without the ending."""
+    """Return the mark of a source, by its path without suffix."""
     return os.path.join(base + data_folder.FOLDER_SUFFIX, data_folder.IN_PLACE)
 
 
 def _name(namespace: dict[str, Any]) -> str:
-    """The name of a module; also where `python -m` runs it."""
+    """Return the name of a module, also if `python -m` runs it."""
     return str(getattr(namespace.get("__spec__"), "name", None) or namespace.get("__name__", ""))

@@ -28,15 +28,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.device_function import Linkable
 
 
-class _Key:
-    """What stands for one Python name's packaged functions as the key of their Numba type."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
-    """The Numba type of `records`, which are called by one name and told apart by their signatures.
+    """Return the Numba type of `records`, overloads of one name.
 
     Raises:
         ManifestError: A packaged file is missing or altered.
@@ -44,7 +37,7 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
     """
     records = packaged.callable_from(module, records, "numba-cuda")
     typing_context, target_context = cuda_target.typing_context, cuda_target.target_context
-    key = _Key(f"{module.name}.{name}")
+    key = packaged.Key(f"{module.name}.{name}")
     library = ExternalCodeLibrary(f"{key.name} (packaged)", target_context.codegen())
     for item in packaged.link_items(module, cuda):
         library.add_linking_file(item)

@@ -3,44 +3,35 @@
 As in `numba_cuda` here, a `_numba_type_` with a case for each packaged signature. The compiler lowers calls of its
 own `ExternFunction` objects; one stands behind each case, and which of them a call means is known by its types.
 
-What kernels of such calls need beyond what the compiler does for its own `declare_device` is in
-`aotcuda.integrations.interop.numba_cuda_mlir_patches`.
-`aotcuda/registry.py` has the releases that it was tested with.
+The patches at the end pass link items from helpers to kernels. `aotcuda/registry.py` has the tested releases.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba_cuda_mlir import cuda
+from numba_cuda_mlir import caching, cuda
 from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import func
 from numba_cuda_mlir.compiler import ExternFunction
 from numba_cuda_mlir.descriptor import mlir_target
 from numba_cuda_mlir.lowering_utilities import get_or_insert_function
+from numba_cuda_mlir.mlir_lowering import MLIRLower
 from numba_cuda_mlir.numba_cuda import types, typing
 from numba_cuda_mlir.numba_cuda.core import sigutils
 from numba_cuda_mlir.numba_cuda.np import numpy_support
 
 from aotcuda.integrations.interop import packaged
-from aotcuda.integrations.interop.numba_cuda_mlir_patches import bring
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from aotcuda.manifest import Function
     from aotcuda.runtime.device_function import Linkable
 
 
-class _Key:
-    """What stands for one Python name's packaged functions as the key of their type."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
-    """The type of `records`, which are called by one name and told apart by their signatures.
+    """Return the type of `records`, overloads of one name.
 
     Raises:
         ManifestError: A packaged file is missing or altered.
@@ -48,7 +39,7 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
     """
     records = packaged.callable_from(module, records, "numba-cuda-mlir")
     mlir_target.ensure_initialized()
-    key = _Key(f"{module.name}.{name}")
+    key = packaged.Key(f"{module.name}.{name}")
     links = tuple(packaged.link_items(module, cuda))
     functions = {}
     for record in records:
@@ -59,11 +50,11 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
     made = types.Function(template)
 
     def lower(builder: Any, target: Any, args: Any, keywords: Any) -> None:
-        # Lowering knows the arguments' own types, which need not be those of a signature: typing says which is meant.
+        # The arguments' own types need not be those of a signature; typing selects the overload.
         given = tuple(builder.get_numba_type(arg.name) for arg in args)
         meant = made.get_call_type(mlir_target.typing_context, given, {})
         function = functions[tuple(meant.args)]
-        bring(builder, function.link)
+        _bring(builder, function.link)
         if any(isinstance(ty, types.BaseTuple) for ty in (*meant.args, meant.return_type)):
             _call_with_tuples(builder, target, function, args)
         else:
@@ -92,7 +83,57 @@ def _call_with_tuples(builder: Any, target: Any, function: ExternFunction, args:
 
 
 def _items(ty: Any) -> list[Any]:
-    """What a type becomes as an argument or a result: itself, or the items of a tuple and of the tuples in it."""
+    """Return the parts of a type as an argument or a result: the items of nested tuples, else itself."""
     if isinstance(ty, types.BaseTuple):
         return [item for member in ty for item in _items(member)]
     return [] if ty == types.none else [ty]
+
+
+_LINKS = "aotcuda_links"
+"""The key for link items of packaged modules: in the metadata of a compilation, and an attribute of its linker."""
+
+
+def _bring(builder: Any, items: Iterable[Any]) -> None:
+    """Add `items` to the link of the kernel or helper that `builder` lowers, with LTO unless its author decided."""
+    brought = builder.metadata.setdefault(_LINKS, [])
+    for item in items:
+        if not any(item is other for other in brought):
+            brought.append(item)
+        builder.link_external_item(item)  # takes each object once
+    # The compiler's default is LTO if an LTOIR file is linked. It does not know that these fatbins hold LTOIR.
+    options = builder.targetoptions
+    if not any(options.get(name) for name in ("_lto_explicit", "_compile_output", "debug")):
+        builder.targetoptions = {**options, "lto": True}
+
+
+def _bring_from_helpers() -> None:
+    # A helper that is not inlined is compiled by itself. Its caller takes over LTOIR only; other link items would be
+    # missing in the link, and the callbacks would never run.
+    create, record = MLIRLower._create_resolved_linker, MLIRLower._record_ltoirs_from_linker
+
+    def create_resolved_linker(self: Any) -> Any:
+        linker = create(self)
+        setattr(linker, _LINKS, self.metadata.get(_LINKS, []))
+        return linker
+
+    def record_ltoirs_from_linker(self: Any, linker: Any) -> None:
+        record(self, linker)
+        if items := getattr(linker, _LINKS, None):
+            _bring(self, [*items])
+
+    MLIRLower._create_resolved_linker = create_resolved_linker
+    MLIRLower._record_ltoirs_from_linker = record_ltoirs_from_linker
+
+
+def _keep_out_of_the_disk_cache() -> None:
+    # What `cache=True` writes has neither the callbacks nor a sign of which wheel's code is in it.
+    original = caching.MLIRCacheImpl.check_cachable
+
+    def check_cachable(self: Any, cres: Any) -> bool:
+        return not cres.metadata.get(_LINKS) and original(self, cres)
+
+    caching.MLIRCacheImpl.check_cachable = check_cachable
+
+
+_bring_from_helpers()
+_keep_out_of_the_disk_cache()

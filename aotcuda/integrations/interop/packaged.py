@@ -1,4 +1,4 @@
-"""What a kernel of any compiler has to link to call a module's device functions, from the manifest and its files."""
+"""Link items and signatures for kernels of any compiler that call a module's packaged device functions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from aotcuda.runtime.device_function import Linkable
 
 
+class Key:
+    """The key of a compiler's type for the packaged functions of one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 class LinkCallbacks(NamedTuple):
-    """The module's callbacks as the two functions that a linked item may have; None for what there is not."""
+    """The module's callbacks as the two functions of a link item, or None."""
 
     setup: Callable[[Any], None] | None
     teardown: Callable[[Any], None] | None
@@ -27,7 +34,7 @@ _items: dict[tuple[str, str], list[Any]] = {}
 
 
 def link_items(module: Linkable, classes: Any) -> list[Any]:
-    """What kernels link to call the module's functions, as the same objects each time: an object is linked once.
+    """Return the link items for calls of a module's functions, always the same objects: each is linked once.
 
     Args:
         module: The packaged module.
@@ -55,7 +62,7 @@ def link_items(module: Linkable, classes: Any) -> list[Any]:
 
 
 def _linker() -> int:
-    """The major version of CUDA of the linker that this process has."""
+    """Return the major CUDA version of this process's linker."""
     from cuda.bindings import nvjitlink  # noqa: PLC0415 (both compilers link by it)
 
     major: int = nvjitlink.version()[0]
@@ -63,7 +70,7 @@ def _linker() -> int:
 
 
 def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
-    """Functions that run the callbacks once for each loaded image.
+    """Return functions that run the callbacks once for each loaded image.
 
     Numba calls what it was given as often as a kernel reaches the item by different functions.
     """
@@ -92,7 +99,7 @@ def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
 
 
 def callable_from(module: Linkable, records: Sequence[Function], compiler: str) -> list[Function]:
-    """Those of `records` that pass arguments and results as `compiler` does.
+    """Return those of `records` whose calling convention is that of `compiler`.
 
     Raises:
         TypeError: The module was built with another compiler, and none of them does: complex arguments, arrays and
@@ -126,7 +133,7 @@ def _differs(signature: str) -> bool:
 
 
 def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple[str, Mapping[str, Any]]:
-    """A function's signature as text that can be evaluated, and the types that it names beside the compiler's own.
+    """Return a signature as text to evaluate, and its types that are not the compiler's own.
 
     Records are written out in signatures, as `Record(x: float32)`; the manifest has NumPy's description of each.
     """
@@ -143,7 +150,7 @@ def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple
 
 
 def signature(record: Function, from_dtype: Callable[[Any], Any], types: Any, sigutils: Any) -> tuple[Any, Any]:
-    """The types of a function's arguments and of its result, by the modules that a compiler has for types."""
+    """Return the argument types and the result type of a function, from a compiler's modules."""
     text, names = signature_names(record, from_dtype)
     # As `sigutils` does it, with more names; the manifest was checked against its digest.
     args, result = sigutils.normalize_signature(eval(text, {}, {**vars(types), **names}))  # noqa: S307
@@ -151,7 +158,7 @@ def signature(record: Function, from_dtype: Callable[[Any], Any], types: Any, si
 
 
 def _descr(described: Any) -> Any:
-    """NumPy's keyword form of a structured type, from JSON, which has lists for tuples."""
+    """Return NumPy's form of a structured type from JSON, with tuples for lists."""
     if isinstance(described, list):
         inner, shape = described
         return (_descr(inner), tuple(shape))

@@ -32,7 +32,7 @@ class Cache(Files):
     """
 
     def __init__(self, root: str | None, warn: Callable[[str], None]) -> None:
-        super().__init__(root)
+        super().__init__(root, cache_files.NAMES)
         self._warn = warn
         self._warned = False
         self._memory: dict[str, Artifact] = {}
@@ -66,7 +66,7 @@ class Cache(Files):
     def discard(self, key: str) -> None:
         """Remove an entry that is damaged or out of date."""
         self._memory.pop(key, None)
-        if self.root is not None and os.path.isdir(self.path(key)):
+        if self.root is not None and entries.is_folder(self.path(key)):
             entries.remove(self, key)
 
     def lock(self, key: str) -> Lock | None:

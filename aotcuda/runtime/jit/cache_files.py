@@ -5,16 +5,21 @@ The record says which case it is for, and has the SHA-256 of the manifest, which
 
 from __future__ import annotations
 
-import os
-
 from aotcuda import manifest as manifests
 from aotcuda.cache import entries
+from aotcuda.errors import ManifestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Manifest
+
+
+CUBIN = "kernels.cubin"
+
+NAMES = (manifests.FILE_NAME, CUBIN)
+"""The files of an entry."""
 
 
 class Artifact:
@@ -42,16 +47,20 @@ class Artifact:
 
 
 def read(files: entries.Files, key: str) -> Artifact:
-    """An entry, with every byte of it checked.
+    """Return an entry, with every byte of it checked.
 
     Raises:
-        ManifestError: It is damaged.
-        OSError: It cannot be read, or is not there.
+        ManifestError: It is damaged, or is not an entry of this cache.
+        FileNotFoundError: There is no such entry.
     """
     folder = files.path(key)
-    record = entries.read_record(folder, key)
-    manifest = manifests.read(os.path.join(folder, manifests.FILE_NAME), sha256=record["manifest"])
-    image = manifests.read_file(folder, manifest["files"]["kernels"])
+    record, contents = entries.read(files, key)
+    manifest = manifests.parse(contents[manifests.FILE_NAME], folder)
+    image = contents[CUBIN]
+    listed = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifests.digest(image)}}
+    if manifest["files"] != listed or len(manifest["images"]) != 1 or manifest["function_links"]:
+        message = f"{folder} is not an entry of the JIT fallback's cache"
+        raise ManifestError(message)
     return Artifact(manifest, image, record, folder)
 
 
@@ -62,7 +71,7 @@ def write(files: entries.Files, key: str, artifact: Artifact) -> None:
         OSError: It cannot be written.
     """
     data = manifests.dump(artifact.manifest)
-    contents = {artifact.manifest["files"]["kernels"]["path"]: artifact.image, manifests.FILE_NAME: data}
+    contents = {CUBIN: artifact.image, manifests.FILE_NAME: data}
     record = entries.write(files, key, {**artifact.record, "manifest": manifests.digest(data)}, contents)
     artifact.stored(record, files.path(key))
     entries.trim(files, entries.size_cap(), spare=key)

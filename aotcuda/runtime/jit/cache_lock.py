@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 
 from aotcuda.common import system
@@ -164,6 +165,8 @@ def _state(path: str) -> tuple[bytes, int] | None:
 
 
 def _read(path: str) -> bytes:
+    if not stat.S_ISREG(os.lstat(path).st_mode):  # a pipe would be waited for
+        return b""
     with open(path, "rb") as file:
         return file.read(1000)
 

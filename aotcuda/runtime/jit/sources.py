@@ -10,7 +10,7 @@ import os
 import time
 
 from aotcuda import manifest as manifests
-from aotcuda.common import dependencies
+from aotcuda.common import dependencies, foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,8 +48,11 @@ class Sources:
                 self._reads.append((path, read))
 
     def changed(self) -> str | None:
-        """What is wrong with the first thing that is not as it was when the images were built, None if all are."""
-        return self._edited() or self._answered() or self._appeared() or self._set()
+        """Return what is wrong with the first thing that has changed since the build, None if nothing has."""
+        try:
+            return self._edited() or self._answered() or self._appeared() or self._set()
+        except (ValueError, OverflowError):  # a name with a NUL, or with half a surrogate pair
+            return "the manifest names a file or a variable that cannot exist"
 
     def _edited(self) -> str | None:
         for file, source in self._sources:
@@ -145,6 +148,8 @@ def _difference(read: Read, path: str) -> str:
 
 
 def _digest(file: str) -> str:
+    if foreign.irregular(os.stat(file)):  # a pipe would be waited for, and some devices never end
+        return ""
     with open(file, "rb") as stream:
         return manifests.digest(stream.read())
 

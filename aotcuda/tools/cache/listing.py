@@ -1,18 +1,20 @@
-"""What `aotcuda cache` prints."""
+"""`aotcuda cache dir`, `list` and `clear`."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 
-from aotcuda.builder.build_cache import settings
+from aotcuda.builder.build_cache import remote, settings
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
+from aotcuda.common.foreign import brief
 from aotcuda.errors import AotcudaError, TargetError
+from aotcuda.runtime.jit import cache_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from aotcuda.cache.entries import Entry
@@ -25,11 +27,14 @@ _KINDS = {
     "declarations": "lists of what files of CUDA C++ declare",
     "damaged": "damaged, to be replaced",
 }
-"""What the entries of builds are."""
+"""Names for the kinds of build cache entries."""
+
+_TOLD = ("module", "kernel", "signature", "target")
+"""What the record of an entry of the fallback's says of it."""
 
 
 def cache_dir() -> Iterator[str]:
-    """The cache's folder, whether it is there or not; what builds keep lies in it, unless they are told otherwise.
+    """Yield the cache's folder, which may not exist; by default the build cache lies in it too.
 
     Raises:
         TargetError: There is none.
@@ -38,7 +43,7 @@ def cache_dir() -> Iterator[str]:
 
 
 def cache_list() -> Iterator[str]:
-    """A line for each entry of the fallback's, what was used last first; then number, size and cap of both caches.
+    """Yield a line for each entry of the JIT cache, the most recent first; then totals of both caches.
 
     Raises:
         TargetError: There is no folder.
@@ -56,7 +61,7 @@ def cache_list() -> Iterator[str]:
     builds = settings.shown()
     if builds is None:
         return
-    listed = entries.entries(_files(builds))
+    listed = entries.entries(_files(builds, remote.NAMES))
     kinds = Counter(str(entry.record.get("kind")) if entry.record is not None else "damaged" for entry in listed)
     total = sum(entry.bytes for entry in listed)
     what = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
@@ -72,7 +77,7 @@ def cache_clear() -> Iterator[str]:
         ConfigError: `AOTCUDA_BUILD_CACHE` is no place.
     """
     builds = settings.shown()
-    kept = _files(builds) if builds is not None else None
+    kept = _files(builds, remote.NAMES) if builds is not None else None
     count, size = entries.clear(_cache())
     yield f"{counted_entries(count)}, {shown_size(size)}, removed from {_root()}"
     if kept is not None:
@@ -81,16 +86,16 @@ def cache_clear() -> Iterator[str]:
 
 
 def totals() -> dict[str, dict[str, Any]]:
-    """Of the fallback's cache and of what builds keep: folder, entries and bytes, and what is wrong with it."""
-    return {"fallback": _totals(folder.folder), "builds": _totals(settings.shown)}
+    """Return folder, number of entries, bytes and problem of the JIT cache and the build cache."""
+    return {"fallback": _totals(folder.folder, cache_files.NAMES), "builds": _totals(settings.shown, remote.NAMES)}
 
 
-def _totals(where: Callable[[], str | None]) -> dict[str, Any]:
+def _totals(where: Callable[[], str | None], names: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"folder": None, "entries": None, "bytes": None, "problem": None}
     try:
         root = found["folder"] = where()
         if root is not None:
-            listed = entries.entries(_files(root))
+            listed = entries.entries(_files(root, names))
             found |= {"entries": len(listed), "bytes": sum(entry.bytes for entry in listed)}
     except AotcudaError as error:
         found["problem"] = str(error)
@@ -106,20 +111,20 @@ def _root() -> str:
 
 
 def _cache() -> Files:
-    return _files(_root())
+    return _files(_root(), cache_files.NAMES)
 
 
-def _files(root: str) -> Files:
+def _files(root: str, names: Iterable[str]) -> Files:
     problem = folder.problem(root, f"{root}/{entries.VERSION}")
     if problem is not None:
         message = f"{problem}; it is not used as a cache"
         raise TargetError(message)
-    return Files(root)
+    return Files(root, names)
 
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str]:
     record = entry.record
-    if record is None:
+    if record is None or not all(isinstance(record.get(name, ""), str | None) for name in _TOLD):
         return (
             shown_size(entry.bytes),
             _age(entry.used),
@@ -127,19 +132,18 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str]:
             "damaged, to be replaced when it is next needed",
             entry.key,
         )
-    kernel = f"{record['module']}, all kernels"
-    if record["kernel"] is not None:
-        kernel = f"{record['module']}.{record['kernel']} {record['signature']}"
-    return shown_size(entry.bytes), _age(entry.used), record["target"], kernel, entry.key
+    module, kernel, signature, target = (record.get(name) or "" for name in _TOLD)
+    what = f"{module}.{kernel} {signature}" if kernel else f"{module}, all kernels"
+    return shown_size(entry.bytes), _age(entry.used), brief(target), brief(what), entry.key
 
 
 def counted_entries(count: int) -> str:
-    """So many entries, in words."""
+    """Return the number of entries in words."""
     return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
 def shown_size(count: float) -> str:
-    """A number of bytes as people read it: `1.4 MiB`."""
+    """Return a number of bytes for people: `1.4 MiB`."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""`aotcuda cache warm`: fills the fallback's cache where there is no GPU, for an image or the nodes of a cluster."""
+"""`aotcuda cache warm`: fill the JIT cache on a machine without a GPU, for a container image or a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Gpu:
-    """What the fallback has to know of a GPU, without one."""
+    """The properties of a GPU that the JIT fallback reads."""
 
     def __init__(self, capability: tuple[int, int], driver_version: tuple[int, int]) -> None:
         self.capability = capability
@@ -87,7 +87,7 @@ def _warm(
 
 
 def _compiled(source: Recipe, gpu: _Gpu) -> str:
-    """Compile for a GPU, if that was not done before; what happened."""
+    """Compile for a GPU unless the cache has the result, and return what happened."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)
         return _compiled_quietly(source, gpu)
@@ -149,7 +149,7 @@ def _check_cuda(cuda: int, installed: Sequence[Toolkit]) -> None:
 
 
 def _capability(text: str) -> tuple[int, int]:
-    """The compute capability of `sm_XY`.
+    """Return the compute capability of `sm_XY`.
 
     Raises:
         ConfigError: It is no such thing.

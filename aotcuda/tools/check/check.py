@@ -1,4 +1,4 @@
-"""The command `aotcuda check`: from a wheel, module or folder to what each GPU takes with each driver."""
+"""Predict the image that each GPU takes with each driver, for a wheel, module or folder."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """An item of `--require` that is not met."""
+    """An unmet item of `--require`."""
 
     item: str
     why: str
@@ -70,14 +70,14 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All modules of a target, and the demands that they do not meet."""
+    """All modules of a target, and the unmet demands."""
 
     modules: tuple[Checked, ...]
     unmet: tuple[Demand, ...]
     one: bool
 
     def problem(self) -> str | None:
-        """What is wrong, in one line; None if nothing is."""
+        """Return the first problem in one line, or None."""
         if self.unmet:
             first, *rest = self.unmet
             others = ", ".join(dict.fromkeys(demand.item for demand in rest if demand.item != first.item))
@@ -92,7 +92,7 @@ class Report:
         return None
 
     def json(self) -> dict[str, object]:
-        """The object that `--json` prints."""
+        """Return the object that `--json` prints."""
         return {
             "version": VERSION,
             "data": gpu_facts.data()["date"],
@@ -102,7 +102,7 @@ class Report:
 
 
 def check(target: str, *, gpu: str | None = None, driver: str | None = None, require: str | None = None) -> Report:
-    """What GPUs take from the modules in `target` with drivers for Linux.
+    """Predict the images that GPUs take from the modules in `target` with drivers for Linux.
 
     Args:
         target: A wheel, an importable module or package, or a folder.
@@ -137,7 +137,7 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
 
 
 def _guarded(module: PackagedModule, function: Callable[..., _T], *arguments: object) -> _T:
-    """What `function` makes of a module; ManifestError if its manifest has another shape than manifests have."""
+    """Return `function` of a module; raise ManifestError if its manifest has a wrong shape."""
     try:
         return function(module, *arguments)
     except (LookupError, TypeError, AttributeError, ValueError):
@@ -173,7 +173,7 @@ def _items(require: str) -> Iterator[str]:
 
 
 def _demand(item: str, default: str | None) -> tuple[str, Gpu, list[Driver]]:
-    """An item of `--require`: what it asks for, and the drivers that it is about."""
+    """An item of `--require`: the GPU, and the drivers."""
     name, _, version = item.partition("@")
     wanted = gpus.gpu(name)
     if "@" in item and not version.strip():
@@ -187,7 +187,7 @@ def _demand(item: str, default: str | None) -> tuple[str, Gpu, list[Driver]]:
 
 
 def _unmet(module: PackagedModule, wanted: Gpu, drivers: Sequence[Driver]) -> str:
-    """Why a module does not serve a GPU with each driver that supports it; empty if it does."""
+    """Return the reason that a module does not serve a GPU with each driver that supports it, or an empty text."""
     cells = [cell for cell in (predict(module.manifest, wanted, driver) for driver in drivers) if cell.exists]
     if not cells:
         return "no driver that is known supports this GPU"
@@ -225,7 +225,7 @@ def _images(manifest: Manifest) -> Iterator[Image]:
 
 
 def _string(value: object) -> str:
-    """A manifest's string; TypeError if it is another thing."""
+    """Return a manifest's string; raise TypeError for another value."""
     if not isinstance(value, str):
         raise TypeError(value)
     return value

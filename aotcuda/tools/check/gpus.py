@@ -1,4 +1,4 @@
-"""Finding GPUs and drivers by what people write: names, compute capabilities, versions."""
+"""Find GPUs and drivers by names, compute capabilities and versions that people write."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from aotcuda.common import gpu_facts
 from aotcuda.errors import TargetError
 
 _BRANDS = re.compile("nvidia|geforce|tesla|gpu|generation")
-"""What people leave out. `Quadro` is none of it: an RTX 6000 may be Quadro, Ada or Blackwell."""
+"""Words that people leave out. `Quadro` is not among them: an RTX 6000 may be Quadro, Ada or Blackwell."""
 
 _WORDS = re.compile(r"[a-z]+|[0-9]+")
 
 _NEWER = 100
-"""How far above the newest branch that is known a number is still taken for a driver: they grow by some 40 a year."""
+"""The distance from the newest known branch up to which a number is a driver branch. They grow by some 40 a year."""
 
 
 class Gpu(NamedTuple):
-    """A GPU that was asked about: its name as it was written, and its compute capability."""
+    """A GPU with its name as written, and its compute capability."""
 
     name: str
     capability: tuple[int, int]
@@ -42,7 +42,7 @@ class Driver(NamedTuple):
 
 
 def gpu(text: str) -> Gpu:
-    """The GPU that `text` names: `RTX 5090`, `sm_90`, or what the driver calls it.
+    """Return the GPU that `text` names: `RTX 5090`, `sm_90`, or the driver's name.
 
     Raises:
         TargetError: No GPU is called so; the message has the nearest names.
@@ -72,7 +72,7 @@ def gpu(text: str) -> Gpu:
 
 
 def driver(text: str) -> Driver:
-    """The driver that `text` names: `535`, `580.65.06`, or the CUDA version that it supports, `12.2`.
+    """Return the driver that `text` names: `535`, `580.65.06`, or the CUDA version that it supports, `12.2`.
 
     Raises:
         TargetError: It is no driver's version, and no CUDA version.
@@ -117,18 +117,18 @@ def _of_version(name: str, version: gpu_facts.Version) -> Driver:
 
 @functools.cache
 def _names() -> dict[str, tuple[int, int]]:
-    """The compute capability by a name's key."""
+    """Return the compute capability by a name's key."""
     rows = gpu_facts.capabilities()
     return {_key(name): row.number for row in rows for name in (*row.gpus, *row.examples)}
 
 
 def _key(name: str) -> str:
-    """What of a name tells GPUs apart: its letters and numbers without the brands; `RTX5090` is `NVIDIA RTX 5090`."""
+    """Return the letters and digits of a name without brands; `RTX5090` is `NVIDIA RTX 5090`."""
     return _BRANDS.sub("", "".join(_WORDS.findall(name.lower())))
 
 
 def _near(name: str) -> list[str]:
-    """Names that resemble `name`: those that hold all of its words first."""
+    """Return names that resemble `name`, those with all of its words first."""
     wanted = set(_WORDS.findall(name.lower()))
     names = [one for row in gpu_facts.capabilities() for one in (*row.examples, *row.gpus)]
     holding = [one for one in names if wanted and wanted <= set(_WORDS.findall(one.lower()))]

@@ -1,4 +1,4 @@
-"""What a pair of a GPU and a driver takes from a module: the run time's own choice, and what stands behind it.
+"""Predict the image that a GPU and a driver take from a module, by the run time's own choice.
 
 The choice itself is made by `aotcuda.runtime.images.choice`, which is what a launch asks too, so the two cannot differ.
 Added here is what the run time need not know: whether such a pair exists, and what the JIT fallback would take.
@@ -24,7 +24,7 @@ Taken = Literal["exact", "same-major", "ptx", "jit", "nothing"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What one pair takes.
+    """The prediction for one pair of GPU and driver.
 
     Attributes:
         gpu: The GPU.
@@ -47,17 +47,17 @@ class Cell:
 
     @property
     def packaged(self) -> bool:
-        """Whether something in the package itself runs."""
+        """Return True if a packaged image runs."""
         return self.image is not None
 
     @property
     def runs(self) -> bool:
-        """Whether anything runs: of the package, or by the JIT fallback where its compiler is installed."""
+        """Return True if a packaged image or the JIT fallback runs."""
         return self.exists and self.takes != "nothing"
 
 
 def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
-    """What `gpu` takes from the module with `driver`."""
+    """Predict the image that `gpu` takes from the module with `driver`."""
     words = f"a GPU of compute capability {gpu_facts.dotted(gpu.capability)}"
     choice = choose(manifest, gpu.capability, driver=driver.cuda, gpu=words)
     taken, image, why = tier(choice), choice.arch, choice.why
@@ -77,7 +77,7 @@ def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
 
 
 def tier(choice: Choice) -> Taken:
-    """What kind of image a choice is."""
+    """Return the kind of a chosen image."""
     if choice.arch is None:
         return "nothing"
     if choice.kind == "ptx":
@@ -87,7 +87,7 @@ def tier(choice: Choice) -> Taken:
 
 
 def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver, choice: Choice) -> tuple[Taken, str]:
-    """What the JIT fallback makes of a pair that no packaged image fits."""
+    """Return the result of the JIT fallback for a pair without a packaged image."""
     if manifest["fallback"] != "jit":
         return "nothing", f'{choice.why}; fallback = "{manifest["fallback"]}" compiles nothing'
     if "rebuild" not in manifest:

@@ -1,4 +1,4 @@
-"""What `aotcuda check` prints for people: a table of GPUs and drivers for each module, readable at 100 columns."""
+"""Render the text of `aotcuda check`: a table of GPUs and drivers for each module, at 100 columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOTE = (
 
 
 def render(report: Report) -> str:
-    """The whole text, with no line break at its end."""
+    """Return the whole text without a final line break."""
     single = len(report.modules[0].cells) == 1
     blocks = [list(_one(module) if single else _module(module)) for module in report.modules]
     if not single:
@@ -36,7 +36,7 @@ def render(report: Report) -> str:
 
 
 def _one(module: Checked) -> Iterator[str]:
-    """A single pair, in sentences."""
+    """Render a single pair in sentences."""
     (cell,) = module.cells
     yield module.name
     yield from _field("GPU", f"{cell.gpu.name} (compute capability {gpu_facts.dotted(cell.gpu.capability)})")
@@ -79,7 +79,7 @@ def _module(module: Checked) -> Iterator[str]:
 
 
 def _groups(rows: Sequence[Sequence[Cell]]) -> list[list[int]]:
-    """The columns, those next to each other taken together where no row differs."""
+    """Return the columns; adjacent columns without a difference are merged."""
     columns = [tuple(_text(row[at]) for row in rows) for at in range(len(rows[0]))]
     return [[at for at, _ in group] for _, group in itertools.groupby(enumerate(columns), key=lambda item: item[1])]
 

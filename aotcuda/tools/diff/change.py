@@ -1,4 +1,4 @@
-"""A difference between two builds, and how differences are found and told."""
+"""One change between two builds, and helpers that find and describe changes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _LONG = 40
-"""Values with more characters are told in the JSON alone."""
+"""Longer values appear in the JSON output only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One difference.
+    """One change.
 
     Attributes:
-        kind: What it is about: `module`, `kernel`, `function`, `link`, `gpu`, `image`, `function image`, `driver`,
+        kind: The subject: `module`, `kernel`, `function`, `link`, `gpu`, `image`, `function image`, `driver`,
             `setting`, `toolchain`, `resources`, `size`.
-        name: Which one: a kernel, a target, a key.
-        text: What happened to it, in words.
-        breaks: Whether a user of the old build would break.
-        old: What it was; None for what is new.
-        new: What it is; None for what is gone.
+        name: The name of a kernel, a target or a key.
+        text: The change in words.
+        breaks: Users of the old build would break.
+        old: The old value; None for an addition.
+        new: The new value; None for a removal.
     """
 
     kind: str
@@ -36,28 +36,28 @@ class Change:
 
 
 def named(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
-    """What is only on one side."""
+    """Yield removals and additions."""
     for name in sorted(old.keys() - new.keys()):
         yield Change(kind=kind, name=name, text="removed", breaks=True)
     for name in sorted(new.keys() - old.keys()):
         yield Change(kind=kind, name=name, text="added")
 
 
-def others(old: Mapping[str, Any], new: Mapping[str, Any], told: frozenset[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Each key that differs and is not in `told`, with both values; None for one that is missing."""
-    for key in sorted((old.keys() | new.keys()) - told):
+def others(old: Mapping[str, Any], new: Mapping[str, Any], skipped: frozenset[str]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each key that differs and is not in `skipped`, with both values; None for a missing one."""
+    for key in sorted((old.keys() | new.keys()) - skipped):
         if old.get(key) != new.get(key):
             yield key, old.get(key), new.get(key)
 
 
 def became(was: object, now: object) -> str:
-    """How a value changed, in words; what is long is in the JSON alone."""
+    """Describe the change of a value; long values are left out."""
     texts = (shown(was), shown(now))
     return "changed" if max(map(len, texts)) > _LONG else f"was {texts[0]} and is {texts[1]}"
 
 
 def shown(value: object) -> str:
-    """A value as text: strings as they are, what is missing as `none`, all else as JSON."""
+    """Return a value as text: a string as it is, a missing value as `none`, others as JSON."""
     if value is None:
         return "none"
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""What of a kernel's changes breaks its users: its signatures, symbols, parameter blocks and launch bounds."""
+"""Find changes of kernels: signatures, symbols, parameter blocks, launch bounds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Kernel, Manifest, Overload
 
-_TOLD = frozenset(["signature", "symbol", "parameters", "parameter_bytes", "cooperative", "launch_bounds", "resources"])
-"""Keys that a rule of their own tells, or that images tell; any other that differs is told as it is."""
+_SKIPPED = frozenset(
+    ["signature", "symbol", "parameters", "parameter_bytes", "cooperative", "launch_bounds", "resources"]
+)
+"""Keys that have a rule of their own or that the images show; other keys are compared as they are."""
 
 
 def kernels(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Kernels, their signatures, symbols, parameter blocks and launch bounds."""
+    """Yield the changes of all kernels."""
     old, new = ({kernel["name"]: kernel for kernel in side["kernels"]} for side in (before, after))
     yield from named("kernel", old, new)
     for name in sorted(old.keys() & new.keys()):
@@ -26,7 +28,7 @@ def kernels(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _falling_back(after: Manifest) -> str:
-    """What becomes of calls with a signature that a module has no more."""
+    """Describe the result of calls with a signature that was removed."""
     front_end = registry.find(after["frontend"])
     return "are compiled by the JIT fallback, or fail" if front_end is None or front_end.widens else "fail"
 
@@ -64,19 +66,19 @@ def _overload(old: Overload, new: Overload) -> Iterator[Change]:
         yield Change(kind="kernel", name="", text=text, breaks=new["cooperative"])
     if old["launch_bounds"] != new["launch_bounds"]:
         yield _bounds(old["launch_bounds"], new["launch_bounds"])
-    for key, was, now in others(old, new, _TOLD):
+    for key, was, now in others(old, new, _SKIPPED):
         yield Change(kind="kernel", name="", text=f"its {key} {became(was, now)}", old=was, new=now)
 
 
 def _names(parameters: Sequence[Any]) -> Iterator[str]:
-    """The names of parameters, and of what tuples among them hold."""
+    """Yield the names of parameters and of tuple members."""
     for parameter in parameters:
         yield parameter["name"]
         yield from _names(parameter.get("members", ()))
 
 
 def _layout(parameter: Mapping[str, Any]) -> dict[str, Any]:
-    """A parameter without what nobody's arguments or memory depend on: its name, and the names of its members."""
+    """Return a parameter without names, which neither arguments nor memory depend on."""
     kept = {key: value for key, value in parameter.items() if key not in {"name", "members"}}
     if "members" in parameter:
         kept["members"] = [_layout(member) for member in parameter["members"]]
@@ -84,7 +86,7 @@ def _layout(parameter: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moved(old: Overload, new: Overload) -> str:
-    """The first difference between two parameter blocks, in words."""
+    """Describe the first difference between two parameter blocks."""
     for first, second in zip(old["parameters"], new["parameters"], strict=False):
         for key in ("type", "offset", *sorted(first.keys() | second.keys())):
             if key in {"name", "members"}:
@@ -96,12 +98,12 @@ def _moved(old: Overload, new: Overload) -> str:
 
 
 def _bounds(old: Sequence[int], new: Sequence[int]) -> Change:
-    """A change of launch bounds; fewer threads a block than before break launches that used them."""
+    """Return the change of launch bounds; a lower maximum of threads breaks launches that used it."""
     was, now = most_threads(old), most_threads(new)
     text = f"its blocks had {was} threads at most, and have {now}" if was != now else "its launch bounds changed"
     return Change(kind="kernel", name="", text=text, breaks=now < was, old=list(old), new=list(new))
 
 
 def most_threads(launch_bounds: Sequence[int]) -> int:
-    """The most threads that a block may have, going by a kernel's launch bounds alone."""
+    """Return the maximum of threads in a block that launch bounds allow."""
     return launch_bounds[0] if launch_bounds and launch_bounds[0] else 1024

@@ -1,4 +1,4 @@
-"""`aotcuda init`: what a project needs to package its kernels, written beside what it has."""
+"""`aotcuda init`: add to a project what it needs to package its kernels."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Source:
 
     @property
     def kernels(self) -> list[Found]:
-        """The kernels that a name of the module leads to."""
+        """Return the kernels that a name of the module refers to."""
         return [item for item in self.found if not item.device and not item.inside]
 
     def of(self, frontend: str) -> list[Found]:
-        """The kernels of one front end."""
+        """Return the kernels of one front end."""
         return [item for item in self.kernels if item.frontend == frontend]
 
 
@@ -100,7 +100,7 @@ def _sources(owner: Project) -> tuple[list[Source], list[str]]:
 
 
 def _problem(error: Exception) -> str:
-    """Why a file is not read, to go on from its name."""
+    """Return the reason that a file cannot be read, to continue after its name."""
     if isinstance(error, SyntaxError):
         return f"{f':{error.lineno}' if error.lineno else ''}: {error.msg}"
     if isinstance(error, OSError):
@@ -109,7 +109,7 @@ def _problem(error: Exception) -> str:
 
 
 def _build_system(editor: Editor, owner: Project, found: list[Source]) -> list[str]:
-    """Build requirements, and for hatchling the table that enables its hook; what else there is to do."""
+    """Add the build requirements and the hook of hatchling, and return the remaining steps."""
     wanted = [
         registry.requirement(name) for name in sorted({item.frontend for source in found for item in source.kernels})
     ]
@@ -141,7 +141,7 @@ def _uses_setuptools(owner: Project) -> bool:
 
 
 def _dependency(editor: Editor, owner: Project) -> list[str]:
-    """The run time among the project's dependencies."""
+    """Add the run time to the project's dependencies."""
     metadata = editor.get(("project",))
     if metadata is None or "dependencies" in project_file.strings(metadata.get("dynamic")):
         cfg = configparser.RawConfigParser()
@@ -165,12 +165,12 @@ def _extend(editor: Editor, keys: tuple[str, ...], items: list[str]) -> None:
 
 
 def _named(requirement: object, name: str) -> bool:
-    """Whether a requirement is one of the package `name`."""
+    """Return True if a requirement is for the package `name`."""
     return isinstance(requirement, str) and re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0].lower() == name
 
 
 def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
-    """Tables for the sources that have none, and kernels whose signatures stand in their decorators."""
+    """Add tables for sources without one, and kernels with signatures in their decorators."""
     if editor.get(_TOOL) is None:
         editor.table(_TOOL, {"arch": list(pyproject.ARCH)})
     elif editor.get((*_TOOL, "arch")) is None:
@@ -190,7 +190,7 @@ def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
 
 
 def _module_of(editor: Editor, source: str, frontend: str, default: str) -> str | None:
-    """The module whose table names a source."""
+    """Return the module whose table names a source."""
     modules = editor.get((*_TOOL, "modules")) or {}
     for name, module in modules.items():
         named = module.get("source")
@@ -223,7 +223,7 @@ def _kernels(editor: Editor, module: str, source: Source, frontend: str, default
 
 
 def _there(kernels: dict[str, Any], source: str) -> dict[str, str]:
-    """The Python names of the kernels that a table has, and their keys."""
+    """Return the Python names and keys of the kernels in a table."""
     return {
         str(value.get("python", name) if isinstance(value, dict) else name).removeprefix(f"{source}:"): name
         for name, value in kernels.items()
@@ -231,7 +231,7 @@ def _there(kernels: dict[str, Any], source: str) -> dict[str, str]:
 
 
 def _print_open(editor: Editor, found: list[Source]) -> None:
-    """The kernels that have no signature yet."""
+    """Return the kernels without a signature."""
     modules = editor.get((*_TOOL, "modules")) or {}
     named = {
         (source, path)

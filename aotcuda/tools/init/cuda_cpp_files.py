@@ -1,4 +1,4 @@
-"""Files with kernels in CUDA C++, of which `aotcuda init` tells what is to be done: it writes no tables for them."""
+"""List files with CUDA C++ kernels, for which `aotcuda init` writes no tables, with the remaining steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXTRAS = re.compile(r"\s*aotcuda\s*\[([^\]]*)\]", re.IGNORECASE)
 
 
 def report(folder: Path) -> list[str]:
-    """Lines on the `.cu` files in a project whose kernels no table names, and on what is still to be done for them.
+    """Return lines on `.cu` files whose kernels no table names, with the remaining steps.
 
     Raises:
         ConfigError: The pyproject.toml cannot be read.
@@ -50,7 +50,7 @@ def report(folder: Path) -> list[str]:
 
 
 def _brings_compilers(requirement: str) -> bool:
-    """Whether a requirement is of aotcuda with the compilers for these files, of whichever toolkit."""
+    """Return True if a requirement is for aotcuda with the compilers of any toolkit for these files."""
     found = _EXTRAS.match(requirement)
     extras = re.split(r"[\s,]+", found[1].lower().replace("_", "-")) if found else []
     return any(_FRONT_END.bringing(toolkit) == f"aotcuda[{extra}]" for toolkit in registry.TOOLKITS for extra in extras)
@@ -67,7 +67,7 @@ def _sources(table: dict[str, object]) -> list[str]:
 
 
 def _files(owner: Project) -> Iterator[str]:
-    """The `.cu` files with kernels, apart from what builds and environments have left."""
+    """Yield the `.cu` files with kernels outside build folders and environments."""
     for where, folders, names in os.walk(owner.root):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _OUTPUT)
         if "pyvenv.cfg" in names:

@@ -1,4 +1,4 @@
-"""The kernels that a source file defines, as its text has them: nothing is imported."""
+"""Find the kernels of a source file in its text, without an import."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-mlir", "triton.jit": "triton"}
 NAMED_BY_RECORD = frozenset({"triton"})
-"""Front ends whose modules have names of their own, and no kernel without what was recorded: `record` writes those."""
+"""Front ends whose kernels need recorded values; `record` writes their tables."""
 
 WITHOUT_GPU = {"numba-cuda": "NUMBA_ENABLE_CUDASIM=1", "triton": "TRITON_INTERPRET=1"}
-"""What has a front end's kernels run on the processor, where they are recorded as well."""
+"""Variables that run a front end's kernels on the processor, where they are recorded too."""
 
 _IN_PLACE = {"aotcuda.numba": "numba", "aotcuda.numba_cuda_mlir": "numba_cuda_mlir"}
 _MODULES = ("numba", "triton")
@@ -27,7 +27,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A function that `@cuda.jit` or `@triton.jit` stands on.
+    """A function with the decorator `@cuda.jit` or `@triton.jit`.
 
     Attributes:
         path: The name that leads to it in its module.
@@ -49,7 +49,7 @@ class Found:
 
 
 def read(content: str | bytes) -> list[Found]:
-    """The kernels and device functions in the text of a module, in its order; bytes are decoded as Python does.
+    """Return the kernels and device functions in the text of a module, in order.
 
     Raises:
         SyntaxError: It is not Python.
@@ -106,7 +106,7 @@ class _Reader:
                     self._partials[name] = value
 
     def _dotted(self, node: ast.expr) -> str:
-        """What a name stands for: `nb.cuda.jit` is `numba.cuda.jit` where nb is Numba."""
+        """Return the full name of an expression: `nb.cuda.jit` is `numba.cuda.jit` if nb is Numba."""
         if isinstance(node, ast.Name):
             return self._names.get(node.id, "")
         if isinstance(node, ast.Attribute):
@@ -130,7 +130,7 @@ class _Reader:
                 yield from self._definitions(child, path, inside)
 
     def _assignments(self) -> Iterator[Found]:
-        """`name = cuda.jit(function)` and `name = cuda.jit(...)(function)`."""
+        """Handle `name = cuda.jit(function)` and `name = cuda.jit(...)(function)`."""
         for name, value in self._values.items():
             if not isinstance(value, ast.Call) or len(value.args) != 1:
                 continue
@@ -173,7 +173,7 @@ class _Reader:
         )
 
     def _signatures(self, node: ast.expr, depth: int = 8) -> list[str] | None:
-        """The signatures that an expression stands for; None if reading does not tell."""
+        """Return the signatures of an expression; None if the text does not determine them."""
         if isinstance(node, ast.Name) and node.id in self._values and depth:
             return self._signatures(self._values[node.id], depth - 1)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -193,7 +193,7 @@ class _Reader:
         return None
 
     def _type(self, node: ast.expr, depth: int) -> str | None:
-        """A type as a signature writes it: without the names of Numba's modules, and of the file's own variables."""
+        """Return a type as a signature writes it, without names of modules and variables."""
         if isinstance(node, ast.Name) and node.id in self._values and depth:
             return self._type(self._values[node.id], depth - 1)
         if isinstance(node, ast.Name | ast.Attribute):
@@ -220,14 +220,14 @@ class _Reader:
 
 
 def _calls(function: _Function) -> Iterator[str]:
-    """The plain names that a function calls; a kernel is launched by its grid, in a subscript."""
+    """Return the plain names that a function calls; kernel launches have a subscript."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id
 
 
 def _returns_a_value(function: ast.AST) -> bool:
-    """Whether a function returns something other than None; those inside it do not count."""
+    """Return True if a function, nested ones aside, returns another value than None."""
     for node in ast.iter_child_nodes(function):
         if isinstance(node, ast.Return):
             value = node.value

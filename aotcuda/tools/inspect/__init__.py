@@ -1,3 +1,3 @@
-"""Reads manifests and images into a report, and prints it: what `aotcuda inspect` does."""
+"""`aotcuda inspect`: read manifests and images into a report, and print it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a target to its report: each manifest is held against the images it describes."""
+"""Make the report on a target, and compare each manifest with its images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aotcuda import registry
 from aotcuda.binary import cubin, fatbin, targets
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.binary.text import shown
+from aotcuda.common.foreign import shown
 from aotcuda.errors import ImageError, ManifestError, ToolchainError
 from aotcuda.manifest import FILE_NAME, digest
 from aotcuda.tools.inspect import images, mangling
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.tools.inspect.report import SymbolImage
 
 _SYMBOL_ITEMS, _ROW_ITEMS = 30, 12
-"""What a symbol and each of its images takes of the budget, to be listed."""
+"""The cost of a symbol and of each of its images in the budget."""
 
 _LTOIR_PADDING = 8
 """An LTOIR entry that was stored uncompressed is padded to this many bytes and does not keep its true size."""
@@ -83,7 +83,7 @@ def _built(module: targets.PackagedModule) -> Module:
 def _images(
     module: targets.PackagedModule, key: str, file: manifest.File | None, listed: list[manifest.Image]
 ) -> list[Image]:
-    """The images of one of the module's fatbins, held against what the manifest lists.
+    """Return the images of one of the module's fatbins, compared with those that the manifest lists.
 
     Of SASS every byte counts. Packing changes the text of PTX and scrambles LTOIR, so of those the architecture is
     compared, and the size of LTOIR; the digest of the whole file was checked before.
@@ -101,7 +101,7 @@ def _images(
 
 
 def _spend(budget: Budget, where: str, symbols: int, images: int) -> None:
-    """Take from the budget what listing so many symbols costs, each with so many images."""
+    """Charge the budget for a list of symbols and their images."""
     try:
         budget.spend("items", symbols * (_SYMBOL_ITEMS + images * _ROW_ITEMS))
     except TooMuchError as error:
@@ -138,7 +138,7 @@ def _function(function: manifest.Function, found: list[Image]) -> Symbol:
 
 
 def _linked(name: str, origin: str, in_c: str | None) -> Symbol:
-    """A foreign function that was linked in; what became of it, inlined or not, is the linker's affair."""
+    """Return the symbol of a foreign function that was linked; the linker may have inlined it."""
     return Symbol(
         name=name, symbol=name, kind="function", abi=None, prototype=in_c, signature=None, origin=origin, images=()
     )
@@ -186,12 +186,12 @@ def _kernel(
 
 
 def _spills(told: manifest.Resources | None) -> int | None:
-    """What the linker told the build, which no image tells."""
+    """Return the spills that the linker's log told the build."""
     return None if told is None else told.get("spills")
 
 
 def _kernel_abi(frontend: str) -> str:
-    """How a front end's kernels take their arguments; for one that nobody registers here, its own name."""
+    """Return the kernel ABI of a front end; for an unregistered one, its name."""
     try:
         found = registry.find(frontend)
     except ToolchainError:
@@ -200,7 +200,7 @@ def _kernel_abi(frontend: str) -> str:
 
 
 def _entries(data: bytes, where: str, budget: Budget) -> Iterator[fatbin.Entry]:
-    """The images in a fatbin; a bare cubin, as the JIT fallback keeps it, is one image."""
+    """Yield the images in a fatbin; a bare cubin is one image."""
     if data.startswith(fatbin.MAGIC):
         yield from fatbin.entries(data, where, budget)
         return

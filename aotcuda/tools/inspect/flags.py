@@ -1,4 +1,4 @@
-"""The flags by which another build uses a module's device functions: where its header is, and what to link."""
+"""`aotcuda config`: flags for a C++ build that uses a module's device functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def includes(target: str) -> list[str]:
-    """`-I<folder>` for the header of each module in `target`.
+    """Return `-I<folder>` for the header of each module in `target`.
 
     Raises:
         TargetError: There is no such thing, or it is not installed, or holds nothing that aotcuda built.
@@ -25,7 +25,7 @@ def includes(target: str) -> list[str]:
 
 
 def libs(target: str, cuda: int = 0) -> list[str]:
-    """`-Xnvlink <file>` for each of `files`: nvcc itself takes no fatbin in a link, its device linker does.
+    """Return `-Xnvlink <file>` for each of `files`; nvcc's device linker accepts fatbins.
 
     Raises:
         TargetError: As for `files`.
@@ -35,7 +35,7 @@ def libs(target: str, cuda: int = 0) -> list[str]:
 
 
 def files(target: str, cuda: int = 0) -> list[str]:
-    """The files to link for the device functions of each module in `target`: the functions, then what they call.
+    """Return the files to link for the device functions of each module in `target`, and for their callees.
 
     Args:
         target: A module, package or folder.
@@ -56,7 +56,7 @@ def files(target: str, cuda: int = 0) -> list[str]:
 
 
 def _installed(target: str) -> list[tuple[Path, manifest.Manifest]]:
-    """The data folder and manifest of each module."""
+    """Return the data folder and manifest of each module."""
     modules = [item for item in targets.find(target) if isinstance(item, targets.PackagedModule)]
     found = [(item.path, item.manifest) for item in modules if item.path is not None]
     if not found:

@@ -1,4 +1,4 @@
-"""Images: what each entry of a fatbin says about the symbols in it."""
+"""Read the symbols of each image in a fatbin."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Image:
 
     @property
     def packed(self) -> PackedImage:
-        """The image as a whole."""
+        """Return the entry for the whole image."""
         entry = self.entry
         return PackedImage(arch=entry.arch, kind=entry.kind, size=entry.size, packed=entry.packed)
 
     @property
     def whole(self) -> SymbolImage:
-        """What is said of a symbol whose own share of the image is not known."""
+        """Return the entry for a symbol whose share of the image is unknown."""
         return SymbolImage(arch=self.entry.arch, kind=self.entry.kind, size=self.entry.size)
 
 
 def read(entry: Entry, where: str, budget: Budget) -> Image:
-    """Look into an entry of the fatbin that `where` names.
+    """Read the symbols of an entry of the fatbin that `where` names.
 
     Raises:
         ImageError: The entry says that it is a cubin but cannot be read as one, or it holds too much.

@@ -1,4 +1,4 @@
-"""C++ names as people write them.
+"""Demangle C++ names.
 
 The C++ library's demangler takes names as they come: one of 300 characters can stand for a text of gigabytes. So it
 runs in a process of its own, with limits of time and memory; this file is that process's program, too.
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LONGEST = 4096
-"""Characters of a name, mangled or not, beyond which it stays as it is."""
+"""Longer names, mangled or not, stay mangled."""
 
 _SECONDS = 1
 _MEMORY = 256 << 20
 
 
 def demangled(symbols: Iterable[str]) -> dict[str, str]:
-    """By symbol its name in C++, `scale(float*, int)` for `_Z5scalePfi`; those that are not mangled are left out."""
+    """Return the C++ names of mangled symbols: `scale(float*, int)` for `_Z5scalePfi`."""
     mangled = [name for name in dict.fromkeys(symbols) if name.startswith("_Z") and _is_plain(name)]
     mangled.sort(key=lambda name: (name.count("S"), len(name)))  # what may take too much comes last
     if not mangled:
@@ -49,7 +49,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _main() -> None:
-    """Answer each name on standard input with a line, an empty one where it cannot be told."""
+    """Print a line for each name on standard input, an empty one if it cannot be demangled."""
     import cxxfilt  # noqa: PLC0415 (an extra; it looks for the C++ library, which takes 50 ms)
 
     _limit()

@@ -1,4 +1,4 @@
-"""The report: what is in a wheel, a package or a fatbin, as plain values.
+"""The report on a wheel, a package or a fatbin, as plain values.
 
 `json` gives the object that `aotcuda inspect --json` prints. Its `version` grows when a key goes or changes its
 meaning; new keys may come at any time.
@@ -103,12 +103,12 @@ class Module:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Everything that was found."""
+    """The report on all modules."""
 
     modules: tuple[Module, ...]
 
     def json(self) -> dict[str, object]:
-        """The object that `--json` prints."""
+        """Return the object that `--json` prints."""
         return {"version": VERSION, "modules": [_module(module) for module in self.modules]}
 
 

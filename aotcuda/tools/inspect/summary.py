@@ -1,4 +1,4 @@
-"""A line for each kernel over all of its targets, and the order and choice of what is shown."""
+"""Render one line for each kernel over all targets; filter and sort symbols."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from aotcuda.binary.text import brief
+from aotcuda.common.foreign import brief
 from aotcuda.errors import TargetError
 from aotcuda.tools.inspect.report import Report, SymbolImage
 from aotcuda.tools.inspect.table import MOST_REGISTERS, WIDTH, columns, dynamic, numbers, with_dynamic
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from aotcuda.tools.inspect.report import Module, Symbol
 
 SORT_KEYS = ("name", "bytes", "registers", "spills", "shared", "dynamic", "local")
-"""What `--sort` takes: a name, or a number of which the largest comes first."""
+"""The keys of `--sort`; of a number the largest comes first."""
 
 _FIELDS = {"bytes": "size"}
 _SHORTEST = 16
-"""Columns of a name or a signature that are worth showing."""
+"""The shortest useful width of a name or signature."""
 
 
 def chosen(report: Report, *, pattern: str | None = None, sort: str | None = None) -> Report:
-    """The report with those symbols alone that `pattern` matches, in the order that `sort` asks for, module by module.
+    """Return the report with the symbols that match `pattern`, sorted within each module.
 
     Args:
         report: What was found.
@@ -56,7 +56,7 @@ def chosen(report: Report, *, pattern: str | None = None, sort: str | None = Non
 
 
 def render(report: Report, *, sort: str | None = None, width: int | None = None) -> str:
-    """A table with a line for each kernel and signature: the largest number of any target, and the worst target.
+    """Return a table with a line for each kernel and signature: the largest number of any target, and the worst target.
 
     Args:
         report: What was found.
@@ -112,7 +112,7 @@ def _names(report: Report) -> str:
 
 
 def _order(symbol: Symbol, sort: str) -> tuple[int, str]:
-    """What sorts by a name, or by a number with the largest first."""
+    """Return a sort key: the name, or a number with the largest first."""
     return (0, symbol.name) if sort == "name" else (-_number(_largest(symbol), sort), "")
 
 
@@ -122,7 +122,7 @@ def _number(image: SymbolImage, key: str) -> int:
 
 
 def _largest(symbol: Symbol) -> SymbolImage:
-    """What a symbol takes at most in any image of machine code, and in `arch` the target where it is worst.
+    """Return the largest numbers of a symbol over all machine code, with the worst target as `arch`.
 
     The worst is the one that spills most; of these that with the most registers, then stack, shared memory and code.
     """
@@ -144,7 +144,7 @@ def _largest(symbol: Symbol) -> SymbolImage:
 
 
 def _most(images: Sequence[SymbolImage], key: str) -> int | None:
-    """The largest; None where one of them is not known."""
+    """Return the largest value; None if one is unknown."""
     values = [getattr(image, key) for image in images]
     return None if None in values else max(values)
 
@@ -158,7 +158,7 @@ def _row(module: Module, symbol: Symbol, *, several: bool, given: bool) -> tuple
 
 
 def _holder(module: Module) -> str:
-    """The wheel that a module lies in, else its folder."""
+    """Return the wheel of a module, else its folder."""
     return next((part for part in PurePath(module.where).parts if part.endswith(".whl")), module.where)
 
 

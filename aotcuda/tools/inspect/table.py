@@ -1,11 +1,11 @@
-"""The report as text for people: one block a module, aligned, and readable at 100 columns or the terminal's."""
+"""Render the report as text: one block per module, for 100 columns or the terminal's width."""
 
 from __future__ import annotations
 
 import textwrap
 from typing import TYPE_CHECKING
 
-from aotcuda.binary.text import brief
+from aotcuda.common.foreign import brief
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from aotcuda.tools.inspect.report import Module, Report, Symbol, SymbolImage
 
 WIDTH = 100
-"""Columns, where no terminal says how many it has."""
+"""Columns without a terminal."""
 
 MOST_REGISTERS = 255
-"""What a thread may have, of all GPUs since Kepler; who uses them all most likely wants more."""
+"""The maximum of registers per thread on all GPUs since Kepler; a kernel at the limit would probably use more."""
 
 _DYNAMIC_AT = 4
-"""Where among a kernel's numbers its dynamic shared memory stands."""
+"""The index of dynamic shared memory among a kernel's numbers."""
 
 _LABEL_WIDTH = 11
 _NOTE = (
@@ -32,12 +32,12 @@ _MARKED = f" !: registers spilled, or all {MOST_REGISTERS} in use."
 
 
 def render(report: Report, width: int = WIDTH) -> str:
-    """The whole text, with no line break at its end, in lines of at most `width` columns where they can be broken."""
+    """Return the text without a final line break, wrapped to `width` columns."""
     return "\n".join(_report(report, width))
 
 
 def numbers(image: SymbolImage) -> tuple[str, ...]:
-    """A kernel's bytes, registers, spills, shared, local and constant memory in an image, marked where they are bad."""
+    """Return a kernel's numbers in an image, from bytes to constant memory, with bad values marked."""
     if image.kind != "sass":
         return ("-",) * 6
     registers = None if image.registers is None else _marked(image.registers, image.registers >= MOST_REGISTERS)
@@ -47,17 +47,17 @@ def numbers(image: SymbolImage) -> tuple[str, ...]:
 
 
 def with_dynamic(cells: tuple[str, ...], dynamic_cell: str, *, shown: bool) -> tuple[str, ...]:
-    """Cells of a kernel's line with its dynamic shared memory after the static, where that column is shown."""
+    """Insert dynamic shared memory after the static, if that column is shown."""
     return (*cells[:_DYNAMIC_AT], dynamic_cell, *cells[_DYNAMIC_AT:]) if shown else cells
 
 
 def dynamic(image: SymbolImage) -> str:
-    """A kernel's dynamic shared memory in an image."""
+    """Return a kernel's dynamic shared memory in an image."""
     return "-" if image.dynamic is None else str(image.dynamic)
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: Container[int]) -> Iterator[str]:
-    """Lines of columns as wide as their widest cell: those in `words` to the left, numbers to the right.
+    """Yield lines of columns, each as wide as its widest cell; those in `words` are left-aligned.
 
     Numbers stay below each other where one of them is marked.
     """
@@ -131,12 +131,12 @@ def _symbol(symbol: Symbol, width: int) -> Iterator[str]:
 
 
 def _field(label: str, value: str, width: int) -> list[str]:
-    """A line `label  value`, with as many more as the value needs; none for an empty value."""
+    """Return `label  value`, wrapped; nothing for an empty value."""
     first = f"  {label:<{_LABEL_WIDTH}} "
     text = brief(value)
     return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first)) if text else []
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str) -> Iterator[str]:
-    """Columns of which the first two hold words."""
+    """Yield the lines of a table whose first two columns hold words."""
     return (f"{indent}{line}" for line in columns(header, rows, words=(0, 1)))

@@ -1,4 +1,4 @@
-"""What the processes of a recorded command wrote: see `inject/aotcuda_recorder/log.py`."""
+"""Read the files that processes of a recorded command wrote (`inject/aotcuda_recorder/log.py`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FACTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one command did.
+    """The launches of one command.
 
     Attributes:
         records: What it launched and compiled.
@@ -35,7 +35,7 @@ class Run:
 
 
 def read(folder: Path, root: Path) -> Run:
-    """Everything in the folder that the processes wrote to; paths below `root` become relative to it."""
+    """Read all files in the folder; paths below `root` become relative to it."""
     facts = [item for path in sorted(folder.glob("*.jsonl")) for item in _file(path)]
 
     def of(kind: str) -> list[dict[str, Any]]:
@@ -72,6 +72,6 @@ def _record(item: dict[str, Any], root: Path) -> Record:
 
 
 def _relative(path: str, root: Path) -> str:
-    """A path, or one with a line number after it, as it is seen from the project."""
+    """Return a path, perhaps with a line number, relative to the project."""
     whole = Path(path)
     return whole.relative_to(root).as_posix() if whole.is_absolute() and whole.is_relative_to(root) else path

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
-"""The statuses that a shell has for a command that it cannot run."""
+"""A shell's exit statuses for a command that it cannot run."""
 
 
 def run(command: Sequence[str], *, write: bool = False, check: bool = False, out: Path | None = None) -> int:
-    """Record a command; returns the exit status.
+    """Record a command and return its exit status.
 
     That is the command's own (128 and the signal's number where a signal ended it), or, where that is 0, 1 if something
     could not be recorded, or `check` and the tables lack something.
@@ -123,7 +123,7 @@ def _write(every: list[Record], owner: Project) -> None:
 
 
 def _print(every: list[Record], owner: Project) -> None:
-    """Everything that was recorded, under the modules that there are."""
+    """Return all records, assigned to the existing modules."""
     wanted, _, _ = tables.sort(every, owner)
     modules = project_file.table(owner.aotcuda, "modules")
     bare = {
@@ -137,7 +137,7 @@ def _print(every: list[Record], owner: Project) -> None:
 
 
 def _troubles(done: Run, *, check: bool) -> bool:
-    """Say what was not recorded; True if there is something."""
+    """Print what was not recorded, and return True if there is something."""
     found = [f"{what}:\n{trace.rstrip()}" for what, trace in done.failures]
     for frontend in sorted(done.imported & _WITHOUT_GPU.keys()):
         silent = not any(item.launches and item.frontend == frontend for item in done.records)

@@ -1,4 +1,4 @@
-"""Signatures in Numba's notation, read far enough to say whether one takes what another one asks for.
+"""Parse signatures in Numba's notation, to decide if one accepts the arguments of another.
 
 The front ends read them by evaluating them among Numba's types. Here Numba may be missing, and all that matters is
 which arguments a launch may have; so names that are not Numba's, such as those of records, stand for themselves.
@@ -22,7 +22,7 @@ int64: int_ long_ longlong intp ssize_t; uint64: uint ulong ulonglong uintp size
 float16: half; float32: float_; float64: double
 void: none; bfloat16: ; voidptr:
 """
-"""Numba's other names of a type, after the one that tells its width."""
+"""Numba's other names of a type, by the name that has its width."""
 _GROUPS = [group.split(":") for group in _SAME.replace("\n", ";").split(";") if group]
 _SCALARS = {
     **{f"{kind}{bits}": f"{kind}{bits}" for kind, widths in _WIDTHS.items() for bits in widths},
@@ -34,7 +34,7 @@ _ADOPTED = {
     "float64": ("float", "complex"),
     "complex128": ("complex",),
 }
-"""The types that Python's own numbers have, and the kinds of parameters that take them without being asked."""
+"""The types of Python's numbers, and the kinds of parameters that accept them by conversion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Signature:
 
 
 def is_scalar(name: str) -> bool:
-    """Whether Numba has a type of numbers, or of nothing, under this name."""
+    """Return True if Numba has a scalar type or `none` under this name."""
     return name in _SCALARS
 
 
@@ -92,7 +92,7 @@ def parse(text: str, names: Mapping[str, str]) -> Signature:
 
 
 def takes(packaged: Signature, asked: Signature, *, adopt: bool) -> bool:
-    """Whether a launch that asks for one signature may run another one that is packaged.
+    """Return True if a launch for one signature may run another packaged signature.
 
     Args:
         packaged: The one in the table.

@@ -1,4 +1,4 @@
-"""Running the command that is recorded, as if it had been run without `aotcuda record`."""
+"""Run the recorded command as without `aotcuda record`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _environment(folder: Path, types: Mapping[str, object]) -> dict[str, str]:
 
 
 def _program(name: str) -> str:
-    """The program, or the one of this environment where PATH does not lead into it."""
+    """Return the program, found in PATH or else in this environment."""
     beside = Path(sys.executable).parent / name
     if os.sep not in name and shutil.which(name) is None and beside.is_file():
         return str(beside)
@@ -61,7 +61,7 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         process.send_signal(number)
 
     def interrupt(_: int, __: FrameType | None) -> None:
-        """The terminal has sent it to the command as well."""
+        """Ignore the signal; the terminal sends it to the command too."""
 
     handlers: dict[signal.Signals, Any] = {signal.SIGTERM: forward, signal.SIGHUP: forward, signal.SIGINT: interrupt}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}

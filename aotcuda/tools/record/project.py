@@ -1,4 +1,4 @@
-"""The project that a command is recorded for: its folder, its pyproject.toml, and which modules are its own."""
+"""Find the project of a recorded command: its folder, its pyproject.toml and its modules."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Project:
 
     @property
     def pyproject(self) -> Path:
-        """Where its pyproject.toml is, or would be."""
+        """Return the path of its pyproject.toml, which may not exist."""
         return self.root / FILE_NAME
 
     @property
     def aotcuda(self) -> dict[str, Any]:
-        """`[tool.aotcuda]`; empty if there is none."""
+        """Return `[tool.aotcuda]`, or an empty table."""
         return table(self.data, "tool", "aotcuda")
 
     def import_roots(self) -> list[Path]:
-        """Folders that its packages are imported from."""
+        """Return the folders from which its packages are imported."""
         where = strings(table(self.data, "tool", "setuptools", "packages", "find").get("where"))
         folders = strings([*table(self.data, "tool", "setuptools", "package-dir").values()])
         packages = strings(table(self.data, "tool", "hatch", "build", "targets", "wheel").get("packages"))
@@ -52,7 +52,7 @@ class Project:
         return list(dict.fromkeys(path for path in (self.root / name for name in names) if path.is_dir()))
 
     def file_of(self, module: str) -> Path | None:
-        """The source file of a module of the project; None if the module is none of it."""
+        """Return the source file of a module of the project; None for another module."""
         for root in self.import_roots():
             base = root.joinpath(*module.split("."))
             for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
@@ -62,7 +62,7 @@ class Project:
 
 
 def find(start: Path) -> Project:
-    """The project around a folder: the nearest folder upwards with a pyproject.toml, or itself if there is none.
+    """Return the project of the nearest folder upwards with a pyproject.toml, else of the folder itself.
 
     Raises:
         ConfigError: The pyproject.toml cannot be read, or is not valid TOML.
@@ -74,7 +74,7 @@ def find(start: Path) -> Project:
 
 
 def read(root: Path) -> Project:
-    """The project in a folder.
+    """Return the project in a folder.
 
     Raises:
         ConfigError: As for `find`.
@@ -96,13 +96,13 @@ def read(root: Path) -> Project:
 
 
 def is_test(file: str) -> bool:
-    """Whether a file of a project is one of its tests, by the names that pytest goes by."""
+    """Return True if a file is a test, by pytest's naming rules."""
     path = PurePosixPath(file)
     return path.parts[0] in _TEST_FOLDERS or any(fnmatch.fnmatch(path.name, pattern) for pattern in _TEST_FILES)
 
 
 def python_files(project: Project) -> Iterator[tuple[str, Path]]:
-    """The modules of a project that are no tests, each with its file: those of its packages, and those beside them."""
+    """Return the modules of a project except tests, each with its file."""
     seen: set[Path] = set()
     for root in project.import_roots():
         inside = (file for package in _packages(project, root) for file in sorted(package.rglob("*.py")))
@@ -115,7 +115,7 @@ def python_files(project: Project) -> Iterator[tuple[str, Path]]:
 
 
 def _packages(project: Project, root: Path) -> list[Path]:
-    """The packages in a folder that packages are imported from.
+    """Return the packages in a folder from which packages are imported.
 
     One without `__init__.py` is told from a folder of anything else, such as `docs` or `examples`, by where it lies, in
     a folder that has packages alone, or by the project's build configuration, which names it.

@@ -1,4 +1,4 @@
-"""Editing pyproject.toml: what is new is added, and everything else keeps its place, its form and its comments.
+"""Edit pyproject.toml: add new entries, and keep the place, form and comments of all others.
 
 New tables are written at the end of the file; what goes into tables that exist already is put there with tomlkit. The
 result is read again and compared with what it should say, so that a file of unusual form is left alone, not damaged.
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.tables import Addition
 
 ARCH = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")
-"""The targets of a new table: one for each generation of GPUs, and PTX for the ones to come."""
+"""The targets of a new table: one for each generation of GPUs, and PTX for later ones."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Say that the file is of a form into which nothing can be merged: what is to be a table may be a number there."""
+    """Raise the error for a file with another value in the place of a table."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -43,7 +43,7 @@ def _explained() -> Iterator[None]:
 
 
 class Editor:
-    """The text of a pyproject.toml, and the changes to it.
+    """The text of a pyproject.toml, with changes.
 
     Args:
         text: The text as it is.
@@ -76,7 +76,7 @@ class Editor:
                 self._put((*keys, key), value)
 
     def extend(self, keys: Sequence[str], items: Sequence[str]) -> None:
-        """Append to a list, or make a list of a string and these."""
+        """Append to a list, or turn a string into a list and append."""
 
         def edit(document: Any) -> None:
             owner = _at(document, keys[:-1])
@@ -96,14 +96,14 @@ class Editor:
             target[keys[-1]] = [*([before] if isinstance(before, str) else before), *items]
 
     def get(self, keys: Sequence[str]) -> Any:
-        """The value of a key as it will be; None if there is none."""
+        """Return the changed value of a key, or None."""
         try:
             return copy.deepcopy(_at(self._expected, keys))
         except (KeyError, TypeError):
             return None
 
     def text(self) -> str:
-        """The text as it is to be.
+        """Return the changed text.
 
         Raises:
             ConfigError: The changes cannot be made in a file of this form.
@@ -170,7 +170,7 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend:
 
 
 def kernel_value(addition: Addition) -> Any:
-    """The value of a new kernel's key."""
+    """Return the value of a new kernel's key."""
     if variants.is_one(addition.records[0]):
         return variants.value(addition.records, addition.python)
     signatures = addition.signatures
@@ -188,17 +188,17 @@ def _extend_kernel(editor: Editor, keys: tuple[str, ...], signatures: list[str])
 
 
 def header(keys: Sequence[str]) -> str:
-    """The header line of a table."""
+    """Return the header line of a table."""
     return f"[{'.'.join(map(quoted, keys))}]"
 
 
 def quoted(key: str) -> str:
-    """A key, in quotes where it needs them."""
+    """Return a key, quoted if necessary."""
     return key if _BARE.fullmatch(key) else json.dumps(key)
 
 
 def assignment(key: str, value: Any) -> str:
-    """`key = value`, a list with one item a line where the line would be long or the items are signatures."""
+    """Return `key = value`; a long list, or one of signatures, has one item per line."""
     return f"{quoted(key)} = {_value(value)}"
 
 
@@ -215,7 +215,7 @@ def _value(value: Any) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file in one step, with the permissions that it has, or make it.
+    """Replace a file atomically with its permissions kept, or create it.
 
     Raises:
         ConfigError: It cannot be written.
@@ -267,7 +267,7 @@ def _item(value: Any) -> Any:
 
 
 def _append(array: Any, items: Sequence[str]) -> None:
-    """Append to a list in the form that it has: one item a line, or all on one."""
+    """Append to a list in its form: one item per line, or all on one."""
     text = array.as_string()
     if "\n" not in text and any("(" in item for item in items):
         array.multiline(multiline=True)

@@ -1,4 +1,4 @@
-"""What was recorded: the functions that a command launched, and the file in which several runs add up."""
+"""Records of launched functions, and the file in which several runs accumulate."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ class Record:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Equal for records of the same function, signature and options."""
+        """Return a key that is equal for records of the same function, signature and options."""
         options = json.dumps(self.options, sort_keys=True)
         return (self.module, self.function, self.frontend, self.kind, self.signature or "", options)
 
     @property
     def count(self) -> int:
-        """How often it was launched."""
+        """Return the number of launches."""
         return sum(self.launches.values())
 
     @property
     def place(self) -> str:
-        """`file:line` of its definition."""
+        """Return `file:line` of its definition."""
         return f"{self.file}:{self.line}"
 
 
 def merge(records: Iterable[Record]) -> list[Record]:
-    """One record for all with the same key: launches added up, the rest as the last of them has it; sorted."""
+    """Merge records with the same key: add up launches, take other values from the last record; sorted."""
     found: dict[tuple[str, ...], Record] = {}
     for record in records:
         before = found.get(record.key)
@@ -94,7 +94,7 @@ def merge(records: Iterable[Record]) -> list[Record]:
 
 
 def load(path: Path) -> tuple[list[Record], int]:
-    """The records in a file and the number of runs that they come from; none if there is no such file.
+    """Return the records in a file and the number of its runs; none if there is no file.
 
     Raises:
         ConfigError: It is not one that `aotcuda record` wrote.
@@ -153,7 +153,7 @@ def add(path: Path, records: Iterable[Record]) -> tuple[list[Record], int]:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Two runs that end at once add up too. The folder is locked, so that no lock file stays behind."""
+    """Lock the folder, so that two runs that end at once add up; there is no lock file."""
     try:
         descriptor = os.open(path.parent, os.O_RDONLY)
     except OSError as error:

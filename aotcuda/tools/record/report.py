@@ -1,4 +1,4 @@
-"""How `aotcuda record` tells what it found: tables on standard output, everything else on standard error."""
+"""Messages of `aotcuda record`: tables go to standard output, all else to standard error."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def say(text: str) -> None:
-    """One message."""
+    """Print one message."""
     print(f"aotcuda: {text}", file=sys.stderr)
 
 
 def summary(done: Run, owner: Project, kept: str) -> None:
-    """How much was recorded, on which GPUs, and what is left out."""
+    """Print the numbers of recorded kernels, their GPUs, and the kernels that are left out."""
     wanted, left, others = tables.sort(done.records, owner)
     gpus: Counter[str] = Counter()
     for record in done.records:
@@ -48,7 +48,7 @@ def summary(done: Run, owner: Project, kept: str) -> None:
 
 
 def lacking(additions: Iterable[Addition]) -> list[str]:
-    """What a table lacks, one line for each signature."""
+    """Return the missing signatures of a table, one per line."""
     return [
         f"{record.place}: {item.wanted.path}: {record.signature} is not in "
         f'tool.aotcuda.modules."{item.module}".kernels{_launched(record)}'
@@ -58,13 +58,13 @@ def lacking(additions: Iterable[Addition]) -> list[str]:
 
 
 def complete(left: Sequence[Left]) -> str:
-    """That tables lack nothing but what they cannot have of the project's modules; `summary` says what and why."""
+    """Return a message that the tables are complete, except for kernels that `summary` lists."""
     said = "the table has every signature that was launched"
     return f"{said}, but for {_number(len(left), 'signature')} of what was left out above" if left else said
 
 
 def added(additions: Iterable[Addition]) -> list[str]:
-    """What was merged into the tables."""
+    """Return lines on the merged entries."""
     return [
         f"{item.wanted.path} was launched with more than {_key(item)} has; write there what else is wanted of "
         f"{pyproject.assignment(item.kernel, pyproject.kernel_value(item))}"
@@ -76,12 +76,12 @@ def added(additions: Iterable[Addition]) -> list[str]:
 
 
 def notes(additions: Iterable[Addition]) -> list[str]:
-    """What whoever reads the tables has to know of kernels that were merged into them."""
+    """Return notes on merged kernels."""
     return [f"{item.wanted.path}: {note}" for item in additions for note in item.notes]
 
 
 def printed(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
-    """The tables, as they would stand in pyproject.toml, with where everything was launched."""
+    """Return the tables for pyproject.toml, with the places of launches as comments."""
     lines: list[str] = []
     modules: dict[str, list[Addition]] = {}
     for item in additions:

@@ -1,4 +1,4 @@
-"""What `[tool.aotcuda]` has of what was recorded, and what it lacks."""
+"""Compare the records with `[tool.aotcuda]`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A kernel with the signatures that were recorded and may be packaged.
+    """A kernel with its recorded signatures that can be packaged.
 
     Attributes:
         source: The module that defines it.
@@ -37,7 +37,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """Something that was launched and that no table can name, with the reason."""
+    """A launched function that no table can name, with the reason."""
 
     record: Record
     reason: str
@@ -45,7 +45,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """What the tables lack of one kernel.
+    """The entries that the tables lack for one kernel.
 
     Attributes:
         wanted: The kernel.
@@ -65,29 +65,29 @@ class Addition:
 
     @property
     def is_by_hand(self) -> bool:
-        """The kernel is there, and no line can be added to it: its variants are products of what stands there."""
+        """Return True if the kernel has an entry whose variants are products, to which no line can be added."""
         return not self.new_kernel and variants.is_one(self.records[0])
 
     @property
     def signatures(self) -> list[str]:
-        """The missing signatures, each once."""
+        """Return the missing signatures, each once."""
         return list(dict.fromkeys(record.signature for record in self.records if record.signature))
 
     @property
     def notes(self) -> list[str]:
-        """What whoever reads its table has to know."""
+        """Return notes for the reader of its table."""
         return variants.notes(self.records) if variants.is_one(self.records[0]) else []
 
     @property
     def python(self) -> str | None:
-        """The value of `python`, where the key does not say it."""
+        """Return the value of `python` if the key differs from it."""
         if self.kernel == self.wanted.path:
             return None
         return f"{self.wanted.source}:{self.wanted.path}" if "." in self.wanted.path else self.wanted.path
 
 
 def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[Left], Counter[str]]:
-    """What can be packaged, what cannot, and how often kernels of other projects were launched, by package."""
+    """Divide records into those that can be packaged, those that cannot, and launches of other packages."""
     wanted: dict[tuple[str, str, str], list[Record]] = {}
     left: list[Left] = []
     others: Counter[str] = Counter()
@@ -111,12 +111,12 @@ def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[
 
 
 def is_of_the_wheel(record: Record, owner: Project) -> bool:
-    """Whether a kernel is defined in a module that a wheel may have, and not in a test or a script."""
+    """Return True if a kernel is defined in a module for wheels, not in a test or script."""
     return owner.file_of(record.module) is not None and not project.is_test(record.file)
 
 
 def _inside(record: Record) -> bool:
-    """Whether the file lies in the project, and not in an environment there."""
+    """Return True if a file lies in the project, outside environments."""
     return not record.file.startswith("/") and "site-packages" not in record.file
 
 
@@ -139,7 +139,7 @@ def _reason(record: Record, importable: bool) -> str | None:
 
 
 class Tables:
-    """The modules of `[tool.aotcuda]`, as far as kernels go; whatever is not as it should be, is left to the build."""
+    """Return the modules of `[tool.aotcuda]` with their kernels; the build reports malformed entries."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         names = settings.get("types")
@@ -152,18 +152,18 @@ class Tables:
         }
 
     def additions(self, wanted: Iterable[Wanted]) -> list[Addition]:
-        """What is missing."""
+        """Return the missing entries."""
         taken = {name: set(_kernels(module)) | set(_functions(module)) for name, module in self._modules.items()}
         found = (self._addition(item, taken) for item in wanted)
         return [item for item in found if item is not None]
 
     @property
     def default_frontend(self) -> str:
-        """The front end of modules that name none."""
+        """Return the front end of modules that name none."""
         return str(self._frontend)
 
     def frontend(self, module: str) -> str:
-        """The front end of a module that there is."""
+        """Return the front end of an existing module."""
         return str(self._modules[module].get("frontend", self._frontend))
 
     def _addition(self, wanted: Wanted, taken: dict[str, set[str]]) -> Addition | None:
@@ -199,7 +199,7 @@ class Tables:
     def _in_variants(
         self, wanted: Wanted, module: str, found: Mapping[str, Any], taken: dict[str, set[str]]
     ) -> Addition | None:
-        """What is missing of a kernel that is packaged in variants."""
+        """Return the missing variants of a kernel."""
         packaged = [value if _is_table(value) else {"signatures": value} for value in found.values()]
         lacking = [item for item in wanted.records if not any(variants.covers(each, item) for each in packaged)]
         if not lacking:
@@ -217,7 +217,7 @@ class Tables:
         )
 
     def _module(self, wanted: Wanted) -> str:
-        """The module that packages kernels of a source; a new one packages them in place."""
+        """Return the module that packages kernels of a source; a new one packages them in place."""
         for name, module in self._modules.items():
             source = module.get("source")
             sources = source if isinstance(source, list) else [source]
@@ -231,7 +231,7 @@ class Tables:
         return name
 
     def _matching(self, module: str, wanted: Wanted) -> dict[str, Any]:
-        """The kernels of a module that were made from the same function."""
+        """Return the kernels of a module that are made from one function."""
         names = {wanted.path, f"{wanted.source}:{wanted.path}"}
         return {
             name: value
@@ -271,7 +271,7 @@ def _signatures(kernel: object) -> list[str]:
 
 
 def key_for(path: str, taken: set[str]) -> str:
-    """A key for a kernel: the name that it has in Python, where no other one has it and the builder takes it."""
+    """Return a key for a kernel: its Python name if that is free and valid."""
     last = path.rpartition(".")[2].lstrip("_") if path.rpartition(".")[2].startswith("__") else path.rpartition(".")[2]
     for name in (last, re.sub(r"\W", "_", path).lstrip("_")):
         if name.isidentifier() and not keyword.iskeyword(name) and name not in taken and name != "aotcuda":

@@ -1,4 +1,4 @@
-"""What was recorded of kernels that are packaged in variants, as Triton's are: as tables, and held against tables.
+"""Turn records of kernels with variants, such as Triton's, into tables, and compare them with tables.
 
 Such a record's options say what each launch was compiled for: `types`, `constants`, and the options by name; where an
 autotuner has chosen, which constants (`chosen`), and for which integer arguments (`when`); and which constants
@@ -27,7 +27,7 @@ _KEYS = {name.replace("_", "-"): default for name, default in tables.OPTIONS.ite
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """One set of constants, as the table of a kernel or one of its configs has it, and the types that it is for.
+    """One set of constants of a table or config, with its types.
 
     Attributes:
         values: The table.
@@ -39,12 +39,12 @@ class _Set:
 
 
 def is_one(record: Record) -> bool:
-    """Whether a record is of such a kernel."""
+    """Return True if a record is of a kernel with variants."""
     return "types" in record.options
 
 
 def refused(record: Record) -> str | None:
-    """Why a build would not take what was recorded; None if it would."""
+    """Return the reason that a build refuses a record, or None."""
     if not is_one(record):
         return None
     where = ""
@@ -60,7 +60,7 @@ def refused(record: Record) -> str | None:
 
 
 def value(records: Sequence[Record], python: str | None) -> dict[str, Any]:
-    """The table of a kernel with all that was recorded of it."""
+    """Return the table of a kernel with all its records."""
     found: dict[str, Any] = {} if python is None else {"python": python}
     signatures = dict.fromkeys(", ".join(record.options["types"]) for record in records)
     # A launch takes the first that fits, and Triton's JIT compiles for all hints that do.
@@ -82,7 +82,7 @@ def value(records: Sequence[Record], python: str | None) -> dict[str, Any]:
 
 
 def notes(records: Sequence[Record]) -> list[str]:
-    """What a reader of that table has to know, a sentence each."""
+    """Return notes for the reader of that table, one sentence each."""
     computed = dict.fromkeys(name for record in records for name in record.options.get("computed", ()))
     found = []
     if computed:
@@ -96,7 +96,7 @@ def notes(records: Sequence[Record]) -> list[str]:
 
 
 def _sets_of(records: Sequence[Record]) -> list[_Set]:
-    """The distinct sets of constants, in an order in which the first that holds is that of the launch.
+    """Return the distinct sets of constants, ordered so that the first match is that of the launch.
 
     Those come last that are for whatever an integer is, and those first that have the defaults of options, which
     launches need not name.
@@ -112,7 +112,7 @@ def _sets_of(records: Sequence[Record]) -> list[_Set]:
 
 
 def _chosen(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
-    """What autotuners have chosen, by what they chose it for: of several sets that of the most launches.
+    """Return the choices of autotuners by their keys; of several, that with the most launches.
 
     Two runs may time the same configs differently.
     """
@@ -128,14 +128,14 @@ def _is_tuned(record: Record) -> bool:
 
 
 def _tuned_key(record: Record) -> str:
-    """What an autotuner has chosen for, as far as a table can tell it: types, integers, and constants that it left."""
+    """Return the key of a choice in terms of a table: types, integers, and constants that were not tuned."""
     options = record.options
     left = {name: item for name, item in _constants(record).items() if name not in options.get("chosen", ())}
     return json.dumps([_plain(record), options.get("when"), left, _is_tuned(record)], sort_keys=True)
 
 
 def _product(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """One table with lists of values that makes just these sets; None if there is none."""
+    """Return one table with lists of values that gives exactly these sets, or None."""
     rows = [
         {("constexprs", name): item for name, item in values.get("constexprs", {}).items()}
         | {(key, ""): values.get(key, usual) for key, usual in _KEYS.items()}
@@ -157,12 +157,12 @@ def _product(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _unlike(items: Iterable[Any]) -> list[Any]:
-    """Each value once; 1, 1.0 and True are three."""
+    """Return each value once; 1, 1.0 and True differ."""
     return list({repr(item): item for item in items}.values())
 
 
 def _constants(record: Record) -> dict[str, Any]:
-    """The constexprs of a record in the notation of tables; records of before may have None itself."""
+    """Return the constexprs of a record in the notation of tables; a record may have None itself."""
     found: dict[str, Any] = record.options["constants"]
     return {name: tables.NONE if item is None else item for name, item in found.items()}
 
@@ -190,7 +190,7 @@ def _without_hints(types: Iterable[str]) -> str:
 
 
 def covers(kernel: Mapping[str, Any], record: Record) -> bool:
-    """Whether a kernel's table has a variant that launches like the recorded one would take."""
+    """Return True if a table has a variant for the recorded launch."""
     types = record.options["types"]
     exact = kernel.get("specialise") == "exact"
     return any(
@@ -225,7 +225,7 @@ def _sets(kernel: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 
 def _has(item: Mapping[str, Any], record: Record) -> bool:
-    """Whether a set of constants is that of a launch; what an autotuner would choose for it, any config may say."""
+    """Return True if a set of constants is that of a launch; tuned constants may come from any config."""
     options = record.options
     given = item["constexprs"]
     for name, wanted in _constants(record).items():

@@ -286,7 +286,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, kept: Kept) -> tuple[File,
         }
 
     before = named()
-    have: dict[str, _Description] = kept.find(before)
+    have: dict[str, _Description] = kept.find(before, lambda _: _Description)
     tasks = []
     for path, file in plain.items():
         of_names = {name: keys[path, name] for name in file.names}

@@ -225,7 +225,7 @@ class CutileUnit(VariantUnit):
 
 def check(module: Module) -> None:
     """See Tables."""
-    absent = ("fastmath", "lineinfo", "debug", "opt_level", "max_registers")
+    absent = ("fastmath", "fma", "lineinfo", "debug", "opt_level", "max_registers")
     variants.check(module, absent, "cuTile's kernels", ", but what @ct.kernel(...) says")
 
 

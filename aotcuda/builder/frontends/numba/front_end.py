@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.builder.frontends import read_functions
-from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, target_questions, units
+from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, ir_settings, target_questions, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
@@ -231,7 +231,8 @@ class NumbaFrontEnd(ABC):
             form: Literal["ltoir", "ptx"] = "ptx" if jit.options.debug else "ltoir"
             code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
             lined = False
-            for group, texts in self.texts(compiled, unit, jit, _served(watch, targets)):
+            for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
+                texts = [ir_settings.applied(text, unit.options, jit.options) for text in plain]
                 needed = self.needs(compiled, texts, jit)
                 lined = lined or any(map(_has_lines, texts))
                 alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
@@ -285,10 +286,10 @@ class NumbaFrontEnd(ABC):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
             returned = self.returned(compiled)
             declared = c_abi.prototype(self.convention, unit, python, args, returned)
-            code = [
-                (group, texts, self.needs(compiled, texts, jit))
-                for group, texts in self.texts(compiled, unit, jit, _served(watch, targets))
-            ]
+            code = []
+            for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
+                texts = [ir_settings.applied(text, unit.options, jit.options) for text in plain]
+                code.append((group, texts, self.needs(compiled, texts, jit)))
         every = CompiledFunction(
             ir=(),
             fastmath=jit.options.fastmath,

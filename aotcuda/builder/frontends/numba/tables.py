@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda.builder.config import keys, rules
-from aotcuda.builder.config.model import Entry
+from aotcuda.builder.config.model import FMA, Entry
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Flag, Integer, ListOf
 from aotcuda.builder.frontends.python_source import PythonUnit
@@ -45,6 +45,7 @@ class Function(Entry):
             rules.SIGNATURE, "Its types, in Numba's notation.", '"int32(int32, int32)"', default=_DECLARED
         ),
     )
+    fma: bool | None = field(default=None, metadata=FMA)
     short_key: str = field(default="", compare=False)
 
 
@@ -84,6 +85,7 @@ class Kernel(Entry):
         default=False,
         metadata=setting(Flag(), "Launch so that the whole grid can synchronise.", "true"),
     )
+    fma: bool | None = field(default=None, metadata=FMA)
     short_key: str = field(default="", compare=False)
 
 
@@ -201,7 +203,7 @@ def _of_function(module: Module, function: Function) -> NumbaUnit:
         symbol=function.name,
         shared_name="" if "." in path else path,
         signature=function.signature,
-        options=module.options,
+        options=module.options.with_fma(function.fma),
     )
 
 
@@ -217,7 +219,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[NumbaUnit]:
             name=kernel.name,
             symbol=symbol(kernel.name, number, len(kernel.signatures)),
             signature=signature,
-            options=module.options,
+            options=module.options.with_fma(kernel.fma),
             launch_bounds=kernel.launch_bounds,
             cooperative=kernel.cooperative,
         )

@@ -158,6 +158,8 @@ def _nvvm_options(options: Options) -> dict[str, Any]:
         "fastmath": options.fastmath,
         "opt": 3 if options.opt_level > 0 and not options.debug else 0,
     }
+    if options.fma is not None:
+        found["fma"] = options.fma
     if options.debug:
         found["g"] = None
     return found
@@ -190,7 +192,7 @@ def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_s
     """
     given = {name: value for name, value in settings.items() if name != "fastmath"}
     if settings["fastmath"]:
-        given |= {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}
+        given = {"fma": True} | given | {"ftz": True, "prec_div": False, "prec_sqrt": False}
     unit = nvvm.CompilationUnit(given)
     ready = [_legal(text) for text in texts]
     for data in ready:

@@ -166,6 +166,8 @@ def _generate(
     settings: dict[str, Any] = {"arch": f"compute_{target.number}", "opt": level}
     if options.fastmath:
         settings |= {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}
+    if options.fma is not None:
+        settings["fma"] = options.fma
     if form == "ltoir":
         settings["gen-lto"] = None
     with warnings.catch_warnings():

@@ -221,15 +221,14 @@ class TritonFrontEnd:
         Raises:
             CompileError: It refuses.
         """
-        del options
         text = ptx.merged([item.data.decode() for item in inputs])
-        data, cuda = _assembled(module, text, target)
+        data, cuda = _assembled(module, text, target, options.fma)
         if target.kind == "sass":
             return Assembled(data=data, cuda=cuda)
 
         def machine_code(candidate: bytes) -> bytes | None:
             try:
-                return _assembled(module, candidate.decode(), target)[0]
+                return _assembled(module, candidate.decode(), target, options.fma)[0]
             except CompileError:
                 return None
 
@@ -496,14 +495,16 @@ def _options(unit: TritonUnit) -> dict[str, object]:
         "num_stages": unit.num_stages,
         "num_ctas": unit.num_ctas,
         **({"maxnreg": unit.maxnreg} if unit.maxnreg else {}),
-        **_fused(),
+        **_fused(unit.options.fma),
     }
 
 
-def _fused() -> dict[str, object]:
-    """The option that Triton 3.9 warns of where it is not given: it has another default from 3.10 on."""
+def _fused(fma: bool | None = None) -> dict[str, object]:
+    """Return Triton's option for `fma`. Triton 3.9 warns where it is left out: 3.10 has another default."""
     import triton  # noqa: PLC0415 (as in prepare)
 
+    if fma is not None:
+        return {"enable_fp_fusion": fma}
     return {"enable_fp_fusion": versions.pair(_release(triton.__version__)) <= _LAST_FUSING}
 
 
@@ -782,7 +783,7 @@ def _arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
         yield {"name": name, "default": None, "keyword": True}
 
 
-def _assembled(module: str, text: str, target: Target) -> tuple[bytes, tuple[int, int]]:
+def _assembled(module: str, text: str, target: Target, fma: bool | None) -> tuple[bytes, tuple[int, int]]:
     """Machine code of a PTX text by Triton's last stage, and the CUDA version of the assembler.
 
     Raises:
@@ -795,7 +796,7 @@ def _assembled(module: str, text: str, target: Target) -> tuple[bytes, tuple[int
     gpu = _gpu(target)
     backend = make_backend(gpu)
     stages: dict[str, Any] = {}
-    options = backend.parse_options(_fused())
+    options = backend.parse_options(_fused(fma))
     backend.add_stages(stages, options, Language.TRITON)
     try:
         with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):  # noqa: PTH123 (it prints the PTX)

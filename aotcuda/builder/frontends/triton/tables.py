@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from aotcuda.arch import Target
 from aotcuda.builder.config import keys, rules
+from aotcuda.builder.config.model import FMA
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Integer, ListOf, TableOf
 from aotcuda.builder.frontends import variants
@@ -293,6 +294,7 @@ class Kernel(VariantKernel):
         default=0,
         metadata=setting(Integer(0, 255), "Registers a thread may use.", "128", default="`max-registers`"),
     )
+    fma: bool | None = field(default=None, metadata=FMA)
     configs: tuple[Settings, ...] = field(
         default=(),
         metadata=setting(

@@ -1,7 +1,7 @@
-"""What is Numba's own, and is had from it when it is first needed: nothing here imports Numba before that.
+"""Proxies for objects of Numba. A proxy imports Numba when the program first uses it.
 
-Compilers never meet these objects. A function that Numba is to compile after all gets a copy of its module's names in
-which each of them is what it stands for; and one that a kernel of somebody else's names is typed by what it stands for.
+Compilers do not see proxies. A function that Numba compiles gets a copy of its module's names in which each proxy is
+replaced by its object, and a proxy that a foreign kernel names has the type of its object.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SNAPSHOT = "__aotcuda_numba__"
 """The name under which a module keeps the copy of its names that Numba compiles with."""
 
 
-class Deferred:
-    """Something that stands for an object of Numba's."""
+class Proxy:
+    """Stands for an object of Numba."""
 
     def of_numba(self) -> Any:
-        """That object.
+        """Return the object, importing Numba if necessary.
 
         Raises:
             DependencyError: Numba is not installed.
@@ -34,26 +34,26 @@ class Deferred:
 
     @property
     def _numba_type_(self) -> object:
-        """The type of that object to the compiler that asks."""
+        """Return the type of the object for the compiler that asks."""
         found = self.of_numba()
         own = getattr(found, "_numba_type_", None)
         if own is not None:
             return own
-        # Whoever asks by this name is a compiler's function `typeof`, or one beside it.
-        asking: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 (nothing else tells who asks)
+        # The caller is a compiler's function `typeof`, or one in the same module.
+        asking: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 (nothing else identifies the compiler)
         if "typeof" not in asking:
             message = f"{self!r} has no type here"
             raise AttributeError(message, name="_numba_type_", obj=self)
         return asking["types"].Module(found) if isinstance(found, type(sys)) else asking["typeof"](found)
 
 
-class FromNumba(Deferred):
-    """Whatever Numba has under a name; it is had when it is called, or asked for more than names.
+class NumbaProxy(Proxy):
+    """Stands for an object under a name of Numba. Calls, subscripts and tests resolve it; attributes do not.
 
     Args:
         package: `numba` or `numba_cuda_mlir`.
-        words: What to call it in errors: `numba.cuda.to_device`.
-        make: Gives the object.
+        words: The name for error messages: `numba.cuda.to_device`.
+        make: Returns the object.
     """
 
     def __init__(self, package: str, words: str, make: Callable[[], Any]) -> None:
@@ -66,7 +66,7 @@ class FromNumba(Deferred):
     _make: Callable[[], Any]
 
     def of_numba(self) -> Any:
-        """See Deferred."""
+        """See Proxy."""
         if "_found" not in self.__dict__:
             need(self._package, self._words)
             self.__dict__["_found"] = self._make()
@@ -79,13 +79,13 @@ class FromNumba(Deferred):
         words = f"{self._words}.{name}"
         if name.endswith(_CLASSES):
             return exception(self._package, words, lambda: attribute(self.of_numba(), name))
-        return FromNumba(self._package, words, lambda: attribute(self.of_numba(), name))
+        return NumbaProxy(self._package, words, lambda: attribute(self.of_numba(), name))
 
     def __setattr__(self, name: str, value: object) -> None:
         setattr(self.of_numba(), name, value)
 
     def __call__(self, *args: object, **options: object) -> Any:
-        """Call Numba's.
+        """Call the object.
 
         Raises:
             DependencyError: Numba is not installed.
@@ -113,34 +113,34 @@ class FromNumba(Deferred):
         return self._words
 
 
-class Declaration(FromNumba):
-    """What declares something for kernels to use, at the top of a module: its result is deferred as well."""
+class DeclarationProxy(NumbaProxy):
+    """A function that declares something for kernels at the top of a module. Its result is a proxy too."""
 
     def __call__(self, *args: object, **options: object) -> Any:
-        """Declare it."""
+        """Return a proxy for the declaration."""
 
         def make() -> Any:
             given = {name: resolved(value) for name, value in options.items()}
             return self.of_numba()(*map(resolved, args), **given)
 
-        return FromNumba(self._package, f"{self._words}(...)", make)
+        return NumbaProxy(self._package, f"{self._words}(...)", make)
 
 
-class TypeName(FromNumba):
-    """A type: with types in brackets it is a signature or another type, with a number that number, converted."""
+class TypeProxy(NumbaProxy):
+    """A type. A call with types gives a signature or another type; a call with a number converts the number."""
 
     def __call__(self, *args: object, **options: object) -> Any:
-        """A signature, another type, or a number."""
+        """Return a signature, another type, or a converted number."""
         numpy: Any = sys.modules.get("numpy")
         kind = getattr(numpy, str(self._words.rpartition(".")[2]), None)
         if kind is not None and len(args) == 1 and isinstance(args[0], int | float | complex | numpy.generic):
             return kind(args[0])
         words = f"{self._words}({', '.join(map(_shown, args))})"
         given = {name: resolved(value) for name, value in options.items()}
-        return TypeName(self._package, words, lambda: self.of_numba()(*map(resolved, args), **given))
+        return TypeProxy(self._package, words, lambda: self.of_numba()(*map(resolved, args), **given))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TypeName) and (other._package, other._words) == (self._package, self._words)
+        return isinstance(other, TypeProxy) and (other._package, other._words) == (self._package, self._words)
 
     def __hash__(self) -> int:
         return hash(self._words)
@@ -151,14 +151,14 @@ class TypeName(FromNumba):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             return super().__getattr__(name)
-        return TypeName(self._package, f"{self._words}.{name}", lambda: attribute(self.of_numba(), name))
+        return TypeProxy(self._package, f"{self._words}.{name}", lambda: attribute(self.of_numba(), name))
 
 
 def exception(package: str, words: str, make: Callable[[], Any]) -> Any:
-    """A class of Numba's errors or warnings: where Numba was not imported, one of which there is never an instance.
+    """Return a class of Numba's errors or warnings; before Numba is imported, a class without instances.
 
-    Such classes are named by `except` and by filters of warnings, which take no stand-ins. What Numba warns of in
-    place, copies of the host's arrays, is aotcuda's own warning.
+    `except` clauses and warning filters name such classes, and they accept no proxies. Numba's warning about copies of
+    host arrays is aotcuda's own warning in place.
     """
     if is_imported(package):
         return make()
@@ -173,8 +173,8 @@ def exception(package: str, words: str, make: Callable[[], Any]) -> Any:
 
 
 def resolved(value: object) -> Any:
-    """A value with what Numba has in the place of what stands for it, in lists, tuples and dicts too."""
-    if isinstance(value, Deferred):
+    """Return a value with every proxy replaced by its object, in lists, tuples and dicts too."""
+    if isinstance(value, Proxy):
         return value.of_numba()
     if type(value) is list or type(value) is tuple:
         return type(value)([resolved(item) for item in value])
@@ -184,8 +184,8 @@ def resolved(value: object) -> Any:
 
 
 def real_function(function: FunctionType) -> FunctionType:
-    """A function as Numba can compile it: where names of its module stand for something of Numba's, they are that."""
-    from types import CellType, FunctionType  # noqa: PLC0415 (only who needs Numba comes here)
+    """Return a copy of a function that Numba can compile: proxies among its names are replaced by their objects."""
+    from types import CellType, FunctionType  # noqa: PLC0415 (few programs need Numba)
 
     cells = function.__closure__
     closure = None if cells is None else tuple([CellType(resolved(cell.cell_contents)) for cell in cells])
@@ -202,33 +202,33 @@ def real_function(function: FunctionType) -> FunctionType:
 
 
 def _snapshot(namespace: dict[str, Any]) -> dict[str, Any]:
-    """The names of a module as Numba can take them; names that came since are added.
+    """Return a module's names without proxies, and add names that the module has gained since the last call.
 
-    The functions in there that are Numba's to compile see this very dict, so they may name each other.
+    All functions of the module that Numba compiles share this dict, so they can name each other.
     """
     found: dict[str, Any] = namespace.setdefault(_SNAPSHOT, {})
     changed = {
         name: value for name, value in list(namespace.items()) if found.get(name) is not value and name != _SNAPSHOT
     }
-    found.update({name: value for name, value in changed.items() if not isinstance(value, Deferred)})
+    found.update({name: value for name, value in changed.items() if not isinstance(value, Proxy)})
     for name, value in changed.items():
-        if isinstance(value, Deferred) and name not in found:
-            found[name] = value  # until the next line is done with it: two functions may name each other
+        if isinstance(value, Proxy) and name not in found:
+            found[name] = value  # while `of_numba` runs: two functions may name each other
             found[name] = value.of_numba()
     return found
 
 
 def need(package: str, what: str) -> Any:
-    """Numba's package, imported with its module for GPUs.
+    """Import Numba's package with its module for GPUs, and return the package.
 
     Args:
-        package: Its name.
-        what: What it is needed for.
+        package: The package's name.
+        what: The reason, for the message.
 
     Raises:
-        DependencyError: It is not installed.
+        DependencyError: The package is not installed.
     """
-    from contextlib import suppress  # noqa: PLC0415 (only who needs Numba comes here)
+    from contextlib import suppress  # noqa: PLC0415 (few programs need Numba)
     from importlib import import_module  # noqa: PLC0415
 
     try:
@@ -245,12 +245,12 @@ def need(package: str, what: str) -> Any:
 
 
 def is_imported(package: str) -> bool:
-    """Whether a program has Numba's module for GPUs: nothing can be an instance of its classes otherwise."""
+    """Return True if Numba's module for GPUs is imported; before that its classes have no instances."""
     return f"{package}.cuda" in sys.modules
 
 
 def requirement(package: str) -> str:
-    """What pip installs for Numba's package: `aotcuda[jit-cu13]`, or that for the driver there is."""
+    """Return the requirement that installs Numba's package for this machine's driver: `aotcuda[jit-cu13]`."""
     from aotcuda import registry  # noqa: PLC0415 (only errors name it)
     from aotcuda.runtime import driver  # noqa: PLC0415 (likewise)
 
@@ -259,7 +259,7 @@ def requirement(package: str) -> str:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """An attribute of an object, or a module of a package that was not imported yet."""
+    """Return an attribute of an object, or import the submodule of that name."""
     try:
         return getattr(owner, name)
     except AttributeError:
@@ -275,7 +275,7 @@ def attribute(owner: Any, name: str) -> Any:
 
 
 def of_package(package: Any, name: str) -> Any:
-    """What a compiler's package has under a name; numba-cuda-mlir has its types in a module of their own."""
+    """Return an attribute of a compiler's package, or a type; numba-cuda-mlir has types in a module of their own."""
     try:
         return attribute(package, name)
     except AttributeError:

@@ -1,4 +1,4 @@
-"""What of a module's changes breaks its users, its kernels apart: functions, images, drivers, settings, sizes."""
+"""Find changes of a module other than its kernels: functions, images, drivers, settings, resources, sizes."""
 
 from __future__ import annotations
 
@@ -23,29 +23,18 @@ if TYPE_CHECKING:
 _RESOURCES = ("size", "registers", "shared", "local", "constant")
 _LABELS = {"size": "bytes of code"}
 
-_TOLD = frozenset(
+_SKIPPED = frozenset(
     [
-        *(
-            "format",
-            "floor",
-            "generator",
-            "module",
-            "toolchain",
-            "toolchains",
-            "min_driver",
-            "fallback",
-            "options",
-            "files",
-            "images",
-        ),
+        *("format", "floor", "generator", "module", "toolchain", "toolchains", "min_driver", "fallback", "options"),
+        *("files", "images"),
         *("ltoir", "kernels", "functions", "callbacks", "sources", "rebuild"),
     ]
 )
-"""Keys that a rule of their own tells, or that users do not depend on; any other that differs is told as it is."""
+"""Keys that have a rule of their own, or on which users do not depend; other keys are compared as they are."""
 
 
 def functions(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Exported device functions, and the LTOIR that linkers take them from."""
+    """Yield the changes of exported device functions and of their LTOIR."""
     old, new = ({function["name"]: function for function in side["functions"]} for side in (before, after))
     yield from named("function", old, new)
     for name in sorted(old.keys() & new.keys()):
@@ -62,7 +51,7 @@ def functions(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """What linkers of device functions find otherwise: code for a capability links for every later one."""
+    """Yield lost code for linkers of device functions; code for a capability links for every later one."""
     for kind in ("ltoir", "ptx"):
         old, new = ([_code(image) for image in side["ltoir"] if image["kind"] == kind] for side in (before, after))
         for row in _gpus():
@@ -73,7 +62,6 @@ def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
     written = _ltoir(after)
     for was in _ltoir(before):
         if written and not any(now[0] == was[0] and now <= was for now in written):
-            # The nearest: of the same major version, or what there is.
             now = next((one for one in written if one[0] == was[0]), written[0])
             text = f"linkers of CUDA {gpu_facts.dotted(was)} refuse LTOIR of CUDA {gpu_facts.dotted(now)}"
             name = "functions as LTOIR"
@@ -83,7 +71,7 @@ def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _code(image: Image) -> Target:
-    """What an image of functions can be linked for, which is what PTX can be compiled for."""
+    """Return the PTX target that stands for all GPUs for which an image of functions can be linked."""
     target = arch.parse(image["arch"])
     return Target("ptx", target.major, target.minor, target.suffix)
 
@@ -93,7 +81,7 @@ def _gpus() -> list[gpu_facts.Capability]:
 
 
 def reach(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """GPUs and drivers that the old build's images serve and the new one's do not, or in another way."""
+    """Yield GPUs and drivers for which another image, or none, is chosen."""
     decides = [
         ([(image["arch"], image.get("cuda")) for image in side["images"]], side["toolchain"])
         for side in (before, after)
@@ -127,7 +115,7 @@ def _served(gpu: Gpu, drivers: Sequence[str], old: str | None, new: str | None) 
 
 
 def images(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Images that came and went; whom that breaks, `reach` says."""
+    """Yield added and removed images; `reach` finds the users that this breaks."""
     for kind, listed in (("image", "images"), ("function image", "ltoir")):
         old, new = (_sizes_of(side[listed]) for side in (before, after))  # type: ignore[literal-required]
         gone = {target: size for target, size in old.items() if target not in new}
@@ -144,23 +132,23 @@ def images(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _sizes_of(images: Sequence[Image]) -> dict[str, int]:
-    """Bytes by target; LTOIR, which has the targets of machine code, says that it is LTOIR."""
+    """Return bytes by target; LTOIR has the targets of machine code and is marked."""
     return {image["arch"] + (" LTOIR" if image["kind"] == "ltoir" else ""): image["bytes"] for image in images}
 
 
 def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Fallback, loading, front end, options, callbacks, the manifest's format, the toolchain."""
+    """Yield changes of fallback, loading, front end, options, callbacks, manifest format, toolchain."""
     if before["fallback"] != after["fallback"]:
         was, now = before["fallback"], after["fallback"]
         yield Change(kind="setting", name="fallback", text=became(was, now), breaks=now == "error", old=was, new=now)
     elif after["fallback"] == "jit" and "rebuild" in before and "rebuild" not in after:
         yield Change(kind="setting", name="fallback", text="the recipe to build from is gone", breaks=True)
-    for key, was, now in others(before, after, _TOLD):
+    for key, was, now in others(before, after, _SKIPPED):
         yield Change(kind="setting", name=key, text=became(was, now), old=was, new=now)
     for key, was, now in others(before["options"], after["options"], frozenset()):
         yield Change(kind="setting", name=f"options.{key}", text=became(was, now), old=was, new=now)
     if after["callbacks"] and not before["callbacks"]:
-        text = "there are some now; whoever loads the module needs cuda-core"
+        text = "there are some now; loading the module needs cuda-core"
         yield Change(kind="setting", name="callbacks", text=text, breaks=True)
     elif before["callbacks"] != after["callbacks"]:
         yield Change(kind="setting", name="callbacks", text="changed")
@@ -173,7 +161,7 @@ def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _run_time(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Which run times read it."""
+    """Yield changes that decide which run times read the manifest."""
     for name, was, now, newer in (
         ("manifest format", before["format"], after["format"], after["format"] > before["format"]),
         ("oldest run time", before["floor"], after["floor"], is_older(before["floor"], after["floor"])),
@@ -184,11 +172,11 @@ def _run_time(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def resources(before: Module, after: Module, manifest: Manifest) -> Iterator[Change]:
-    """What kernels take in machine code for the same target, as the images themselves tell.
+    """Yield changed resources of kernels in machine code for the same target, as the images show them.
 
     Args:
         before: The old build's images.
-        after: The new one's.
+        after: The new build's images.
         manifest: The new build's manifest, for the launch bounds.
     """
     overloads = (
@@ -216,7 +204,7 @@ def resources(before: Module, after: Module, manifest: Manifest) -> Iterator[Cha
 
 
 def _fitting(registers: int) -> int:
-    """The most threads of a block that a GPU has registers for.
+    """Return the maximum of threads in a block for which a GPU has registers.
 
     64 K registers a block (Programming Guide, table 31), given out by 8 a thread, to warps by fours (the occupancy
     calculator's "register allocation unit size" and "warp allocation granularity"): so it is from 7.5 to 12.1.
@@ -241,7 +229,7 @@ def _kernel_images(module: Module) -> dict[tuple[str, str], SymbolImage]:
 
 
 def sizes(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Bytes of the files that the wheel gains, compressed as they are."""
+    """Yield changed sizes of the fatbins, as compressed."""
     for name in ("kernels", "functions"):
         was, now = (side["files"][name]["bytes"] if name in side["files"] else 0 for side in (before, after))
         if was != now:
@@ -249,6 +237,6 @@ def sizes(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _ltoir(manifest: Manifest) -> list[tuple[int, int]]:
-    """The CUDA versions of the exported functions' LTOIR, which linkers of the same major version take from then on."""
+    """Return the CUDA versions of the functions' LTOIR; linkers of that version or a later minor version take it."""
     versions = [manifest["toolchain"], *(one["versions"] for one in manifest.get("toolchains", ()) if one["ltoir"])]
     return [gpu_facts.pair(one["cuda"]) for one in versions if "cuda" in one]

@@ -1,8 +1,8 @@
-"""The command `aotcuda diff`: what changed between two builds, and what of it would break a user of the old one.
+"""Compare two builds and find the changes that would break users of the old build.
 
 A user of a module calls its kernels from Python, launches them from C++ by symbol and parameter block, links its device
-functions, and has a GPU and a driver. A change breaks if one of these worked with the old build and does not with the
-new one; what becomes slower, larger or smaller does not.
+functions, and has a GPU and a driver. A change breaks users if one of these worked with the old build and fails with
+the new one. Changes of speed or size do not break users.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aotcuda.binary import targets
 from aotcuda.binary.targets import PackagedModule
 from aotcuda.errors import ManifestError, TargetError
-from aotcuda.tools.diff import changes, kernel_changes
+from aotcuda.tools.diff import kernel_changes, module_changes
 from aotcuda.tools.diff.change import Change
 from aotcuda.tools.inspect import collect
 
@@ -33,7 +33,7 @@ class Difference:
     modules: dict[str, list[Change]] = field(default_factory=dict)
 
     def problem(self) -> str | None:
-        """What would break, in one line; None if nothing would."""
+        """Return the breaking changes in one line; None if there are none."""
         found = [(name, change) for name, listed in self.modules.items() for change in listed if change.breaks]
         if not found:
             return None
@@ -42,7 +42,7 @@ class Difference:
         return f"users of the old build would break: {name}: {_line(first)}{more}"
 
     def json(self) -> dict[str, object]:
-        """The object that `--json` prints."""
+        """Return the object that `--json` prints."""
         return {
             "version": VERSION,
             "breaks": self.problem() is not None,
@@ -67,7 +67,7 @@ class Difference:
         }
 
     def render(self) -> str:
-        """The text for people; what would break a user of the old build comes first, marked by a `!`."""
+        """Return the text output, with breaking changes first, marked by `!`."""
         blocks = []
         for name, listed in self.modules.items():
             lines = [name]
@@ -85,14 +85,14 @@ class Difference:
 
 
 def compare(old: str, new: str) -> Difference:
-    """What changed from one build to another.
+    """Compare two builds.
 
     Args:
-        old: What users have: a wheel, an importable module or package, or a folder.
-        new: What they would get.
+        old: A wheel, an importable module or package, or a folder.
+        new: The build to compare with it, likewise.
 
     Raises:
-        TargetError: There is no such thing, or nothing in it that aotcuda built.
+        TargetError: There is no such build, or nothing in it was built by aotcuda.
         ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
         ImageError: An image cannot be read.
     """
@@ -114,7 +114,7 @@ def compare(old: str, new: str) -> Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class _Side:
-    """One build of a module: its manifest, and what its images themselves tell."""
+    """One build of a module: its manifest and the report on its images."""
 
     manifest: Manifest
     report: Module
@@ -138,12 +138,12 @@ def _changes(old: _Side, new: _Side) -> list[Change]:
     before, after = old.manifest, new.manifest
     return [
         *kernel_changes.kernels(before, after),
-        *changes.functions(before, after),
-        *changes.reach(before, after),
-        *changes.images(before, after),
-        *changes.settings(before, after),
-        *changes.resources(old.report, new.report, after),
-        *changes.sizes(before, after),
+        *module_changes.functions(before, after),
+        *module_changes.reach(before, after),
+        *module_changes.images(before, after),
+        *module_changes.settings(before, after),
+        *module_changes.resources(old.report, new.report, after),
+        *module_changes.sizes(before, after),
     ]
 
 

@@ -1,78 +1,61 @@
-"""What `aotcuda.numba` has for a source that is packaged in place: `cuda`, types, and what is had from Numba."""
+"""The content of `aotcuda.numba` for a source module that is packaged in place: `cuda`, types, and proxies."""
 
 from __future__ import annotations
 
-from aotcuda.integrations.in_place.deferred import (
-    Declaration,
-    Deferred,
-    FromNumba,
-    TypeName,
+from aotcuda.integrations.in_place.functions import Decorator, cuda_jit
+from aotcuda.integrations.in_place.numba_proxy import (
+    DeclarationProxy,
+    NumbaProxy,
+    Proxy,
+    TypeProxy,
     exception,
     need,
     of_package,
 )
-from aotcuda.integrations.in_place.deferred import attribute as of_owner
-from aotcuda.integrations.in_place.functions import Decorator, cuda_jit
+from aotcuda.integrations.in_place.numba_proxy import attribute as of_owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from aotcuda.integrations.in_place.gpus import Context, Device, Gpus
 
 _SCALARS = frozenset(
     [
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "float16",
-        "float32",
-        "float64",
-        "complex64",
-        "complex128",
-        "boolean",
-        "bool_",
-        "bool",
-        "void",
-        "none",
-        "char",
-        "uchar",
-        "short",
-        "ushort",
-        "int_",
-        "uint",
-        "intc",
-        "uintc",
-        "intp",
-        "uintp",
-        "size_t",
-        "ssize_t",
-        "long_",
-        "ulong",
-        "longlong",
-        "ulonglong",
-        "float_",
-        "double",
-        "byte",
-        "b1",
-        "i1",
-        "i2",
-        "i4",
-        "i8",
-        "u1",
-        "u2",
-        "u4",
-        "u8",
-        "f4",
-        "f8",
-        "c8",
-        "c16",
-        "bfloat16",
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *(
+            "float16",
+            "float32",
+            "float64",
+            "bfloat16",
+            "complex64",
+            "complex128",
+            "boolean",
+            "bool_",
+            "bool",
+            "void",
+            "none",
+        ),
+        *(
+            "char",
+            "uchar",
+            "short",
+            "ushort",
+            "int_",
+            "uint",
+            "intc",
+            "uintc",
+            "intp",
+            "uintp",
+            "size_t",
+            "ssize_t",
+            "long_",
+            "ulong",
+            "longlong",
+            "ulonglong",
+        ),
+        *("float_", "double", "byte", "b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16"),
     ]
 )
 _DECLARED = frozenset(["from_dtype", "typeof", "declare_device"])
@@ -84,28 +67,21 @@ _found: dict[tuple[str, str], object] = {}
 
 
 def attribute(package: str, name: str) -> object:
-    """What a package has under a name.
+    """Return what a source gets under a name of the package.
 
     Raises:
         AttributeError: `__version__` of a Numba that is not installed.
     """
     if (package, name) not in _found:
         found = Cuda(package) if name == "cuda" else _made(package, package, name)
-        if isinstance(found, type):  # which is another one once Numba was imported
+        if isinstance(found, type):  # importing Numba replaces the class
             return found
         _found[package, name] = found
     return _found[package, name]
 
 
-def gpus_of() -> Any:
-    """The module that asks the driver, imported when something is asked of it."""
-    from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources ask)
-
-    return gpus
-
-
 def _made(package: str, owner: str, name: str) -> Any:
-    """What stands for `name` of `owner`, which is the package or its `cuda`."""
+    """Return the proxy for `name` of `owner`, which is the package or its `cuda`."""
     words = f"{owner}.{name}"
 
     def make() -> Any:
@@ -117,16 +93,16 @@ def _made(package: str, owner: str, name: str) -> Any:
     if name.endswith(("Error", "Warning")):
         return exception(package, words, make)
     if name in _SCALARS or name == "types":
-        return TypeName(package, words, make)
+        return TypeProxy(package, words, make)
     if name in _DECLARED or _is_linkable(name):
-        return Declaration(package, words, make)
+        return DeclarationProxy(package, words, make)
     if name in _DECORATORS:
         return Decorator(package, words, make)
-    return FromNumba(package, words, make)
+    return NumbaProxy(package, words, make)
 
 
 def _is_linkable(name: str) -> bool:
-    """Whether a name is of a class of what can be linked."""
+    """Return True if a name is that of a class of linkable items."""
     if not name[:1].isupper():
         return False
     from aotcuda.manifest import linkable  # noqa: PLC0415 (few sources link)
@@ -144,11 +120,33 @@ def _version(package: str) -> str:
         raise AttributeError(message, name="__version__") from None
 
 
-class Cuda(Deferred):
+class _DriverModule(NumbaProxy):
+    """A module of Numba with some names that the driver answers instead.
+
+    Args:
+        package: As for NumbaProxy, like `words` and `make`.
+        own: Returns each of those names, by its path below the module.
+    """
+
+    def __init__(self, package: str, words: str, make: Callable[[], Any], own: dict[str, Callable[[], Any]]) -> None:
+        super().__init__(package, words, make)
+        object.__setattr__(self, "_own", own)
+
+    _own: dict[str, Callable[[], Any]]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._own:
+            return self._own[name]()
+        below = {path.partition(".")[2]: make for path, make in self._own.items() if path.startswith(f"{name}.")}
+        if not below:
+            return super().__getattr__(name)
+        return _DriverModule(self._package, f"{self._words}.{name}", lambda: of_owner(self.of_numba(), name), below)
+
+
+class Cuda(Proxy):
     """`numba.cuda` for a source that is packaged in place.
 
-    Kernels are launched, and GPUs asked, without Numba. Names that mean something in kernels alone cost nothing. What
-    else there is comes from Numba when it is called.
+    Launches and GPU queries need no Numba. Other names are proxies.
     """
 
     def __init__(self, package: str) -> None:
@@ -156,7 +154,7 @@ class Cuda(Deferred):
         self.jit = cuda_jit(package)
 
     def of_numba(self) -> Any:
-        """See Deferred."""
+        """See Proxy."""
         return of_owner(need(self._package, f"{self._package}.cuda"), "cuda")
 
     def __getattr__(self, name: str) -> Any:
@@ -164,25 +162,29 @@ class Cuda(Deferred):
             message = f"{self!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
         if name in ("In", "Out", "InOut"):
-            from aotcuda.integrations.in_place import hints  # noqa: PLC0415 (few sources name them)
+            from aotcuda.integrations.in_place import argument_annotations  # noqa: PLC0415 (few sources name them)
 
-            return getattr(hints, name)
+            return getattr(argument_annotations, name)
         found = _made(self._package, f"{self._package}.cuda", name)
         if name == "cudadrv":
-            from aotcuda.integrations.in_place.namespace import Namespace  # noqa: PLC0415 (few sources ask)
-
-            found = Namespace(self._package, f"{self._package}.cuda.cudadrv", found.of_numba, self._of_driver())
+            found = _DriverModule(self._package, f"{self._package}.cuda.cudadrv", found.of_numba, self._of_driver())
         if not isinstance(found, type):
             self.__dict__[name] = found
         return found
 
     def _of_driver(self) -> dict[str, Any]:
-        """What `cuda.cudadrv` has that the driver answers: programs ask it whether there is a GPU."""
+        """Return the names of `cuda.cudadrv` that need the driver only: programs ask it if there is a GPU."""
+
+        def failed() -> type[Exception]:
+            from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+
+            return gpus.failed(self._package)
+
         return {
             "devices.gpus": lambda: self.gpus,
             "devices.get_context": lambda: self.current_context,
             "error.CudaSupportError": lambda: self.CudaSupportError,
-            "driver.CudaAPIError": lambda: gpus_of().failed(self._package),
+            "driver.CudaAPIError": failed,
         }
 
     def __repr__(self) -> str:
@@ -190,14 +192,14 @@ class Cuda(Deferred):
 
     @property
     def CudaSupportError(self) -> type[Exception]:  # noqa: N802 (Numba's name)
-        """What is raised where there is no GPU, for `except`: Numba's class, where Numba was imported."""
-        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources ask)
+        """The class of the error that no GPU raises; Numba's class if Numba is imported."""
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.no_gpu(self._package)
 
     def is_available(self) -> bool:
-        """Whether there is a GPU and a driver that works."""
-        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (as all that follow: few sources ask while they are imported)
+        """Return True if there is a GPU and a working driver."""
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.is_available()
 
@@ -211,7 +213,7 @@ class Cuda(Deferred):
         self.current_context().synchronize()
 
     def current_context(self, devnum: int | None = None) -> Context:
-        """The current context; that of a GPU is made current in this thread if there is none.
+        """Return the current context; make that of a GPU current in this thread if there is none.
 
         Args:
             devnum: The GPU, by default the current one.
@@ -219,12 +221,12 @@ class Cuda(Deferred):
         Raises:
             RuntimeUnavailableError: There is no driver or no GPU.
         """
-        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.current_context(self._package, devnum)
 
     def get_current_device(self) -> Device:
-        """The current GPU; errors as for `current_context`."""
+        """Return the current GPU; errors as for `current_context`."""
         return self.current_context().device
 
     def select_device(self, device_id: int) -> Device:
@@ -232,12 +234,12 @@ class Cuda(Deferred):
         return self.current_context(device_id).device
 
     def list_devices(self) -> Gpus:
-        """The GPUs."""
+        """Return the GPUs."""
         return self.gpus
 
     @property
     def gpus(self) -> Gpus:
         """The GPUs."""
-        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415
+        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.Gpus(self._package)

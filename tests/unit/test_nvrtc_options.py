@@ -1,0 +1,182 @@
+"""Options of NVRTC: each has its effect in machine code and PTX, or is refused with the key that has it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cuda.pathfinder import find_nvidia_header_directory
+
+from aotcuda import arch
+from aotcuda.builder.config import nvrtc_options
+from aotcuda.builder.config.keys import Key
+from aotcuda.builder.config.model import Options
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import nvjitlink, nvrtc
+from aotcuda.errors import CompileError, ConfigError
+from support.images import cuobjdump
+
+KEY = Key("options.nvrtc-options", "nvrtc-options")
+
+MATH = """extern "C" __global__ void k(float *a, float *b, float *c)
+{ c[0] = a[0] * b[0] + c[0]; c[1] = a[1] / b[1]; c[2] = sqrtf(a[2]); }"""
+SWITCH = """extern "C" __global__ void k(int *a, int n) { int r = 0; switch (n) {
+case 0: r = a[1] * 3; break; case 1: r = a[2] - 7; break; case 2: r = a[3] / a[9]; break;
+case 3: r = a[5] ^ 9; break; case 5: r = a[6] % a[8]; break; case 9: r = a[4] << 3; } a[0] = r; }"""
+LOOP = (
+    'extern "C" __global__ void k(float *a, const float *b, int n) { for (int i = 0; i < n; i++) a[i] = b[i] + a[i]; }'
+)
+MACRO = 'extern "C" __global__ void k(int *a) { a[0] ^= VALUE; }'
+
+EFFECTS = {
+    "--ftz=true": (MATH, r"FFMA\.FTZ", r"fma\.rn\.ftz\.f32"),
+    "-ftz=true": (MATH, r"FFMA\.FTZ", r"fma\.rn\.ftz\.f32"),
+    "--ftz|true": (MATH, r"FFMA\.FTZ", r"fma\.rn\.ftz\.f32"),
+    "--prec-div=false": (MATH, None, r"div\.(full|approx)\.f32"),
+    "--prec-sqrt=false": (MATH, None, r"sqrt\.approx\.f32"),
+    "-Ofc=max": (LOOP, None, None),
+    "-Xptxas=-O1": (LOOP, None, None),
+    "--ptxas-options|-O1": (LOOP, None, None),
+    "-jtd=0": (SWITCH, None, r"brx\.idx"),
+    "-DVALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
+    "-D|VALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
+    "-D VALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
+}
+"""By option (`|` separates two items): a source, and a pattern of machine code and of PTX; None where they change."""
+
+
+def built(source: str, options: Options, target: str) -> str:
+    """The machine code or PTX that a link makes of CUDA C++ beside a compiler's LTOIR, as text."""
+    other = LinkInput(kind="cu", name="other", data=b'extern "C" __device__ int other(int a) { return a; }')
+    other = replace(other, kind="ltoir", data=nvrtc.compile_source(other, _target(target), Options(), [], lto=True))
+    item = LinkInput(kind="cu", name="csrc/k.cu", data=source.encode())
+    data, _ = nvjitlink.link("pkg.k", [other, item], _target(target), options, [])
+    return data.decode() if target.startswith("compute") else _instructions(data)
+
+
+def via_front_end(source: str, options: Options, target: str) -> str:
+    """The same of a module whose own files are CUDA C++: they reach the linker compiled."""
+    item = LinkInput(kind="cu", name="csrc/k.cu", data=source.encode())
+    code = nvrtc.compile_source(item, _target(target), options, [], lto=True)
+    ready = LinkInput(kind="ltoir", name="csrc/k.cu", data=code)
+    data, _ = nvjitlink.link("pkg.k", [ready], _target(target), options, [])
+    return data.decode() if target.startswith("compute") else _instructions(data)
+
+
+def _target(text: str) -> arch.Target:
+    return arch.parse(text)
+
+
+def _instructions(data: bytes) -> str:
+    return "\n".join(re.findall(r"/\*[0-9a-f]{4}\*/\s+(.*?);", cuobjdump(data, "-sass")))
+
+
+@pytest.mark.parametrize("by", [built, via_front_end])
+@pytest.mark.parametrize("option", EFFECTS)
+def test_accepted_options_change_machine_code_and_ptx(option, by):
+    source, in_sass, in_ptx = EFFECTS[option]
+    items = nvrtc_options.OptionList().read(option.split("|"), KEY)
+    without = Options(defines=(("VALUE", "1"),) if source is MACRO else ())
+    for target, pattern in (("sm_90", in_sass), ("compute_75", in_ptx)):
+        with_option = by(source, Options(nvrtc_options=items), target)
+        plain = by(source, without, target)
+        if "ptxas" in option.lower() and target.startswith("compute"):
+            assert with_option == plain  # the assembler's options are for machine code
+        elif pattern is None:
+            assert with_option != plain or (option == "-Ofc=max" and target.startswith("compute"))
+        else:
+            assert re.search(pattern, with_option)
+            assert not re.search(pattern, plain)
+
+
+@pytest.mark.parametrize("by", [built, via_front_end])
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"])
+def test_fma_false_leaves_no_fused_instruction(target, by):
+    source = """extern "C" __global__ void k(float *a, double *b)
+    { a[2] = a[0] * a[1] + a[2]; b[2] = b[0] * b[1] - b[2]; }"""
+    fused = r"\b[FD]FMA|\bfma\."
+    assert re.search(fused, by(source, Options(), target))
+    assert not re.search(fused, by(source, Options(fma=False), target))
+    assert not re.search(fused, by(source, Options(fma=False, fastmath=True), target))
+
+
+@pytest.mark.parametrize("by", [built, via_front_end])
+def test_fast_math_flushes_subnormal_numbers_in_cuda_cpp(by):
+    assert "FFMA.FTZ" in by(MATH, Options(fastmath=True), "sm_90")
+    assert "fma.rn.ftz.f32" in by(MATH, Options(fastmath=True), "compute_75")
+
+
+REFUSED = """
+--fmad=false            is set by a key of its own; write fma = false, or fma = true
+-fmad=false             is set by a key of its own; write fma = false, or fma = true
+--fmad|false            is set by a key of its own; write fma = false, or fma = true
+-fma=0                  is set by a key of its own; write fma = false, or fma = true
+-use_fast_math          is set by a key of its own; write fastmath = true
+--use_fast_math         is set by a key of its own; write fastmath = true
+-maxrregcount=32        is set by a key of its own; write max-registers = 64, with the number
+--maxrregcount|32       is set by a key of its own; write max-registers = 64, with the number
+-G                      is set by a key of its own; write debug = true
+-g                      is set by a key of its own; write debug = true
+-lineinfo               is set by a key of its own; write lineinfo = true
+--dopt=on               is set by a key of its own; write opt-level = 3
+-O3                     is set by a key of its own; write opt-level = 3, with the level
+-arch=sm_80             is set by a key of its own; list the targets in arch
+-arch|sm_80             is set by a key of its own; list the targets in arch
+-Icsrc                  is set by a key of its own; name the folder in include-dirs
+-I csrc                 is set by a key of its own; name the folder in include-dirs
+-I|csrc                 is set by a key of its own; name the folder in include-dirs
+-dlto                   cannot be used in a build; leave it out
+-rdc=false              cannot be used in a build; leave it out
+-dc                     cannot be used in a build; leave it out
+--restrict              cannot be used in a build; write __restrict__ at the parameters
+--extra-device-vectorization  cannot be used in a build; leave it out
+--device-stack-protector=true cannot be used in a build; leave it out
+-pch                    cannot be used in a build; leave it out
+-time=x.csv             cannot be used in a build; leave it out
+--ftz                   has no value; write --ftz=true
+--ftz=1                 takes true or false; write --ftz=true
+-w=true                 takes no value; write -w
+-std c++17              has no value; write -std=VALUE
+--fnad=false            is no option of NVRTC; did you mean --fmad?
+--extended-lambda       is no option of NVRTC
+-Xcompiler=-O2          is no option of NVRTC
+fmad=false              is no option of NVRTC
+"""
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_other_options_are_refused_with_what_to_do(line):
+    option, problem = re.split(r"\s{2,}|(?<=true) (?=cannot)", line, maxsplit=1)
+    with pytest.raises(ConfigError) as caught:
+        nvrtc_options.OptionList().read(["-w", *option.split("|")], KEY)
+    shown = option.replace("|", " ")
+    assert str(caught.value).startswith(f'options.nvrtc-options[1]: "{shown}" {problem}')
+
+
+HARMLESS = """-w --std=c++20 -UX -default-device -device-int128 -minimal -no-cache -no-err-no -no-source-include
+-diag-suppress=177 -diag-warn=177 -diag-error=177 -brief-diag=true -modify-stack-limit=false -builtin-move-forward=false
+-builtin-initializer-list=false"""
+
+
+def test_options_of_the_compiler_alone_are_taken_by_it():
+    items = nvrtc_options.OptionList().read(HARMLESS.split(), KEY)
+    assert "EXIT" in built(LOOP, Options(nvrtc_options=items), "sm_90")
+
+
+@pytest.mark.parametrize(("header", "rows"), [("nvrtc", "nvrtc.h"), ("nvjitlink", "nvJitLink.h")])
+def test_every_documented_option_is_in_the_table(header, rows):
+    folder = find_nvidia_header_directory(header)
+    text = Path(folder or "", rows).read_text(encoding="utf-8")
+    found = set(re.findall(r"^ \*\s+- +\\c (--?[\w-]+)", text, re.MULTILINE))
+    found |= set(re.findall(r"\(\\c (-[\w-]+?)(?:=[^)]*)?\)$", text, re.MULTILINE))
+    assert len(found) > 15
+    known = {spelling for option in (*nvrtc_options.NVRTC, *nvrtc_options.NVJITLINK) for spelling in option.spellings}
+    both = {option.note.partition("=")[0] for option in nvrtc_options.NVRTC if option.fate == "both"}
+    assert found - {"-opt", "-O", "--D"} <= known | both | {"-prec-div", "-ftz", "-prec-sqrt"}
+
+
+def test_an_unknown_macro_is_the_compilers_to_refuse():
+    with pytest.raises(CompileError, match="VALUE"):
+        built(MACRO, Options(), "sm_90")
