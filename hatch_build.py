@@ -23,7 +23,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "AOTCUDA_EXTENSION"
 MODULE = "aotcuda.runtime.fast._launch"
-SOURCE = "aotcuda/runtime/fast/launch.c"
+SOURCES = "aotcuda/runtime/fast"  # all .c files in it are compiled into one extension
 
 # The stable ABI does not cover Pythons without the GIL; there the same source is built for one version.
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
@@ -45,8 +45,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             bill = Path(self._folder.name, "aotcuda.cdx.json")
             bill.write_text(_bill(self.metadata.name, self.metadata.version, self.metadata.core.license_expression))
             build_data["sbom_files"].append(str(bill))
-        # Beside its source, where an editable install looks for it; what an older build has left there is of no use.
-        place = Path(self.root, SOURCE).with_name(f"_launch{SUFFIX}")
+        # Beside its sources, where an editable install looks for it; what an older build has left there is of no use.
+        place = Path(self.root, SOURCES, f"_launch{SUFFIX}")
         if version == "editable":
             place.unlink(missing_ok=True)
         if wanted == "0":
@@ -64,7 +64,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             shutil.copyfile(made, beside := place.with_suffix(f".{os.getpid()}"))
             beside.replace(place)
         else:
-            build_data["force_include"][str(made)] = f"{SOURCE.rpartition('/')[0]}/{place.name}"
+            build_data["force_include"][str(made)] = f"{SOURCES}/{place.name}"
         build_data["pure_python"] = False
         build_data["tag"] = _tag()
 
@@ -74,7 +74,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def _bill(name: str, version: str, licence: str) -> str:
-    """The bill of materials, CycloneDX 1.6; the same bytes for the same version."""
+    """Return the bill of materials, CycloneDX 1.6; the same bytes for the same version."""
     ref = f"pkg:pypi/{name}@{version}"
     whole = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -103,7 +103,7 @@ class _NotCompiledError(Exception):
 
 
 def _compile(root: Path, folder: Path) -> Path:
-    """The extension, compiled into `folder`; the same bytes wherever root and folder are.
+    """Compile the extension into `folder`; the bytes do not depend on the folders.
 
     Raises:
         _NotCompiledError: It cannot be compiled.
@@ -121,7 +121,8 @@ def _compile(root: Path, folder: Path) -> Path:
         # Paths and symbols that nobody looks up are left out, so that the bytes depend on source and compiler alone.
         *("-g0", "-Wl,--strip-all", "-Wl,--build-id=none"),
         *_words("LDFLAGS"),
-        *("-o", str(made), SOURCE),
+        *("-o", str(made)),
+        *sorted(f"{SOURCES}/{path.name}" for path in Path(root, SOURCES).glob("*.c")),
     ]
     try:
         done = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -140,7 +141,7 @@ def _compile(root: Path, folder: Path) -> Path:
 
 
 def _words(variable: str) -> list[str]:
-    """What an environment variable has, taken apart as by a shell."""
+    """Return the words of an environment variable, split as by a shell."""
     value = os.environ.get(variable, "")
     try:
         return shlex.split(value)
@@ -150,7 +151,7 @@ def _words(variable: str) -> list[str]:
 
 
 def _compiler() -> list[str]:
-    """The command of the C compiler: the one that `CC` names, the one that made this Python, or the system's."""
+    """Return the command of the C compiler: that of `CC`, that of this Python, or the system's."""
     named = _words("CC")
     if named:
         return named
@@ -163,7 +164,7 @@ def _compiler() -> list[str]:
 
 
 def _tag() -> str:
-    """The wheel's tag, for this machine's kind; a release's says in the place of `linux` how old a Linux may be."""
+    """Return the wheel's tag for this machine; a release names the oldest Linux in place of `linux`."""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     python = "cp311-abi3" if STABLE else f"{version}-{version}t"
     return f"{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

@@ -8,28 +8,14 @@ Rules, from the CUDA Programming Guide, "Binary Compatibility", "PTX Compatibili
 - A suffix `a` (architecture-specific) binds code to exactly its own compute capability, SASS and PTX alike.
 - A suffix `f` (family-specific) binds code to its own family, from its own minor version on.
 
-What the tables below hold is also in common/gpus.toml, with its sources; the run time reads no files for it.
+`aotcuda.gpus` has the compute capabilities, their families and which of them are Tegra's.
 """
 
 from __future__ import annotations
 
+from aotcuda.gpus import BY_NUMBER, TEGRA
+
 _SUFFIXES = ("", "a", "f")
-
-FAMILIES = (((10, 0), (10, 3), (10, 7)), ((11, 0),), ((12, 0), (12, 1)))
-"""The compute capabilities that share family-specific features, in order. A GPU that is in none has no promise."""
-
-TEGRA = frozenset([(5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0)])
-"""Tegra's compute capabilities. NVIDIA names no GPU of 8.8, so no promise of a desktop GPU is taken to hold for it."""
-
-FIRST_OF_CUDA_13 = (7, 5)
-"""The lowest compute capability that CUDA 13's compilers build for. CUDA 12's have some below."""
-
-MOST_LOCAL = (512 << 10) - 512
-"""Bytes of local memory that a thread may have. On all GPUs that is 512 KiB, by "Technical Specifications per Compute
-Capability" of the CUDA Programming Guide; an H200 launched kernels with 523,600 bytes, and none with 523,800."""
-
-FIRST_WITH = {"": (0, 0), "a": (9, 0), "f": (10, 0)}
-"""By suffix, the first compute capability with such code (CUDA C++ Programming Guide, Feature Set Compiler Targets)."""
 
 
 class Target:
@@ -74,28 +60,34 @@ class Target:
 
     @property
     def capability(self) -> tuple[int, int]:
-        """The compute capability, `(major, minor)`."""
+        """Return the compute capability, `(major, minor)`."""
         return (self.major, self.minor)
 
     @property
     def number(self) -> str:
-        """What follows `sm_` or `compute_`: `"90"`, `"100a"`."""
+        """Return the part after `sm_` or `compute_`: `"90"`, `"100a"`."""
         return f"{self.major}{self.minor}{self.suffix}"
 
     def sort_key(self) -> tuple[int, int, int, int]:
-        """Order for lists of targets: SASS before PTX, then by compute capability, then by suffix."""
+        """Return a sort key: SASS before PTX, then by compute capability, then by suffix."""
         return (self.kind != "sass", self.major, self.minor, _SUFFIXES.index(self.suffix))
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
-        """Whether code built for this target can run on a GPU of `capability` (for PTX: can be compiled for it)."""
+        """Return True if code for this target runs on a GPU of `capability`, or for PTX compiles for it."""
         own = self.capability
         if own == capability or self.suffix == "a":
             return own == capability
         if self.kind == "sass" and not TEGRA.isdisjoint((own, capability)):
             return False
         if self.suffix == "f":
-            return own < capability and any(own in family and capability in family for family in FAMILIES)
+            return own < capability and family(own) is not None and family(own) == family(capability)
         return own <= capability and (self.kind == "ptx" or own[0] == capability[0])
+
+
+def family(capability: tuple[int, int]) -> int | None:
+    """Return the family whose family-specific features a compute capability has; None without one."""
+    row = BY_NUMBER.get(capability)
+    return row.family if row is not None else None
 
 
 def parse(text: str) -> Target:
@@ -114,7 +106,7 @@ def parse(text: str) -> Target:
 
 
 def preference(target: Target, capability: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    """How good `target` is for a GPU of `capability`: a key to take the smallest of, or None if it cannot run there.
+    """Return a key by which targets for a GPU are sorted, best first; None if the target cannot run there.
 
     SASS for exactly this GPU comes first, then SASS of the same major version (the nearest minor one first), then PTX
     (the newest first). Of targets that differ in their suffix alone the more specific one comes first.

@@ -209,7 +209,3 @@ class UnreadableError(Exception):
         """That asking an argument raised `error`."""
         text = text_of(error).partition("\n")[0]
         return cls(f"cannot be read: {type(error).__name__}{f': {text}' if text else ''}")
-
-
-class GeneralOnlyError(Exception):
-    """A parameter, or an argument, that no fast path in Python takes."""

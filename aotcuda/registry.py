@@ -1,4 +1,4 @@
-"""The front ends that there are: what builder, run time, inspection and interoperation know of each by its name.
+"""The registry of front ends: the properties of each that builder, run time and tools need without its import.
 
 Those of aotcuda itself stand in `BUILT_IN`. Any other is registered by its distribution, with an entry point:
 
@@ -20,10 +20,10 @@ GROUP = "aotcuda.frontends"
 DEFAULT = "numba-cuda"
 
 CUDA = 13
-"""The major version of CUDA whose compilers a build is told to install, where nothing asks for another one."""
+"""The major version of CUDA whose compilers messages recommend by default."""
 
 CUDA_CORE = "pip install 'cuda-core[cu13]', or 'cuda-core[cu12]' for a driver of CUDA 12"
-"""How cuda.core is installed: without an extra it comes without `cuda-bindings`, and cannot be imported."""
+"""The requirement for cuda.core: without an extra it lacks `cuda-bindings` and cannot be imported."""
 
 TOOLKITS: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     "cu13": ((13, 0), (13, 0)),
@@ -62,7 +62,7 @@ class Variables:
 
 
 class Registration:
-    """What is known of a front end without importing it.
+    """The properties of a front end that need no import of it.
 
     Attributes:
         name: As `frontend` in `[tool.aotcuda]` names it, and manifests do.
@@ -170,11 +170,11 @@ class Registration:
         self.host_code = host_code
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
-        """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the nearest major version there is."""
+        """Return the requirement for it, `aotcuda[cu13]`: compilers of `cuda`, or of the nearest major version."""
         return (self.jit_requires if jit else self.requires).replace("{cuda}", str(max(12, min(cuda, CUDA))))
 
     def bringing(self, extra: str) -> str:
-        """What pip installs for it with the compilers of one of the extras in `TOOLKITS`: `aotcuda[wide]`."""
+        """Return the requirement for it with the compilers of an extra in `TOOLKITS`: `aotcuda[wide]`."""
         return self.requires.replace("cu{cuda}", extra)
 
 
@@ -184,7 +184,7 @@ _NUMBA = Variables(
     given=(("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1"),),
     files=(".numba_config.yaml",),
 )
-"""Both of Numba's compilers read the same ones."""
+"""The variables that both of Numba's compilers read."""
 
 _OF_TRITON = (
     "ALLOW_LHS_TMEM_LAYOUT_CONVERSION",
@@ -198,7 +198,7 @@ _OF_TRITON = (
     "PTXAS_OPTIONS",
     "USE_IR_LOC",
 )
-"""What Triton reads besides those that begin with its name; `triton/knobs.py` and `GetEnv.hpp` have them."""
+"""The variables that Triton reads beside those that begin with its name (`triton/knobs.py`, `GetEnv.hpp`)."""
 
 BUILT_IN: Mapping[str, Registration] = {
     "numba-cuda": Registration(
@@ -282,7 +282,7 @@ BUILT_IN: Mapping[str, Registration] = {
 
 
 def find(name: str) -> Registration | None:
-    """The front end called `name`; None if none is registered here under that name.
+    """Return the front end called `name`; None if it is not registered.
 
     Raises:
         ToolchainError: The distribution that registers it does not do it as it must.
@@ -291,7 +291,7 @@ def find(name: str) -> Registration | None:
 
 
 def names() -> tuple[str, ...]:
-    """All that are registered here; those of aotcuda first."""
+    """Return all registered front ends, aotcuda's own first."""
     from importlib.metadata import entry_points  # noqa: PLC0415 (see the head of this file)
 
     others = {entry.name for entry in entry_points(group=GROUP)} - BUILT_IN.keys()
@@ -299,7 +299,7 @@ def names() -> tuple[str, ...]:
 
 
 def calling(module: str) -> Registration | None:
-    """The front end whose compiler's code, in the module called `module`, may call device functions."""
+    """Return the front end whose compiler's code in `module` may call device functions."""
     for found in BUILT_IN.values():
         if found.caller and f"{module}.".startswith(f"{found.caller}."):
             return found
@@ -307,7 +307,7 @@ def calling(module: str) -> Registration | None:
 
 
 def owning(module: str) -> Registration | None:
-    """The front end of which the module called `module`, or what it defines, is a part."""
+    """Return the front end to which a module belongs."""
     for found in BUILT_IN.values():
         for package in found.packages:
             if f"{module}.".startswith(f"{package}."):
@@ -321,7 +321,7 @@ def internals(name: str) -> tuple[str, ...]:
 
 
 def variables(names: Iterable[str]) -> Variables:
-    """The environment variables that concern builds by the front ends `names`.
+    """Return the environment variables that affect builds by the front ends `names`.
 
     Those of aotcuda's own are always among them: a source may import their compilers, whoever compiles it.
     """
@@ -335,13 +335,13 @@ def variables(names: Iterable[str]) -> Variables:
 
 
 def requirement(name: str, *, jit: bool = False, cuda: int = CUDA) -> str:
-    """What pip installs for the front end called `name`, which the configuration's check has found."""
+    """Return the requirement for the front end `name`, which the configuration has checked."""
     found = find(name)
     return found.requirement(jit=jit, cuda=cuda) if found is not None else f"aotcuda[cu{CUDA}]"
 
 
 def _with(names: Iterable[str]) -> list[Registration]:
-    """Aotcuda's own front ends, and those called `names`."""
+    """Return aotcuda's own front ends, and those called `names`."""
     found = {**BUILT_IN, **{name: item for name in names if (item := find(name)) is not None}}
     return list(found.values())
 

@@ -78,7 +78,7 @@ def is_packaged(module: str) -> bool:
 
 
 def needs_packaged(module: str) -> Any:
-    """A mark for tests that launch what was packaged: they are skipped where it is not, and the reason is said.
+    """Return a mark for tests that launch packaged kernels: without them, tests are skipped with the reason.
 
     Args:
         module: The module's name; it is imported.

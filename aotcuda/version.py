@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 __version__ = "0.1.0"
-"""The one place that has it; the build of aotcuda's own wheel reads it from here."""
+"""The version; the build of aotcuda's own wheel reads it from here."""
 
 
 def is_older(version: str, floor: str) -> bool:
-    """Whether `version` comes before `floor`, by the numbers of both: 0.2.0rc1 and 0.2.0.dev3 count as 0.2.0."""
+    """Return True if `version` precedes `floor`, by their numbers: 0.2.0rc1 and 0.2.0.dev3 count as 0.2.0."""
     return _release(version) < _release(floor)
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The numbers that a version begins with, without zeros at its end: (0, 2) of 0.2.0rc1."""
+    """Return the leading numbers of a version, without final zeros: (0, 2) for 0.2.0rc1."""
     numbers = []
     for part in version.split("."):
         rest = part.lstrip("0123456789")

@@ -1,4 +1,4 @@
-"""Holds the three paths of a launch against each other, over the stand-in driver: no GPU is needed.
+"""Compares the two paths of a launch, over the stand-in driver: no GPU is needed.
 
     python bench/fuzz_arguments.py                          # 200,000 tuples of arguments
     python bench/fuzz_arguments.py --jobs 8                 # on so many cores
@@ -153,11 +153,11 @@ def _fuzz(folder: Path, *, sanitize: bool) -> Any:
     from support import argument_fuzz, manifests
 
     library = folder / "libcuda.so.1"
-    _compile(ROOT / "tests" / "support" / "fake_libcuda.c", library, ["-lpthread"])
+    _compile([ROOT / "tests" / "support" / "fake_libcuda.c"], library, ["-lpthread"])
     compiled = folder / "_launch.so"
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     options = [*stable, f"-I{sysconfig.get_path('include')}", *(_SANITIZERS if sanitize else [])]
-    _compile(ROOT / "aotcuda" / "runtime" / "fast" / "launch.c", compiled, options)
+    _compile(sorted((ROOT / "aotcuda" / "runtime" / "fast").glob("*.c")), compiled, options)
     spec = importlib.util.spec_from_file_location("aotcuda.runtime.fast._launch", compiled)
     assert spec is not None
     assert spec.loader is not None
@@ -171,11 +171,11 @@ def _fuzz(folder: Path, *, sanitize: bool) -> Any:
     return argument_fuzz.Fuzz(packaged.__aotcuda__, ctypes.CDLL(str(library)), extension)
 
 
-def _compile(source: Path, library: Path, options: list[str]) -> None:
+def _compile(sources: list[Path], library: Path, options: list[str]) -> None:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         sys.exit("this needs a C compiler")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, *options], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, *sources, *options], check=True)
 
 
 def _sanitized() -> int:

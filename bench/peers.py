@@ -197,12 +197,12 @@ def c_batches(
     driver = ctypes.CDLL(drivers.LIBRARY)
     case.packaged[GRID, BLOCK](2.0, *arrays)  # loads it
     plan = case.packaged._loader.current.table(case.packaged.__name__).overloads[0]
-    kernel = case.packaged._loader.current.known_kernel(plan, 0).kernel
+    kernel = plan.kernels[0].kernel
     function = ctypes.c_void_p()
     driver.cuKernelGetFunction(ctypes.byref(function), kernel)
     loaded = case.packaged._loader.current
     _, slot, *_ = loaded.select(case.packaged.__name__, (2.0, *arrays), stream)  # the parameters of such a launch
-    block = slot[0]
+    block = slot.buffer
     size = ctypes.c_size_t(plan.size)
     extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(block), 2, ctypes.addressof(size), 0)
     offsets = [0]
@@ -254,20 +254,21 @@ def ctypes_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[t
 
     loaded = case.packaged._loader.current
     overload = loaded.table(case.packaged.__name__).overloads[0]
-    _, slot, *_ = loaded.select(case.packaged.__name__, (2.0, *arrays), stream)
-    block, _ = overload.fast_struct()
-    numbers = {f"n{at}": number for at, number in enumerate(block.unpack(slot[0].raw[: block.size]))}
+    _, slot, packed, *_ = loaded.select(case.packaged.__name__, (2.0, *arrays), stream)
+    numbers = {f"n{at}": number for at, number in enumerate(packed)}
     values = {
         "launch": loaded.library.driver.launch,
-        "configuration": Configuration(GRID, BLOCK, stream, 0, "").for_driver(stream, cooperative=False),
-        "kernel": types.c_void_p.from_param(loaded.known_kernel(overload, 0).kernel.value),
+        "configuration": Configuration(GRID, BLOCK, stream, 0, "").on_streams(cooperative=False)[stream],
+        "kernel": types.c_void_p.from_param(overload.kernels[0].kernel.value),
+        "extra": slot.handed[1],
+        "buffer": slot.buffer,
         "slot": slot,
-        "pack_into": block.pack_into,
+        "pack_into": overload.pack_into,
         **numbers,
     }
-    launch = "launch(configuration, kernel, None, slot[1])"
+    launch = "launch(configuration, kernel, None, extra)"
     yield "the driver by ctypes, the block made before", loop(launch, **values)
-    pack = f"pack_into(slot[0], 0, {', '.join(numbers)})"
+    pack = f"pack_into(buffer, 0, {', '.join(numbers)})"
     yield "the driver by ctypes, the block packed each time", loop(f"{pack}; {launch}", **values)
 
 

@@ -252,7 +252,7 @@ def _ways(  # noqa: PLR0915 (each is a few lines of its own)
         module = ffi.load_module(str(tvm_ffi))
         driver = ctypes.CDLL("libcuda.so.1")
         plan = case.packaged._loader.current.table(case.packaged.__name__).overloads[0]
-        kernel = case.packaged._loader.current.known_kernel(plan, 0).kernel
+        kernel = plan.kernels[0].kernel
         address = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value
         module.setup(address, kernel.value, peers.GRID, peers.BLOCK)
         return peers.loop("f({args})", arrays, f=module.axpy)

@@ -144,8 +144,8 @@ def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
         plan = loader.current.table(kernel.__name__).overloads[0]
         slot = plan.take()  # holds the parameters of that launch
         size = ctypes.c_size_t(plan.size)
-        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(slot[0]), 2, ctypes.addressof(size), 0)
-        handle = loader.current.known_kernel(plan, 0).kernel
+        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(slot.buffer), 2, ctypes.addressof(size), 0)
+        handle = plan.kernels[0].kernel
         keep = (args, size)
 
         def work(count: int) -> None:

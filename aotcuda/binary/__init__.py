@@ -1,4 +1,4 @@
-"""What aotcuda and NVIDIA's compilers wrote, read: wheels and data folders, ELF and cubins, fatbins, PTX.
+"""Readers of wheels and data folders, ELF and cubins, fatbins, PTX.
 
 Inspection and the builder share it.
 """

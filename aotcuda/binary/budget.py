@@ -1,4 +1,4 @@
-"""What one target may cost: its size decides how much is unpacked, read and listed, before any of that is allocated.
+"""Limit the work on one target: its size decides how much is unpacked, read and listed.
 
 A file can claim to be anything: 131 kB of Zstandard may be 4 GiB, and 40,000 symbols may share one name of a megabyte.
 So whoever reads a target spends from its budget first. What compilers make stays far below it; a target of at most
@@ -15,11 +15,11 @@ _LIMITS = {
     "items": (2_000_000, 1 / 8, "parts to read and to list"),
     "text": (16 << 20, 1 / 4, "bytes of names"),
 }
-"""By what is spent: how much any target may, how much for each of its bytes, and what to call that."""
+"""For each resource: the amount for any target, the amount for each of its bytes, and the noun."""
 
 
 class TooMuchError(Exception):
-    """The budget is spent; the message says on what, and goes on from the name of what was read."""
+    """The budget is spent. The message continues after the name of the file."""
 
 
 class Budget:
@@ -30,7 +30,7 @@ class Budget:
         self._left = dict(self._limits)
 
     def spend(self, what: str, amount: int) -> None:
-        """Take `amount` of what is left of the `bytes`, `ptx`, `items` or `text`.
+        """Spend `amount` of the `bytes`, `ptx`, `items` or `text`.
 
         Raises:
             TooMuchError: That is more than is left.

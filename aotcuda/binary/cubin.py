@@ -1,4 +1,4 @@
-"""Cubins: what one image of machine code says about the kernels in it.
+"""Read cubins: the kernels of one image of machine code.
 
 A cubin is an ELF file: 64-bit, little-endian, machine number 190. NVIDIA publishes no description of what is special to
 CUDA in it. The facts below were observed in the output of NVRTC 12.4 (ELF ABI version 7) and of NVRTC and nvJitLink
@@ -47,7 +47,7 @@ _CONSTANT_BANKS = 18
 _FORM_SIZED = 4  # EIFMT_SVAL
 _STACK_UNKNOWN = 0xFFFFFFFF
 _KERNEL_ITEMS, _PARAMETER_ITEMS = 12, 2
-"""What looking a kernel's sections up takes of the budget, and what a parameter does beyond its attribute."""
+"""The cost of a kernel's sections in the budget, and of a parameter beside its attribute."""
 
 
 class Parameter(NamedTuple):
@@ -60,7 +60,7 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CubinKernel:
-    """A kernel, and what it takes; all sizes are in bytes.
+    """A kernel with its resources; all sizes are in bytes.
 
     Attributes:
         name: Its symbol.
@@ -129,7 +129,7 @@ def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
 
 
 def is_closed(data: bytes, where: str) -> bool:
-    """Whether a cubin can be linked with others, and has kernels alone, of which linking takes nothing.
+    """Return True if a cubin can be linked with others and has kernels only, which linking does not change.
 
     Functions beside kernels, such as those of ptxas that stand for instructions that a GPU lacks, are called by the
     ABI, which takes registers. With recursion the size of the stack gets lost. Of a kernel that has dynamic shared
@@ -161,7 +161,7 @@ def _arch(elf: Elf, budget: Budget) -> str:
 
 
 def _kernels(elf: Elf, budget: Budget) -> Iterator[CubinKernel]:
-    """Each kernel once: what is known of it lies in sections called by its name."""
+    """Yield each kernel, from the sections called by its name."""
     registers: dict[int, int] = {}
     stacks: dict[int, int] = {}
     for attribute, value in _attributes(elf.content(".nv.info"), budget):
@@ -187,7 +187,7 @@ def _kernels(elf: Elf, budget: Budget) -> Iterator[CubinKernel]:
 
 
 def _launch_attributes(info: bytes, budget: Budget) -> tuple[int, tuple[Parameter, ...], int | None]:
-    """Size of the parameter block, its parameters, and the bound on threads a block."""
+    """Return the size of the parameter block, its parameters, and the maximum of threads in a block."""
     parameter_bytes = 0
     parameters = []
     max_threads = None
@@ -207,7 +207,7 @@ def _launch_attributes(info: bytes, budget: Budget) -> tuple[int, tuple[Paramete
 
 
 def _attributes(info: bytes, budget: Budget) -> Iterator[tuple[int, bytes]]:
-    """Name and value of each attribute in a section of them."""
+    """Yield name and value of each attribute in a section."""
     position = 0
     while position < len(info):
         budget.spend("items", 1)

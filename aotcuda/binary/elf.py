@@ -1,4 +1,4 @@
-"""ELF files, as far as cubins need them: sections by name and the functions in the symbol table.
+"""Read ELF files, as far as cubins need it: sections by name and the functions in the symbol table.
 
 The structures are those of the System V ABI, "Object Files". pyelftools is not used because it drops the bits of
 `st_other` that mark kernels, and because any damage must end in one of two kinds of error.
@@ -26,11 +26,11 @@ _FUNCTION = 2  # STT_FUNC
 _GLOBAL = 1  # STB_GLOBAL
 _LONGEST_NAME = 1 << 16
 _FUNCTION_ITEMS = 7
-"""What a function takes of the budget, beyond what each symbol does."""
+"""The cost of a function in the budget, beside that of a symbol."""
 
 
 class NotElfError(Exception):
-    """The data is something else; the message says what it lacks."""
+    """The data is no such file; the message names the missing part."""
 
 
 class Section(NamedTuple):
@@ -44,7 +44,7 @@ class Section(NamedTuple):
 
     @property
     def in_file(self) -> int:
-        """How many bytes of the file it takes."""
+        """Return the number of bytes in the file."""
         return 0 if self.type == _NULL or self.type in _NO_BYTES else self.size
 
 
@@ -99,7 +99,7 @@ class Elf:
         self.functions = list(self._read_functions())
 
     def content(self, section: str) -> bytes:
-        """The bytes of a section; none if there is no such section."""
+        """Return the bytes of a section; empty if there is no such section."""
         header = self._sections.get(section.encode())
         if header is None:
             return b""
@@ -107,16 +107,16 @@ class Elf:
 
     @property
     def sections(self) -> Mapping[bytes, Section]:
-        """Its sections, by name."""
+        """Return the sections, by name."""
         return self._sections
 
     def size(self, section: str) -> int:
-        """The size of a section in memory; 0 if there is no such section."""
+        """Return the size of a section in memory; 0 if there is no such section."""
         header = self._sections.get(section.encode())
         return 0 if header is None else header.size
 
     def _read_headers(self, table: int, count: int, names: int) -> tuple[list[Section], int]:
-        """The section headers, and the number of the section that holds their names."""
+        """Return the section headers, and the number of the section with their names."""
         if table and (count == 0 or names == _IN_FIRST_HEADER):  # more than the file's header has room for
             first = Section(*_SECTION_HEADER.unpack_from(self._data, min(table, len(self._data))))
             count = count or first.size

@@ -1,4 +1,4 @@
-"""Fatbins: the containers in which NVIDIA's tools pack images for several architectures.
+"""Read fatbins: NVIDIA's containers of images for several architectures.
 
 NVIDIA publishes no description of the format. The facts below were observed in the output of nvFatbin 13.0 for each of
 its options; the tests hold what is read against cuobjdump. All numbers are little-endian.
@@ -41,7 +41,7 @@ _LZ4 = 0x2000
 _ZSTD = 0x8000
 _SUFFIXES = {0x100000: "a", 0x200000: "f"}
 _ENTRY_ITEMS = 16
-"""What an image takes of the budget, to be read and listed."""
+"""The cost of an image in the budget."""
 
 _PADDING = re.compile(rb"\0*")
 _LZ4_MAX_RATIO = 255
@@ -70,11 +70,11 @@ class Entry:
 
 
 class _DamageError(Exception):
-    """What is wrong with the fatbin."""
+    """Return the error for a damaged fatbin."""
 
 
 def read(data: bytes, where: str) -> tuple[Entry, ...]:
-    """The images in a fatbin, in file order.
+    """Return the images in a fatbin, in file order.
 
     Args:
         data: The whole file.
@@ -88,7 +88,7 @@ def read(data: bytes, where: str) -> tuple[Entry, ...]:
 
 
 def entries(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
-    """As `read`, one after the other: who lets go of each has one image in memory.
+    """Yield the images as `read` returns them, so only one has to be in memory.
 
     Raises:
         ImageError: As for `read`, when it gets there.
@@ -126,7 +126,7 @@ def _read_containers(data: bytes, where: str, budget: Budget) -> Iterator[Entry]
 
 
 def _read_entries(data: bytes, position: int, stop: int, where: str, budget: Budget) -> Iterator[Entry]:
-    """The entries of the container whose entries lie from `position` to `stop`."""
+    """Yield the entries of a container from `position` to `stop`."""
     for start, _, header in _read_headers(data, position, stop, budget):
         code, _, header_size, payload_size, compressed, _, _, name_at, name_size, flags, size = header
         kind, arch, payload_at = _KINDS[code], _arch(header), start + header_size
@@ -144,7 +144,7 @@ def _read_entries(data: bytes, position: int, stop: int, where: str, budget: Bud
 
 
 def _read_headers(data: bytes, position: int, stop: int, budget: Budget) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Start, end and header of each of these entries."""
+    """Yield start, end and header of each entry."""
     while position < stop:
         budget.spend("items", _ENTRY_ITEMS)
         header = _unpack(_ENTRY, data, position, stop)
@@ -161,7 +161,7 @@ def _read_headers(data: bytes, position: int, stop: int, budget: Budget) -> Iter
 
 
 def _arch(header: tuple[int, ...]) -> str:
-    """The target of an entry, by its header."""
+    """Return the target of an entry, by its header."""
     code, _, _, _, _, _, number, _, _, flags, _ = header
     suffix = "".join(suffix for flag, suffix in _SUFFIXES.items() if flags & flag)
     return f"{'compute' if _KINDS[code] == 'ptx' else 'sm'}_{number}{suffix}"
@@ -189,7 +189,7 @@ def _decompress(payload: bytes, flags: int, size: int, where: str, budget: Budge
 
 
 def _unpack_zstd(payload: bytes, size: int) -> bytes:
-    """Up to one byte more than `size`; nothing if the frame is damaged."""
+    """Return up to one byte more than `size`; nothing if the frame is damaged."""
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415 (Python 3.14)
     except ImportError:
@@ -202,7 +202,7 @@ def _unpack_zstd(payload: bytes, size: int) -> bytes:
 
 
 def _unpack_lz4(payload: bytes, size: int) -> bytes:
-    """The content of a block of LZ4; nothing if it is damaged."""
+    """Return the content of an LZ4 block; nothing if it is damaged."""
     from lz4 import block  # noqa: PLC0415 (an extra)
 
     try:

@@ -1,4 +1,4 @@
-"""Folders and wheels as places to read files from: regular files alone, none larger than was asked for.
+"""Read regular files of limited size from folders and wheels.
 
 What a path leads to is somebody else's choice: a pipe that nobody writes to, a device without an end, a wheel's member
 of gigabytes that takes a few kilobytes. Nothing is read before it is known to be a file of a size.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aotcuda.binary.budget import Budget
 
 LARGEST = 1 << 30
-"""No image or wheel member is larger; nor is a manifest's neighbour worth more."""
+"""The most bytes of an image, a wheel member or a file beside a manifest."""
 
 _LONGEST_DIRECTORY = 4 << 20
 """Of a wheel, in bytes; every byte of its central directory takes 20 in memory."""
@@ -54,7 +54,7 @@ _DAMAGE = (
 
 
 class UnreadableError(Exception):
-    """What is wrong with a file, to go on from its name: "is no regular file"."""
+    """The file cannot be read. The message continues after its name: "is no regular file"."""
 
 
 class Folder(Protocol):
@@ -79,10 +79,10 @@ class Folder(Protocol):
         """See above."""
 
     def read(self, name: str, most: int) -> bytes:
-        """The file `name` in the folder, of at most `most` bytes."""
+        """Return the file `name` in the folder, of at most `most` bytes."""
 
     def beside(self, name: str, most: int) -> bytes | None:
-        """Likewise a file beside the folder; None if there is none."""
+        """Return a file beside the folder, of at most `most` bytes; None if there is none."""
 
 
 class DiskFolder:
@@ -140,7 +140,7 @@ class Wheel:
         self._archive = archive
 
     def read(self, name: str, most: int) -> bytes:
-        """The content of a member.
+        """Return the content of a member.
 
         Raises:
             UnreadableError: It is missing, there twice, damaged, or larger than `most`.
@@ -173,7 +173,7 @@ class Wheel:
 
 @contextmanager
 def open_wheel(path: Path, budget: Budget) -> Iterator[Wheel]:
-    """The wheel at `path`, open.
+    """Open the wheel at `path`.
 
     Raises:
         UnreadableError: It is none.
@@ -192,7 +192,7 @@ def open_wheel(path: Path, budget: Budget) -> Iterator[Wheel]:
 
 
 class File(io.BufferedReader):
-    """A regular file, of which nobody reads more than `most` bytes at a time.
+    """A regular file that refuses to read more than `most` bytes at a time.
 
     Attributes:
         most: Those bytes.
@@ -205,7 +205,7 @@ class File(io.BufferedReader):
         self.refused = False
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As other files do; MemoryError if it is too much."""
+        """Read as other files do; raise MemoryError above the limit."""
         if size is not None and size > self.most:
             self.refused = True
             raise MemoryError
@@ -213,7 +213,7 @@ class File(io.BufferedReader):
 
 
 def open_regular(path: Path) -> File:
-    """The file at `path`, open for reading; no pipe or device is touched.
+    """Open the regular file at `path` for reading; pipes and devices are not opened.
 
     Raises:
         UnreadableError: It is missing, no regular file, or may not be read.
@@ -236,7 +236,7 @@ def open_regular(path: Path) -> File:
 
 
 def read(path: Path, most: int) -> bytes:
-    """The content of the regular file at `path`, of at most `most` bytes.
+    """Return the content of the regular file at `path`, of at most `most` bytes.
 
     Raises:
         UnreadableError: As for `open_regular`; or it is larger.

@@ -1,4 +1,4 @@
-"""PTX: the kernels in a module of it (PTX ISA, "Kernel and Function Directives: .entry")."""
+"""Find the kernels of a PTX module (PTX ISA, "Kernel and Function Directives: .entry")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENTRY = re.compile(
 
 
 def kernels(text: bytes, budget: Budget | None = None) -> tuple[str, ...]:
-    """The names of the kernels, in the order of their definition.
+    """Return the names of the kernels, in the order of their definition.
 
     Raises:
         TooMuchError: There are more than `budget` allows.

@@ -1,4 +1,4 @@
-"""Targets: from what a user names (a wheel, a module, a folder, a file) to the modules and images in it.
+"""Find the modules and images in a wheel, a module, a folder or a file that a user names.
 
 Nothing of what is found gets imported or run. The first part of an importable name is looked up by the finders that an
 import would ask; the rest are paths below it. Where these hold nothing, as with meson-python's editable installs, the
@@ -33,7 +33,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ELF_MAGIC = b"\x7fELF"
 _ENDING = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
 _MODULE_ITEMS = 150
-"""What a module takes of a wheel's budget, beside what is in it."""
+"""The cost of a module in a wheel's budget, beside its content."""
 
 _MOST_ENTRIES = 1_000_000
 """Of a folder that is searched for modules; who names `/` is told to be more specific."""
@@ -71,14 +71,14 @@ class BareImage:
 
 
 class _Finder(Protocol):
-    """The part of the import system's meta path finders that is used here."""
+    """The part of the import system's meta path finders that this module uses."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, /) -> ModuleSpec | None:
-        """The module's whereabouts."""
+        """Return the module's spec."""
 
 
 def find(target: str) -> Iterator[PackagedModule | BareImage]:
-    """The modules in `target`, by name, or the one image that it is; each is read when it is asked for.
+    """Yield the modules in `target` by name, or its one image; each is read when it is needed.
 
     Raises:
         TargetError: There is no such thing, or nothing in it that aotcuda built.
@@ -102,7 +102,7 @@ def find(target: str) -> Iterator[PackagedModule | BareImage]:
 
 
 def _mode(path: Path) -> int | None:
-    """What lies at `path`; None if nothing does."""
+    """Return the file mode at `path`; None if nothing is there."""
     try:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null character
@@ -113,7 +113,7 @@ def _mode(path: Path) -> int | None:
 
 
 def find_module(name: str) -> PackagedModule:
-    """The installed module called `name`.
+    """Return the installed module called `name`.
 
     Raises:
         TargetError: There is no such module, or aotcuda did not build it.
@@ -127,7 +127,7 @@ def find_module(name: str) -> PackagedModule:
 
 
 def headers(target: str) -> list[str]:
-    """The C headers of the modules in `target`.
+    """Return the C headers of the modules in `target`.
 
     Raises:
         TargetError: As for `find`; or it is an image, of which there is no header.
@@ -161,7 +161,7 @@ def _check_some(folders: object, where: str, hint: str | None) -> None:
 
 
 def _hint(target: str) -> str | None:
-    """Why a folder or an importable name has no module that aotcuda built: it holds wheels, or a hook was forgotten."""
+    """Return the reason that a folder or name has no packaged module: it holds wheels, or the hook is not installed."""
     if Path(target).is_dir():
         wheels = [shown(str(path)) for path in sorted(Path(target).glob("*.whl"))]
         if wheels:
@@ -234,7 +234,7 @@ def _in_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
 
 
 def _in_importable(name: str) -> list[Path]:
-    """The data folders of the module called `name`, or of the package and those in it; none if it has none."""
+    """Return the data folders of the module called `name`, or of the package and its modules."""
     top, *rest = name.split(".")
     spec = _spec(top) if all(part.isidentifier() for part in (top, *rest)) else None
     if spec is None:
@@ -254,13 +254,13 @@ def _in_importable(name: str) -> list[Path]:
 
 
 def _of_module(base: Path) -> list[Path]:
-    """The data folders of the module or package that lies at `base`, a path without a suffix."""
+    """Return the data folders of the module or package at `base`, a path without a suffix."""
     beside = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
     return [beside] if beside.is_dir() else _data_folders(base)
 
 
 def _by_finders(name: str) -> list[Path]:
-    """The data folders beside the module called `name`, or beside the modules of the package, wherever they lie."""
+    """Return the data folders beside the module called `name`, or beside the modules of the package."""
     spec, known = None, ""
     for part in name.split("."):
         known = f"{known}.{part}" if known else part
@@ -283,7 +283,7 @@ def _beside(spec: ModuleSpec) -> Iterator[Path]:
 
 
 def _spec(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
-    """Where a module or package would be imported from: a top-level one, or one of a package with this `path`.
+    """Find the spec of a module or package: a top-level one, or one of a package with this `path`.
 
     Raises:
         TargetError: A finder cannot tell, perhaps because it builds first what is to be imported, and that failed.
@@ -335,7 +335,7 @@ def _read(folder: files.Folder, name: str, most: int) -> bytes:
 
 
 def _generated(folder: files.Folder) -> bytes | None:
-    """The generated module beside a data folder, None if there is none."""
+    """Return the generated module beside a data folder, or None."""
     name = f"{folder.stem}.py"
     try:
         return folder.beside(name, manifest.LARGEST)
@@ -345,7 +345,7 @@ def _generated(folder: files.Folder) -> bytes | None:
 
 
 def _check_digest(folder: files.Folder, name: str, data: bytes, generated: bytes) -> None:
-    """Hold the manifest, or its index, against the digest in the generated module."""
+    """Check the manifest against the digest in the generated module."""
     if manifest.digest(data).encode() not in generated:
         message = (
             f"{folder.where}/{name} was altered: it is not the one that {shown(f'{folder.stem}.py')} was generated "
@@ -355,7 +355,7 @@ def _check_digest(folder: files.Folder, name: str, data: bytes, generated: bytes
 
 
 def _check_named(folder: files.Folder, name: str, said: str) -> None:
-    """Hold the manifest against the file beside it that has its digest, with what surrounds that there."""
+    """Check the manifest against the file beside it that has its digest between the given texts."""
     if said.encode() not in _read(folder, name, manifest.LARGEST):
         message = (
             f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {name} beside it names; install "

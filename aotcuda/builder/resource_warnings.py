@@ -5,31 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aotcuda import arch
+from aotcuda.gpus import BY_NUMBER, MOST_LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aotcuda import manifest
     from aotcuda.builder.frontends.protocol import CompiledKernel, Unit
-
-_KIB = 1024
-MOST_SHARED = {
-    (7, 5): 64 * _KIB,
-    (8, 0): 163 * _KIB,
-    (8, 6): 99 * _KIB,
-    (8, 7): 163 * _KIB,
-    (8, 9): 99 * _KIB,
-    (9, 0): 227 * _KIB,
-    (10, 0): 227 * _KIB,
-    (10, 3): 227 * _KIB,
-    (11, 0): 227 * _KIB,
-    (12, 0): 99 * _KIB,
-    (12, 1): 99 * _KIB,
-}
-"""Bytes of shared memory that a block can have, by compute capability.
-
-Source: the CUDA programming guide, "Technical Specifications per Compute Capability".
-"""
 
 
 def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
@@ -53,17 +35,18 @@ def local_memory(module: str, kernels: Iterable[manifest.Kernel]) -> list[str]:
     for kernel in kernels:
         overloads = [overload["resources"].items() for overload in kernel["overloads"]]
         needs = [{target: resources["local"] or 0 for target, resources in overload} for overload in overloads]
-        if (excess := _excess(needs, lambda _target: arch.MOST_LOCAL, "signatures")) is not None:
+        if (excess := _excess(needs, lambda _target: MOST_LOCAL, "signatures")) is not None:
             subject, worst = excess
             sizes = ", ".join(f"{size} bytes for {target}" for target, size in worst)
-            problem = f"{subject} more local memory for a thread than the {arch.MOST_LOCAL} bytes that GPUs have"
+            problem = f"{subject} more local memory for a thread than the {MOST_LOCAL} bytes that GPUs have"
             advice = "have smaller local arrays, or arrays in global memory"
             found.append(f"{module}.{kernel['name']}: {problem}, and cannot be launched: {sizes}; {advice}")
     return found
 
 
 def _most_shared(target: str) -> int:
-    return MOST_SHARED.get(arch.parse(target).capability, 1 << 31)
+    row = BY_NUMBER.get(arch.parse(target).capability)
+    return row.limits.shared_block if row is not None and row.limits is not None else 1 << 31
 
 
 def _excess(

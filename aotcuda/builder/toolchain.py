@@ -11,10 +11,10 @@ from cuda import pathfinder
 from cuda.bindings import nvjitlink, nvrtc
 
 from aotcuda import registry
-from aotcuda.arch import FIRST_WITH
 from aotcuda.builder import toolkits
 from aotcuda.common import gpu_facts
 from aotcuda.errors import ToolchainError
+from aotcuda.gpus import FIRST_WITH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aotcuda.arch import FIRST_OF_CUDA_13, FIRST_WITH, Target
+from aotcuda import gpus
+from aotcuda.arch import Target
 from aotcuda.common import gpu_facts
 
 if TYPE_CHECKING:
@@ -122,19 +123,19 @@ def _code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int])
         return Target("sass", target.major, target.minor, target.suffix)
     if target.suffix or not _knows(linker, target):
         return None
-    lower = [row.number for row in gpu_facts.capabilities() if row.number < target.capability and not row.renamed]
+    lower = [row.number for row in gpus.CAPABILITIES if row.number < target.capability and not row.renamed]
     known = [number for number in lower if _is_known(number, cuda)]
     return Target("sass", *max(known)) if known else None
 
 
 def _is_known(number: tuple[int, int], cuda: tuple[int, int]) -> bool:
-    """Return True if compilers of a CUDA version support a compute capability; CUDA 12 supports some below Turing's."""
-    row = gpu_facts.capability(number)
-    return row.known_to(cuda) if row is not None else number < FIRST_OF_CUDA_13 and cuda < (13, 0)
+    """Return True if compilers of a CUDA version know a compute capability; CUDA 12's know some below the table's."""
+    row = gpus.BY_NUMBER.get(number)
+    return row.known_to(cuda) if row is not None else number < gpus.CAPABILITIES[0].number and cuda < (13, 0)
 
 
 def _knows(cuda: tuple[int, int], target: Target) -> bool:
-    return target.capability >= FIRST_WITH[target.suffix] and _is_known(target.capability, cuda)
+    return target.capability >= gpus.FIRST_WITH[target.suffix] and _is_known(target.capability, cuda)
 
 
 def installed(paths: Sequence[str] | None = None) -> tuple[Toolkit, ...]:
@@ -198,7 +199,7 @@ def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
 
 
 def capabilities(toolkits: Iterable[Toolkit]) -> tuple[tuple[int, int], ...]:
-    """Return the compute capabilities from Turing on for which any of `toolkits` makes images, in order."""
+    """Return the compute capabilities that any of `toolkits` builds for and no newer toolkit has dropped, in order."""
     listed = list(toolkits)
-    rows = [row.number for row in gpu_facts.capabilities() if row.renamed is None]
+    rows = [row.number for row in gpus.CAPABILITIES if row.is_current]
     return tuple(number for number in rows if any(one.links(Target("sass", *number)) for one in listed))

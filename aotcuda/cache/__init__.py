@@ -1,4 +1,4 @@
-"""What caches on disk have in common: the format of their entries, their folder, and whom they trust.
+"""The common part of caches on disk: the format of entries, their folder, and trust in it.
 
 There are two, with the same design: an entry is named by what is known beforehand, and is taken only while all else
 that it was made from is as it was.

@@ -1,4 +1,4 @@
-"""Which compilers are installed, as far as it shows without importing one: what caches depend on beside sources."""
+"""Find the versions of installed compilers without an import; caches depend on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
 
 
 def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
-    """The versions of installed packages that take part in compiling, as their folders' names give them.
+    """Return the versions of installed packages that take part in compiling, by their folders' names.
 
     Args:
         distributions: How the names of those begin that a front end from outside has.
@@ -35,17 +35,17 @@ def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def toolkit() -> list[object]:
-    """A toolkit that is no Python package: where it is looked for, and what its own file of versions is."""
+    """A toolkit that is no Python package: its folder and its file of versions."""
     return [[path, digest(os.path.join(path, "version.json")) if path else None] for path in _toolkit_folders()]
 
 
 def machine_toolkits() -> list[str]:
-    """The folders of toolkits that are no Python packages, as far as they are there."""
+    """Return the existing folders of toolkits that are no Python packages."""
     return [path for path in dict.fromkeys(_toolkit_folders()) if os.path.isdir(path)]
 
 
 def _toolkit_folders() -> list[str]:
-    """Where a toolkit that is no Python package is looked for; empty for a variable that is not set."""
+    """Return the folder of a toolkit that is no Python package; empty for an unset variable."""
     folders = (*(os.environ.get(name, "") for name in _TOOLKITS), "/usr/local/cuda")
     return [os.path.realpath(folder) if folder else "" for folder in folders]
 

@@ -1,4 +1,4 @@
-"""A cache on disk: reading and writing entries, removing them, keeping the whole below its cap.
+"""A cache on disk: read, write and remove entries, and keep the cache below its cap.
 
     <root>/v1/<first two of key>/<key>.aotcuda/
         entry.json        the record: what it is, and the SHA-256 of each file; and a SHA-256 of all that
@@ -40,10 +40,10 @@ _LEFT_OVER = 3600.0
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 LARGEST_RECORD = 1 << 20
-"""Bytes that `entry.json` may have; builds write a few hundred."""
+"""The most bytes of `entry.json`; builds write a few hundred."""
 
 LARGEST_FILE = 1 << 30
-"""Bytes that a file of an entry may have."""
+"""The most bytes of a file of an entry."""
 
 
 class Files:
@@ -59,11 +59,11 @@ class Files:
         self.file_names = frozenset(file_names)
 
     def path(self, key: str) -> str:
-        """The folder of an entry."""
+        """Return the folder of an entry."""
         return os.path.join(self.root or "", VERSION, key[:2], key + manifests.FOLDER_SUFFIX)
 
     def make(self, name: str) -> str:
-        """A folder in the cache, made if it is not there; for nobody else to write, whatever the umask.
+        """Make a folder in the cache that nobody else can write, whatever the umask, and return it.
 
         Raises:
             OSError: It cannot be made, or is a symbolic link.
@@ -91,7 +91,7 @@ class Files:
 
 
 class Entry:
-    """What `aotcuda cache list` tells of an entry.
+    """The properties of an entry that `aotcuda cache list` shows.
 
     Attributes:
         key: Its name.
@@ -131,7 +131,7 @@ def check_contents(record: Mapping[str, Any], contents: Mapping[str, bytes], whe
 
 
 def used(files: Files, key: str) -> None:
-    """Note that an entry was used: what was used last is removed last."""
+    """Mark an entry as used: the least recent is removed first."""
     with contextlib.suppress(OSError):  # a cache may be shared, and read-only
         os.utime(os.path.join(files.path(key), ENTRY))
 
@@ -203,7 +203,7 @@ def trim(files: Files, cap: int, spare: str = "") -> int:
 
 
 def entries(files: Files) -> list[Entry]:
-    """All entries on disk."""
+    """Return all entries on disk."""
     found = _sizes(files)
     for entry in found:
         with contextlib.suppress(OSError, ManifestError):
@@ -227,7 +227,7 @@ def _make(folder: str) -> None:
 
 
 def _sizes(files: Files) -> list[Entry]:
-    """All entries, whose records were not read."""
+    """Return all entries without their records."""
     found = []
     for key in files.stored():
         folder = files.path(key)
@@ -250,7 +250,7 @@ def clear(files: Files) -> tuple[int, int]:
 
 
 def size_cap() -> int:
-    """The value of `AOTCUDA_CACHE_SIZE` in bytes.
+    """Return the value of `AOTCUDA_CACHE_SIZE` in bytes.
 
     Raises:
         ConfigError: It is no size.
@@ -271,7 +271,7 @@ def size_cap() -> int:
 
 
 def entry_bytes(record: dict[str, Any]) -> bytes:
-    """The content of `entry.json`: one line for the record, one for its digest."""
+    """Return the content of `entry.json`: one line for the record, one for its digest."""
     line = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
     return b'{"record":%s,\n"sha256":"%s"}\n' % (line, manifests.digest(line).encode())
 
@@ -329,7 +329,7 @@ def is_folder(path: str) -> bool:
 
 
 def _holds(files: Files, key: str, digests: dict[str, str]) -> bool:
-    """Whether an intact entry with these files is there."""
+    """Return True if an intact entry with these files exists."""
     try:
         return bool(read(files, key)[0]["files"] == digests)
     except (OSError, ManifestError, LookupError):
@@ -338,7 +338,7 @@ def _holds(files: Files, key: str, digests: dict[str, str]) -> bool:
 
 @contextlib.contextmanager
 def _temporary(files: Files, key: str) -> Iterator[str]:
-    """A new folder in `tmp`, which is removed with all that is still in it."""
+    """Make a folder in `tmp`, and remove it with its content at the end."""
     folder = os.path.join(files.make("tmp"), f"{key[:16]}.{os.getpid()}.{time.monotonic_ns()}")
     os.mkdir(folder, 0o700)
     try:

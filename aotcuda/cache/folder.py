@@ -1,4 +1,4 @@
-"""Where caches lie, and whether a folder is to be trusted."""
+"""Find the folders of caches, and check if they can be trusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folder() -> str | None:
-    """The cache's folder: `AOTCUDA_CACHE_DIR`, or the user's cache folder; None if the user has no home.
+    """Return the cache's folder: `AOTCUDA_CACHE_DIR`, or the user's cache folder; None without a home.
 
     The latter is what `platformdirs.user_cache_dir("aotcuda")` gives on Linux, without the 20 ms of its import.
     """
@@ -25,12 +25,12 @@ def folder() -> str | None:
 
 
 def named(given: str) -> str:
-    """The folder that an environment variable names; no shell has read the ~ of one that a Dockerfile sets."""
+    """Return the folder that an environment variable names, with ~ expanded, which a Dockerfile does not do."""
     return os.path.abspath(os.path.expanduser(given) if given.startswith("~") else given)
 
 
 def whose(folder: str) -> str | None:
-    """Why a folder is not to be trusted; None if it is ours, or the system's, and nobody else can write it."""
+    """Return the reason not to trust a folder; None if only this user or the system can write it."""
     status = os.stat(folder)
     if not stat.S_ISDIR(status.st_mode):
         return "is not a folder"
@@ -42,7 +42,7 @@ def whose(folder: str) -> str | None:
 
 
 def problem(*folders: str) -> str | None:
-    """Which of these folders, those that are not there apart, is not to be trusted, and why; None if all are."""
+    """Return the reason not to trust one of the existing folders, or None."""
     for path in folders:
         try:
             found = whose(path)

@@ -1,19 +1,19 @@
-"""Facts of GPUs, drivers and toolkits, read from gpus.toml, and what follows from them alone."""
+"""Read the facts of drivers and toolkits in drivers.toml, and combine them with those of `aotcuda.gpus`."""
 
 from __future__ import annotations
 
 import functools
 import tomllib
-from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aotcuda.arch import FIRST_WITH
+from aotcuda.gpus import BY_NUMBER, FIRST_WITH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aotcuda.arch import Target
+    from aotcuda.gpus import Capability
 
 Version = tuple[int, ...]
 
@@ -35,39 +35,10 @@ class Branch(NamedTuple):
         return short(self.first)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Capability:
-    """A compute capability.
-
-    Attributes:
-        number: `(9, 0)`.
-        architecture: `Hopper`.
-        tegra: Whether its GPUs are Tegra's, and so have no binary compatibility.
-        first_cuda: The first CUDA whose toolkit builds for it and whose driver knows its GPUs.
-        last_cuda: The last toolkit that builds for it; None if none has dropped it.
-        renamed: What later toolkits call it; None if they call it the same.
-        examples: GPUs that tables print for it; none if NVIDIA names none.
-        gpus: All names that are known.
-    """
-
-    number: tuple[int, int]
-    architecture: str
-    tegra: bool
-    first_cuda: tuple[int, int]
-    last_cuda: tuple[int, int] | None
-    renamed: tuple[int, int] | None
-    examples: tuple[str, ...]
-    gpus: tuple[str, ...]
-
-    def known_to(self, cuda: tuple[int, int]) -> bool:
-        """Return True if a toolkit of a CUDA version builds for the capability."""
-        return self.first_cuda <= cuda <= (self.last_cuda or cuda)
-
-
 @functools.cache
 def data() -> dict[str, Any]:
-    """Return the content of gpus.toml."""
-    text = resources.files("aotcuda.common").joinpath("gpus.toml").read_text(encoding="utf-8")
+    """Return the content of drivers.toml."""
+    text = resources.files("aotcuda.common").joinpath("drivers.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
@@ -80,32 +51,15 @@ def branches() -> tuple[Branch, ...]:
     )
 
 
-@functools.cache
-def capabilities() -> tuple[Capability, ...]:
-    """Return the compute capabilities from Turing on, lowest first."""
-    return tuple(
-        Capability(
-            number=pair(row["capability"]),
-            architecture=row["architecture"],
-            tegra=row.get("tegra", False),
-            first_cuda=pair(row["first-cuda"]),
-            last_cuda=pair(row["last-cuda"]) if "last-cuda" in row else None,
-            renamed=pair(row["renamed"]) if "renamed" in row else None,
-            examples=tuple(row["examples"]),
-            gpus=tuple(row["gpus"]),
-        )
-        for row in data()["capabilities"]["rows"]
-    )
-
-
-def capability(number: tuple[int, int]) -> Capability | None:
-    """Return the row of a compute capability; None for an unknown one."""
-    return next((row for row in capabilities() if row.number == number), None)
-
-
 def first_branch(cuda: tuple[int, int]) -> Branch | None:
     """Return the oldest driver branch that supports a CUDA version; None if all known ones are older."""
     return next((branch for branch in branches() if branch.cuda >= cuda), None)
+
+
+def knows_gpu(cuda: tuple[int, int], row: Capability) -> bool:
+    """Return True if drivers for a CUDA version support the GPUs of a compute capability."""
+    last = next((branch.cuda for branch in branches() if branch.number == row.last_driver), cuda)
+    return row.first_cuda <= cuda <= last
 
 
 def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "") -> Version | None:
@@ -128,7 +82,7 @@ def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "
     if first is None:
         return None
     floors = [first]
-    row = capability(target.capability)
+    row = BY_NUMBER.get(target.capability)
     if target.kind == "sass" and row is not None:
         known = first_branch(row.first_cuda)
         if known is None:
@@ -163,8 +117,8 @@ def cuda_of_ptx(isa: tuple[int, int]) -> tuple[int, int] | None:
 
 
 def builders(target: Target) -> str:
-    """Describe the toolkits that build for a target: `CUDA 13.4 or newer`; empty if none is known."""
-    row = capability(target.capability)
+    """Which toolkits build for a target, in words: `CUDA 13.4 or newer`; empty if none that is known does."""
+    row = BY_NUMBER.get(target.capability)
     if row is None or target.capability < FIRST_WITH[target.suffix]:
         return ""
     first = max(row.first_cuda, (12, 9)) if target.suffix == "f" else row.first_cuda

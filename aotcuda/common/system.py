@@ -22,6 +22,11 @@ def why_not(what: str) -> str | None:
     return f"aotcuda {what} on Linux alone, and this is {sys.platform}; docs/systems.md says what is known to run where"
 
 
+def kind_of_python() -> str:
+    """Return the tag of Pythons with the same extension modules: `cpython-314t`."""
+    return f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"  # Windows has had the flags since 3.14
+
+
 if sys.platform == "linux":
 
     def machine() -> str:
@@ -53,10 +58,6 @@ if sys.platform == "linux":
     def is_others(owner: int) -> bool:
         """Return True if another user than this process's or the system's owns a file."""
         return owner not in (os.geteuid(), 0)
-
-    def kind_of_python() -> str:
-        """Return the tag of Pythons with the same extension modules: `cpython-314t`."""
-        return f"{sys.implementation.cache_tag}{sys.abiflags}"
 
 else:
 

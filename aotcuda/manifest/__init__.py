@@ -27,12 +27,12 @@ import json
 import os
 import stat
 
+from aotcuda.common.data_folder import EDITABLE as EDITABLE
+from aotcuda.common.data_folder import FILE_NAME as FILE_NAME
+from aotcuda.common.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
+from aotcuda.common.data_folder import IN_PLACE as IN_PLACE
+from aotcuda.common.data_folder import WHEEL as WHEEL
 from aotcuda.errors import ManifestError
-from aotcuda.manifest.data_folder import EDITABLE as EDITABLE
-from aotcuda.manifest.data_folder import FILE_NAME as FILE_NAME
-from aotcuda.manifest.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
-from aotcuda.manifest.data_folder import IN_PLACE as IN_PLACE
-from aotcuda.manifest.data_folder import WHEEL as WHEEL
 from aotcuda.version import __version__, is_older
 
 TYPE_CHECKING = False

@@ -1,4 +1,4 @@
-"""Structured types in one line of text, so that two of them can be compared: `|V16{a:<i4@0,b:<f8@8}`.
+"""Write structured types as one line of text, to compare them: `|V16{a:<i4@0,b:<f8@8}`.
 
 The text begins as NumPy's type string does; behind it stand the fields with their own types and offsets, taken from the
 `descr` of the array interface protocols (NumPy reference, "The array interface protocol"), in which gaps are unnamed.
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def structured(typestr: str, descr: Sequence[Any] | None) -> str:
-    """The text for a type of `typestr` (`"|V16"`); without fields if `descr` is None or names none."""
+    """Return the text for a type of `typestr` (`"|V16"`); without fields if `descr` has none."""
     fields = _fields(descr)[0] if descr else []
     return f"{typestr}{{{','.join(fields)}}}" if fields else typestr
 
 
 def _fields(descr: Sequence[Any]) -> tuple[list[str], int]:
-    """The fields of a `descr` as text, and its size in bytes."""
+    """Return the fields of a `descr` as text, and its size in bytes."""
     texts = []
     offset = 0
     for name, kind, *shape in descr:

@@ -1,4 +1,4 @@
-"""What can be linked: each kind of item with the suffix of its files, and what Numba calls objects that hold one."""
+"""The kinds of link items, with the suffixes of their files and the names of their classes in Numba."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _TABLE: tuple[tuple[Kind, str, str], ...] = (
 )
 
 KINDS: dict[str, Kind] = {suffix: kind for kind, suffix, _ in _TABLE}
-"""What a file is, by its suffix."""
+"""The kind of a file, by its suffix."""
 
 SUFFIXES: dict[str, str] = {kind: suffix for kind, suffix, _ in _TABLE}
 
 CLASSES: dict[str, Kind] = {name: kind for kind, _, name in _TABLE}
-"""What an object is that Numba's compilers link, by the name of its class (`numba.cuda.cudadrv.linkable_code`)."""
+"""The kind of a link item of Numba, by the name of its class (`numba.cuda.cudadrv.linkable_code`)."""
 
 CLASS_NAMES: dict[str, str] = {suffix: name for _, suffix, name in _TABLE}
-"""By the suffix of a file, the class of an object that holds it."""
+"""The class of a link item, by the suffix of its file."""
 
 
 def exported(manifest: Manifest, cuda: int) -> list[File]:
-    """The files to link for a module's device functions: the functions, then what they call; none if it has none.
+    """Return the files to link for a module's device functions: the functions, then their callees.
 
     LTOIR is for linkers of the major version of CUDA that wrote it. Where the module has none for a linker's, what it
     has is given anyway: the linker may take it, and says what is wrong if not.

@@ -1,4 +1,4 @@
-"""The manifest's shape: its keys as types, and a check of objects against them.
+"""The manifest's schema: its keys as types, and a check of objects against them.
 
 The classes are what mypy holds readers and writers to, and what the check is made from: a key is declared here alone.
 They are plain dicts in a program, so nothing imports this at launches. The run time reads manifests whose SHA-256 the
@@ -29,7 +29,7 @@ class Text:
         self.what = what
 
     def fits(self, value: object) -> bool:
-        """Whether a value is such a string."""
+        """Return True if a value is such a string."""
         return isinstance(value, str) and self._pattern.fullmatch(value) is not None
 
 
@@ -41,12 +41,12 @@ class OneOf:
         self.what = f"one of {', '.join(values)}"
 
     def fits(self, value: object) -> bool:
-        """Whether a value is one of them."""
+        """Return True if a value is one of them."""
         return isinstance(value, str) and value in self._values
 
 
 class Whole:
-    """A whole number from `start` to one less than `end`; true and false are none."""
+    """A whole number from `start` to one less than `end`; booleans are excluded."""
 
     def __init__(self, end: int, *, start: int = 0) -> None:
         self._start, self._end = start, end
@@ -54,7 +54,7 @@ class Whole:
         self.what = f"a whole number{of}"
 
     def fits(self, value: object) -> bool:
-        """Whether a value is such a number."""
+        """Return True if a value is such a number."""
         return type(value) is int and self._start <= value < self._end
 
 
@@ -64,7 +64,7 @@ class Constant:
     what = "a number, a string, true or false, or null"
 
     def fits(self, value: object) -> bool:
-        """Whether a value is one of these."""
+        """Return True if a value is one of these."""
         return value is None or isinstance(value, int | float | str)
 
 
@@ -175,7 +175,7 @@ class Parameter(TypedDict):
 
 
 class FixedLaunch(TypedDict):
-    """How a kernel has to be launched whose users say the grid alone; it depends on the image."""
+    """The launch configuration of a kernel that is launched by its grid; it depends on the image."""
 
     threads: Annotated[int, Whole(1025, start=1)]  # of a block, all of them in x
     shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
@@ -183,7 +183,7 @@ class FixedLaunch(TypedDict):
 
 
 class Argument(TypedDict):
-    """What a launch gives by position or by name."""
+    """An argument that a launch gives by position or by name."""
 
     name: Annotated[str, Text(r"[^\W\d]\w*", "a Python name")]
     default: NotRequired[Value]  # what it is where a launch does not give it
@@ -191,7 +191,7 @@ class Argument(TypedDict):
 
 
 class Resources(TypedDict):
-    """What one kernel takes on one architecture, as the machine code itself states it."""
+    """The resources of one kernel on one architecture, as the machine code states them."""
 
     registers: int  # a thread
     shared: int  # static, a block
@@ -201,7 +201,7 @@ class Resources(TypedDict):
 
 
 class Raised(TypedDict):
-    """What an error code means that a debug kernel leaves behind when it raises."""
+    """The meaning of an error code that a debug kernel stores when it raises."""
 
     code: int
     exception: str  # the name of a Python exception
@@ -259,7 +259,7 @@ class Callbacks(TypedDict):
 
 
 class Linked(TypedDict):
-    """Something foreign that was linked into the images."""
+    """A foreign item that was linked into the images."""
 
     name: str  # a file's path from the project's folder, or the name of an object in memory
     symbols: list[str]  # the functions that it defines, as far as they can be told
@@ -290,7 +290,7 @@ class Read(TypedDict):
 
 
 class Rebuild(TypedDict):
-    """What the JIT fallback needs to build the module once more: for another GPU, or for other types."""
+    """The inputs from which the JIT fallback builds the module, for another GPU or for other types."""
 
     table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
     names: dict[str, list[str]]  # every module that the wheel gains, with its names
@@ -299,7 +299,7 @@ class Rebuild(TypedDict):
 
 
 class Manifest(TypedDict):
-    """The whole object."""
+    """The manifest."""
 
     format: int
     floor: Version  # the oldest aotcuda whose run time reads it
@@ -344,7 +344,7 @@ _NEEDED = {
     "buffer": ("dtype",),
     "struct": ("dtype", "bytes"),
 }
-"""By the `kind` of a parameter, the keys that it has."""
+"""The keys of a parameter, by its `kind`."""
 
 _WORD = re.compile(r"(?:zero|one|items|itemsize|data|(?:shape|stride|step)(\d{1,2}))", re.ASCII)
 
@@ -353,7 +353,7 @@ _UNBOUNDED = Whole(2**63)
 
 
 def problem(value: object) -> str | None:
-    """The first thing that is wrong with a manifest, and where: "kernels[3].name is not a string"; None if nothing is.
+    """Return the first fault of a manifest with its place: "kernels[3].name is not a string"; None without one.
 
     Raises:
         RecursionError: Its parameters are nested too deeply.
@@ -367,7 +367,7 @@ def fits(value: object, declared: type) -> bool:
 
 
 def _contradictions(value: Any) -> Iterator[str]:
-    """What is wrong with a manifest whose parts are right."""
+    """Yield the faults between parts of a manifest."""
     cuda = value["toolchain"].get("cuda")
     if cuda is not None:
         yield from _problems(cuda, _spec(Version), "toolchain.cuda")
@@ -379,7 +379,7 @@ def _contradictions(value: Any) -> Iterator[str]:
 
 
 class _Keys:
-    """An object with certain keys: what each is to be, and which may be missing."""
+    """The specification of an object with certain keys, some of which may be missing."""
 
     def __init__(self) -> None:
         self.specs: dict[str, Any] = {}
@@ -388,14 +388,14 @@ class _Keys:
 
 
 class _Mapping:
-    """An object with any keys, whose values are of one shape."""
+    """The specification of an object with any keys and values of one kind."""
 
     def __init__(self, spec: Any) -> None:
         self.spec = spec
 
 
 class _AnyOf:
-    """One of several shapes; the first says what is wrong with what is of none."""
+    """One of several specifications; the first describes the fault of a value that matches none."""
 
     def __init__(self, *specs: Any) -> None:
         self.specs = specs
@@ -405,7 +405,7 @@ _declared: dict[type, _Keys] = {}
 
 
 def _keys(declared: type) -> _Keys:
-    """The keys that a TypedDict declares."""
+    """Return the keys that a TypedDict declares."""
     if declared in _declared:
         return _declared[declared]
     keys = _declared[declared] = _Keys()  # before its keys: the members of a parameter are parameters
@@ -419,7 +419,7 @@ def _keys(declared: type) -> _Keys:
 
 
 def _spec(hint: Any) -> Any:
-    """What a value is held against, from the annotation of its key."""
+    """Return the specification of a value, from the annotation of its key."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if typing.is_typeddict(hint):
         return _keys(hint)
@@ -493,7 +493,7 @@ def _object_problems(value: Any, keys: _Keys, where: str) -> Iterator[str]:
 
 
 def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
-    """What a parameter whose parts are right lacks for its kind."""
+    """Yield the faults of a parameter whose keys are right."""
     yield from (f"{inner}{key} is missing" for key in _NEEDED[value["kind"]] if key not in value)
     if value["kind"] not in ("array", "buffer"):
         return

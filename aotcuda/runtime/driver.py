@@ -63,7 +63,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuDevicePrimaryCtxGetState": (_int, _out, _out),
     "cuDevicePrimaryCtxRetain": (_out, _int),
     "cuCtxSetCurrent": (_pointer,),
-    "cuCtxGetCurrent": (),  # fast launches ask it, and argtypes take time
+    "cuCtxGetCurrent": (_out,),
     "cuCtxGetDevice": (_out,),
     "cuCtxSynchronize": (),
     "cuMemGetInfo_v2": (_out, _out),
@@ -229,8 +229,6 @@ class Driver:
         devices: The GPUs it shows.
         call: Its functions by name, each returning a `CUresult`; looked up when they are first asked for.
         launch: `cuLaunchKernelEx`, called with ready-made ctypes values, which no `argtypes` slow down.
-        events: Of launches that wait for a stream, for the next ones: by the context that they were made in, if that
-            matters, else by 0. There are never more than launches at once.
     """
 
     def __init__(self) -> None:
@@ -245,7 +243,6 @@ class Driver:
             )
             raise aotcuda.errors.NoDriverError(message) from None
         self.call = _Functions(self._function)
-        self.events: dict[int, list[object]] = {}
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
         self.launch = self.without_types("cuLaunchKernelEx")
@@ -401,7 +398,9 @@ def get() -> Driver:
 
 
 def is_installed() -> bool:
-    """Whether this machine has the driver's library, which need not be one that can be started."""
+    """Return True if this system can launch kernels and has the driver's library; it need not start."""
+    if _why_not_here() is not None:
+        return False
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import aotcuda
 from aotcuda.runtime import integer
+from aotcuda.runtime.general_path import again
 from aotcuda.runtime.launch_config import dimensions
-from aotcuda.runtime.launcher import OfThisProcess, again
+from aotcuda.runtime.launcher import OfThisProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.launcher import Launcher
     from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
     class Kernel(Protocol):
@@ -85,50 +85,53 @@ class ForAll(OfThisProcess):
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
         loaded = loader.ready() if loader.asks else loader.current or loader.ready()
-        group = loaded.table(name).group(args)
-        known = group.blocks.get(self._shared) if group is not None and self._n > 0 else None
-        if known is not None:
-            block = self._block or known  # as _grid, of which the call would be a hundredth of the launch
-            self._kernel[-(-self._n // block), block, self._stream, self._shared](*args)
+        best = self._known_block(loaded, args) if self._n > 0 else None
+        if best is not None:
+            self._launcher(best)(*args)
             return
-        loader.ready()  # which says what stands against a launch
+        loader.ready()  # which raises what prevents a launch
         if self._n == 0:
             loaded.check(name, args, self._stream)
             return
-        if os.environ.get("AOTCUDA_HOST_ARRAYS"):
+        selection = loaded.select(name, args, self._stream)
+        if selection is None:
             from aotcuda.runtime.general_path import launch_copies  # noqa: PLC0415 (few programs want it)
 
-            if launch_copies(loader, loaded, (name, str(self._kernel)), self._stream, args, self._launch):
-                return
-        selection = overload, slot, *_ = loaded.select(name, args, self._stream)
+            launch_copies(loader, loaded, (name, str(self._kernel)), self._stream, args, self._launch)
+            return
         try:
-            best = self._best(loaded, selection)
-            grid, block, *_ = self._grid(best)
-            launcher = self._kernel[grid, block, self._stream, self._shared]
+            launcher = self._launcher(self._best_block(loaded, selection))
         except BaseException:
-            overload.slots.append(slot)
+            selection[0].slots.append(selection[1])
             raise
-        if group is not None and group.is_only(overload) and loaded.library.device >= 0 and not self._loader.asks:
-            group.blocks[self._shared] = best
         launcher.submit(loaded, selection)
-        if group is not None:
-            launcher.settle(loaded, group, overload, args)
+        launcher.settle(loaded, selection, args)
 
-    def _grid(self, best: int) -> tuple[int, int, int | None, int]:
-        """The configuration for blocks of `best` threads, unless the user has named their number."""
+    def _launcher(self, best: int) -> Launcher:
+        """Return the launcher for blocks of `best` threads, unless the user has named their number."""
         block = self._block or best
-        return -(-self._n // block), block, self._stream, self._shared
+        return self._kernel[-(-self._n // block), block, self._stream, self._shared]
 
-    def _best(self, loaded: Loaded, selection: Selection) -> int:
-        """The block size of most occupancy for the selected overload."""
-        overload, _, values, pending, stream = selection
-        kernel = loaded.known_kernel(overload, loaded.library.device)
-        known = kernel.known_block(self._shared) if kernel is not None else None
-        if known is not None:
-            return known
-        concerned, where = (stream, *pending), str(self._kernel)
-        device = self._loader.enter(loaded, overload.addresses_of(values), concerned, where)
-        return loaded.device_kernel(overload, device, concerned, where).best_block(self._shared)
+    def _known_block(self, loaded: Loaded, args: tuple[object, ...]) -> int | None:
+        """Return the block size of most occupancy, if all overloads that may be selected are known to have one."""
+        candidates = loaded.table(self._kernel.__name__).candidates(args)
+        if candidates is None or loaded.library.device < 0:
+            return None
+        known: set[int | None] = set()
+        for overload in candidates.overloads:
+            kernel = overload.kernels.get(loaded.library.device)
+            known.add(kernel.blocks.get(self._shared) if kernel is not None else None)
+        return known.pop() if len(known) == 1 else None
+
+    def _best_block(self, loaded: Loaded, selection: Selection) -> int:
+        """Return the block size of most occupancy for the selected overload."""
+        overload, _, values, pending, stream, _ = selection
+        kernel: DeviceKernel | None = overload.kernels.get(loaded.library.device)
+        if kernel is None or self._shared not in kernel.blocks:
+            concerned, where = (stream, *pending), str(self._kernel)
+            device = self._loader.enter(loaded, overload.addresses_of(values), concerned, where)
+            kernel = loaded.device_kernel(overload, device, concerned, where)
+        return kernel.best_block(self._shared)
 
     def _written(self) -> tuple[str, str]:
         """See OfThisProcess."""

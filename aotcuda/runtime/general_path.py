@@ -1,12 +1,12 @@
-"""The general path of a launch: the definition of what one does, which fast paths leave out where they can.
+"""The general path of a launch: it defines what a launch means. The fast path in C does the same, or declines.
 
-`Loader.ready` -> `Loaded.select` -> `Loaded.device_kernel` -> `Configuration.allow` -> `Driver.launch` -> what is
-learnt for the next launch.
+select (arguments -> overload, packed block) -> submit (kernel, GPU, configuration -> driver) -> settle (teach the fast
+path).
 """
 
 from __future__ import annotations
 
-import os
+import ctypes
 
 import aotcuda
 from aotcuda.runtime import driver as drivers
@@ -15,83 +15,75 @@ from aotcuda.runtime.launch_config import allow_once
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
 
-    from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
-    from aotcuda.runtime.driver import Device, Driver, Mark
+    from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.fast import Records
-    from aotcuda.runtime.fast.python import FastPath
     from aotcuda.runtime.launch_config import Configuration
-    from aotcuda.runtime.learnt import Learnt
     from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
+    T = TypeVar("T")
+
 LEARNT_AT = 2
-"""Which launch with arguments of some kind is the first that is learnt from: many kernels are launched only once."""
+"""The launch of a specialization after which the fast path is taught: many kernels are launched only once."""
+
+_ATTEMPTS = 30
+"""Of a launch whose images other threads, or its own arguments, unload again and again."""
+
+_MOST_TARGETS = 1024
+
+
+def again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
+    """Launch, and begin anew where the images are unloaded meanwhile: UnloadedError means that nothing was launched."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return launch(args)
+        except aotcuda.errors.UnloadedError:
+            continue
+    return launch(args)
 
 
 class GeneralPath:
-    """The general path of one launcher, by which a launch goes that no fast path takes.
+    """A kernel with a launch configuration, as far as launching it needs.
 
-    It does not know its launcher, so that neither outlives whoever holds them: it gives back the fast path, if there is
-    one now, that the launcher's next call may begin with.
+    Attributes:
+        name: The kernel's name.
+        where: The name with its module's.
+        configuration: The configuration.
     """
 
-    __slots__ = ("_configuration", "_learnt", "_loader", "_name", "_of", "_records", "_verified", "_where")
+    __slots__ = ("_loader", "_records", "configuration", "name", "where")
 
     def __init__(
         self, loader: Loader, name: str, where: str, configuration: Configuration, records: Records | None
     ) -> None:
-        """Of a kernel that `loader` has and users know as `where`; `records` as for `Launcher`."""
-        self._configuration = configuration
+        """Of a kernel that `loader` has; `records` are the fast path's, None to go without."""
+        self.name = name
+        self.where = where
+        self.configuration = configuration
         self._loader = loader
-        self._name = name
         self._records = records
-        self._verified: set[DeviceKernel] = set()
-        self._where = where
-        self._learnt: Learnt | None = None
-        self._of: Mark | None = None  # the images that these two are of
 
-    def launch(self, args: tuple[object, ...]) -> FastPath | None:
-        """Launch. Errors as for a call of `Launcher`, and UnloadedError where nothing was launched for that."""
+    def launch(self, args: tuple[object, ...]) -> None:
+        """Launch by the general path; errors as for a call of `Launcher`."""
+        again(self._launch, args)
+
+    def _launch(self, args: tuple[object, ...]) -> None:
         loader = self._loader
         loaded = loader.current
         if loaded is None or loader.asks or drivers.forked:
             loaded = loader.ready()
-        if loaded.live is not self._of:
-            self._forget(loaded.live)
-        group = loaded.table(self._name).group(args)
-        fast = self._fast_path(loaded, group) if group is not None else None
-        if fast is not None:
-            code = fast(args)
-            if code > 0:
-                self.fail(code, args)
-            if code >= 0:
-                return fast
-        if os.environ.get("AOTCUDA_HOST_ARRAYS"):
-            kernel, given = (self._name, self._where), self._configuration.stream
-            if launch_copies(loader, loaded, kernel, given, args, self.launch):
-                return None
-        selection = loaded.select(self._name, args, self._configuration.stream)
+        stream = self.configuration.stream
+        selection = loaded.select(self.name, args, stream)
+        if selection is None:
+            launch_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
+            return
         self.submit(loaded, selection)
-        return self.settle(loaded, group, selection[0], args) if fast is None and group is not None else None
-
-    def _forget(self, live: Mark) -> None:
-        """Drop what was learnt of other images, which are gone or will be; launches of them do not ask for it again."""
-        self._of = live
-        self._learnt = None
-        self._verified = set()
-
-    def settle(
-        self, loaded: Loaded, group: Group, overload: PackedOverload, args: tuple[object, ...]
-    ) -> FastPath | None:
-        """After a launch: let the next ones with arguments like these take a fast path, if there can be one.
-
-        `overload` was selected for `args`. Nothing is learnt from arguments that no selection has accepted.
-        """
-        if self._loader.asks or not group.is_of(overload) or group.count() < LEARNT_AT:
-            return None
-        return self._paths().learn(loaded, group, args)
+        if self._records is not None:
+            self.settle(loaded, selection, args)
 
     def submit(self, loaded: Loaded, selection: Selection) -> None:
         """Launch with arguments that were selected and packed already, and give their slot back.
@@ -99,122 +91,135 @@ class GeneralPath:
         Raises:
             UnloadedError: The images, or those that the selection is of, were unloaded or replaced since.
         """
-        overload, slot, _, pending, stream = selection
-        library = loaded.library
-        if loaded.live is not self._of:
-            self._forget(loaded.live)
+        overload, slot, _, pending, stream, _ = selection
         try:
             if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
-                raise aotcuda.errors.UnloadedError.of(self._where)
-            kernel = loaded.known_kernel(overload, library.device)
-            if kernel is None or pending or self._needs_context(kernel):
-                device = self._enter(loaded, selection)
-                kernel = loaded.device_kernel(overload, device, (stream, *pending), self._where)
-            configuration = allow_once(self._configuration, kernel, self._where, self._verified)
-            driver = library.driver
-            if pending:  # last of what may be refused: a stream that joins a capture has to come back to it
-                from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
-
-                streams.order_launch(driver, pending, stream, self._where, launched=False)
-            if kernel.watch is not None:
-                kernel.watch.clear(stream)
-            if library.synchronous:
-                from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
-
-                problem = f"{self._where} was not launched, because what ran before it on its stream has failed"
-                driver.check(streams.settle(driver, stream), problem)
-            attributes = configuration.for_driver(stream, cooperative=kernel.cooperative)
-            code = driver.launch(attributes, kernel.kernel, *overload.handed(slot))
-            if code:
-                self._recover(code, loaded, kernel, selection)
-            if pending:
-                streams.order_launch(driver, pending, stream, self._where, launched=True)
-            failed = streams.settle(driver, stream) if library.synchronous else 0
-            if not failed and kernel.watch is not None:
-                failed = kernel.watch.check(stream)
-            if failed:
-                from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
-
-                configuration = self._configuration.of(kernel)
-                raise launch_problems.failed(self._where, failed, driver, kernel, selection, configuration)
+                raise aotcuda.errors.UnloadedError.of(self.where)
+            target = overload.targets.get(self.configuration)
+            if target is None or pending:
+                self._submit_checked(loaded, selection)
+            else:
+                configurations, kernel = target
+                code = loaded.library.driver.launch(configurations[stream], kernel, *slot.handed)
+                if code:
+                    self._recover(code, loaded, overload.kernels[loaded.library.device], selection)
         finally:
             overload.slots.append(slot)
             if self._loader.leaving:
                 self._loader.sweep()
 
-    def fail(self, code: int, args: tuple[object, ...]) -> None:
-        """Say why a launch by a fast path failed; only a thread without a context gets one, and a launch.
+    def settle(self, loaded: Loaded, selection: Selection, args: tuple[object, ...]) -> None:
+        """Teach the fast path after a launch of `selection` with `args`, if it may know them."""
+        specialization = selection[5]
+        if self._records is None or specialization is None or self._loader.asks:
+            return
+        specialization.launches += 1
+        if specialization.launches >= LEARNT_AT and specialization.teaches(selection[0]):
+            from aotcuda.runtime import specialize  # noqa: PLC0415 (many kernels are launched once)
 
-        Where it is the streams that wait for the launch which failed, they are made to wait once more.
+            specialize.teach(loaded, self._records, specialization, args, self.configuration, self.where)
+
+    def fail(self, code: int, args: tuple[object, ...]) -> None:
+        """Raise for a launch that the fast path could not make; launch where the thread only had no context.
+
+        Where the launch was made and streams could not be made to wait for it, make them wait once more.
 
         Raises:
             ArgumentError: A stream that has to wait for the launch does not exist any more.
             CudaError: The driver reports an error.
             LaunchError: The stream does not exist any more.
-            UnloadedError: It was to be launched, and its images were unloaded.
         """
+        try:
+            self._fail(code, args)
+        except aotcuda.errors.UnloadedError:
+            pass
+        else:
+            return
+        self.launch(args)
+
+    def _fail(self, code: int, args: tuple[object, ...]) -> None:
         loaded = self._loader.ready()
         driver = loaded.library.driver
         if code > drivers.AFTER:
-            self._order_after(loaded, args)
+            from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+
+            overload, slot, _, pending, stream, _ = loaded.select_or_refuse(self.name, args, self.configuration.stream)
+            overload.slots.append(slot)
+            streams.order_launch(driver, pending, stream, self.where, launched=True)
             return
         current = driver.current_device()
         if code == drivers.INVALID_CONTEXT and current is None:
-            self.submit(loaded, loaded.select(self._name, args, self._configuration.stream))
+            self.submit(loaded, loaded.select_or_refuse(self.name, args, self.configuration.stream))
             return
-        stream = loaded.stream(self._name, args, self._configuration.stream)
-        configured, kernel = self._configuration, None
-        if configured.by_grid or code == drivers.INVALID_VALUE:  # for which the kernel may be why
-            kernel = loaded.device_kernel(loaded.check(self._name, args, stream), current or 0)
+        stream = loaded.table(self.name).stream(args, self.configuration.stream)
+        configured, kernel = self.configuration, None
+        if configured.by_grid or code == drivers.INVALID_VALUE:  # the kernel may be the reason
+            kernel = loaded.device_kernel(loaded.check(self.name, args, stream), current or 0)
             configured = configured.of(kernel)
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
 
-    def _order_after(self, loaded: Loaded, args: tuple[object, ...]) -> None:
-        """Have the streams wait that a fast path could not make wait for its launch, or say why they do not."""
-        from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+    def _submit_checked(self, loaded: Loaded, selection: Selection) -> None:
+        """Launch with all checks, and note the target where the next launch needs none of them."""
+        overload, slot, _, pending, stream, _ = selection
+        library, configured = loaded.library, self.configuration
+        driver = library.driver
+        kernel: DeviceKernel | None = overload.kernels.get(library.device)
+        if kernel is None or pending or self._needs_context(kernel):
+            device = self._enter(loaded, selection)
+            kernel = loaded.device_kernel(overload, device, (stream, *pending), self.where)
+        configuration = allow_once(configured, kernel, self.where)
+        if pending:  # the last that may refuse the launch: a stream that joins a capture has to come back to it
+            from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
-        overload, slot, _, pending, stream = loaded.select(self._name, args, self._configuration.stream)
-        overload.slots.append(slot)
-        streams.order_launch(loaded.library.driver, pending, stream, self._where, launched=True)
+            streams.order_launch(driver, pending, stream, self.where, launched=False)
+        if kernel.watch is not None:
+            kernel.watch.clear(stream)
+        if library.synchronous:
+            from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
 
-    def _fast_path(self, loaded: Loaded, group: Group) -> FastPath | None:
-        """The fast path for arguments of a group, if this launcher has one or can have it unasked."""
-        if self._learnt is None:
-            is_known = self._records is None and group.fast.get(self._configuration.stream is not None)
-            if not is_known:
-                return None
-        return None if self._loader.asks else self._paths().known(loaded, group)
+            problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
+            driver.check(streams.settle(driver, stream), problem)
+        configurations = configuration.on_streams(cooperative=kernel.cooperative)
+        code = driver.launch(configurations[stream], kernel.kernel, *slot.handed)
+        if code:
+            self._recover(code, loaded, kernel, selection)
+        if pending:
+            streams.order_launch(driver, pending, stream, self.where, launched=True)
+        failed = streams.settle(driver, stream) if library.synchronous else 0
+        if not failed and kernel.watch is not None:
+            failed = kernel.watch.check(stream)
+        if failed:
+            from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-    def _paths(self) -> Learnt:
-        found = self._learnt
-        if found is None:
-            from aotcuda.runtime.learnt import Learnt  # noqa: PLC0415 (many kernels are launched once)
-
-            found = self._learnt = Learnt(self._configuration, self._records, self._verified, self._where)
-        return found
+            raise launch_problems.failed(self.where, failed, driver, kernel, selection, configuration)
+        is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
+        if is_cached and kernel.watch is None and not library.synchronous:
+            if len(overload.targets) >= _MOST_TARGETS:
+                overload.targets.clear()
+            overload.targets[configured] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)
 
     def _enter(self, loaded: Loaded, selection: Selection) -> int:
         """Enter a context, and check where the arrays are."""
-        overload, _, values, pending, stream = selection
+        overload, _, values, pending, stream, _ = selection
         library, places = loaded.library, overload.addresses_of(values)
         driver = library.driver
-        device = self._loader.enter(loaded, places, (stream, *pending), self._where)
+        device = self._loader.enter(loaded, places, (stream, *pending), self.where)
         if len(driver.devices) > 1:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (most launches have one GPU)
 
-            launch_problems.check_gpu(self._where, driver, device, places, stream)
+            launch_problems.check_gpu(self.where, driver, device, places, stream)
         return device
 
     def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
-        overload, slot, values, pending, stream = selection
+        overload, slot, values, pending, stream, _ = selection
         driver = loaded.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
-            self._loader.enter(loaded, overload.addresses_of(values), (stream, *pending), self._where)
-            configuration = self._configuration.of(kernel).for_driver(stream, cooperative=kernel.cooperative)
-            code = driver.launch(configuration, kernel.kernel, *overload.handed(slot))
+            self._loader.enter(loaded, overload.addresses_of(values), (stream, *pending), self.where)
+            configurations = self.configuration.of(kernel).on_streams(cooperative=kernel.cooperative)
+            code = driver.launch(configurations[stream], kernel.kernel, *slot.handed)
         if code:
-            raise self._refused(code, driver, kernel.device, stream, self._configuration.of(kernel), kernel)
+            raise self._refused(code, driver, kernel.device, stream, self.configuration.of(kernel), kernel)
 
     def _refused(
         self,
@@ -227,11 +232,11 @@ class GeneralPath:
     ) -> Exception:
         from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-        return launch_problems.refused(self._where, code, driver, device, stream, configured, kernel)
+        return launch_problems.refused(self.where, code, driver, device, stream, configured, kernel)
 
     def _needs_context(self, kernel: DeviceKernel) -> bool:
-        """Whether what a kernel's configuration asks for has to be held against a GPU that is current."""
-        return kernel not in self._verified and self._configuration.of(kernel).attributes is not None
+        """Return True if the configuration has attributes that still have to be checked with a GPU that is current."""
+        return self.configuration not in kernel.verified and self.configuration.of(kernel).attributes is not None
 
 
 def launch_copies(
@@ -241,25 +246,23 @@ def launch_copies(
     given: int | None,
     args: tuple[object, ...],
     launch: Callable[[tuple[object, ...]], object],
-) -> bool:
-    """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted.
+) -> None:
+    """Launch with copies of the host's arrays and records.
 
     Args:
         loader: The module's.
         loaded: What it has loaded.
-        kernel: The kernel's name, and the same with its module's.
+        kernel: The kernel's name, and its name with its module's.
         given: The handle of the launch's stream, None for the current one.
         args: The arguments.
-        launch: What launches with others in their place.
+        launch: Launches with the copies in their place.
     """
     from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
     name, where = kernel
-    numbers = host_arrays.wanted(args, loaded.table(name).overloads)
-    if not numbers:
-        return False
-    loader.enter(loaded, (), [loaded.stream(name, args, given)], where)
+    table = loaded.table(name)
+    loader.enter(loaded, (), [table.stream(args, given)], where)
+    numbers = host_arrays.wanted(args, table.overloads)
     with host_arrays.Copies(args, numbers, loaded.library.driver, where) as copies:
         launch(copies.args)
-        copies.bring_back(loaded.stream(name, copies.args, given))
-    return True
+        copies.bring_back(table.stream(copies.args, given))

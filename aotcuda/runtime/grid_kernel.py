@@ -205,17 +205,18 @@ class GridKernel(Kernel):
         except KeyError:
             is_kept = False
         place = key if stream is None else (key, _ON, stream, 0)
-        kept: Any = self._launchers.get(place) if is_kept else None
+        launchers = self._cache().launchers
+        kept: Any = launchers.get(place) if is_kept else None
         if kept is not None:
             return kept  # type: ignore[no-any-return]
         launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
         result: Any = self._in_front(GridLauncher(self, launcher, None, stream), launcher)
         if is_kept:
-            if len(self._launchers) >= _MOST_GRIDS:
-                self._launchers.clear()
-            self._launchers[place] = result
+            if len(launchers) >= _MOST_GRIDS:
+                launchers.clear()
+            launchers[place] = result
             if stream is None:
-                self._launchers[key, _ON] = launcher
+                launchers[key, _ON] = launcher
         return result  # type: ignore[no-any-return]
 
     def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:
@@ -223,7 +224,7 @@ class GridKernel(Kernel):
         from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in Kernel.launcher)
 
         configuration = inner.configuration
-        records = None if self._loader.asks else extension.records(self._kept.shared, configuration)
+        records = None if self._loader.asks else extension.records(self._cache(), configuration)
         if records is None:
             return launcher
         return extension.in_front(launcher, configuration, records, _named(self.record()))
@@ -296,28 +297,29 @@ class GridLauncher(OfThisProcess):
 
 
 def _left_out(record: Record) -> tuple[Callable[[tuple[object, ...]], dict[str, object]], list[tuple[int, str]]]:
-    """The function that names arguments, and the constants that a launch may leave out and variants have differently.
+    """Return the function that names arguments, and the constants that variants have differently, with their places.
 
-    Those that all variants have alike it fills in. It is written out, as `_binding`'s are; the others, with their
-    places, depend on the variant.
+    The function fills in those constants that a launch leaves out and all variants have alike.
     """
-    parts: list[str] = []
-    scope: dict[str, object] = {}
+    defaults: dict[str, object] = {}
     several: list[tuple[int, str]] = []
     names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
     for at, name in enumerate(names):
-        parts.append(f"n{at}: args[{at}]")
-        scope[f"n{at}"] = name
         parameters = [overload["parameters"][at] for overload in record["overloads"]]
+        defaults[name] = None
         if not all(parameter.get("optional") for parameter in parameters):
             continue
         values = {(type(parameter["value"]), parameter["value"]) for parameter in parameters}
         if len(values) == 1:
-            parts[-1] += f" if args[{at}] is not None else d{at}"
-            scope[f"d{at}"] = parameters[0]["value"]
+            defaults[name] = parameters[0]["value"]
         else:
             several.append((at, name))
-    return eval(f"lambda args: {{{', '.join(parts)}}}", scope), several  # noqa: S307
+
+    def name_arguments(args: tuple[object, ...]) -> dict[str, object]:
+        pairs = zip(defaults.items(), args, strict=False)  # behind these are the arguments by keyword alone
+        return {name: default if arg is None else arg for (name, default), arg in pairs}
+
+    return name_arguments, several
 
 
 def _named(record: Record) -> Named:
@@ -333,7 +335,7 @@ def _named(record: Record) -> Named:
 
 
 def _binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:
-    """The function that makes a launch's arguments, written out: a loop over them would take as long as all the rest.
+    """Return the function that puts a launch's arguments in order.
 
     Raises:
         ArgumentError: There are too many, unknown ones, some twice, or too few.
@@ -348,20 +350,17 @@ def _binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> 
             _refuse(where, record, f"has no argument {name}; it takes {', '.join(known)}")
         if name in positional[:count]:
             _refuse(where, record, f"was given {name} by position and by name")
-    parts = ["*args"]
-    scope: dict[str, object] = {}
+    given: list[tuple[str | None, object]] = []  # behind the positional ones: the name, or what it is without one
     for at, argument in enumerate(arguments):
         if argument["name"] in positional[:count]:
             continue
         if argument["name"] in names:
-            scope[f"n{at}"] = argument["name"]
-            parts.append(f"named[n{at}]")
-            continue
-        scope[f"d{at}"] = _default(where, record, at, argument)
-        parts.append(f"d{at}")
-    # The text has numbers alone: the names are in the scope.
-    found: Bind = eval(f"lambda args, named: ({', '.join(parts)},)", scope)  # noqa: S307
-    return found
+            given.append((argument["name"], None))
+        else:
+            given.append((None, _default(where, record, at, argument)))
+    if not given:
+        return lambda args, _named: args
+    return lambda args, named: (*args, *[value if name is None else named[name] for name, value in given])
 
 
 def _default(where: str, record: Record, at: int, argument: Argument) -> object:

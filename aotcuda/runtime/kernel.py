@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.kernel_attributes import OnThisGpu
     from aotcuda.runtime.launch_attributes import LaunchAttributes
     from aotcuda.runtime.launcher import Launcher
+    from aotcuda.runtime.loaded import KernelCache
     from aotcuda.runtime.loader import Loader
 
 _MOST_LAUNCHERS = 256
@@ -49,9 +50,8 @@ class Kernel:
         self.__name__ = self.__qualname__ = name
         self.__module__ = loader.source.name
         self._loader = loader
-        self._kept = loader.kept(name)
-        self._launchers = self._kept.launchers
-        self._configurations: Any = None  # what finds the launchers, once there is one
+        self._launchers: dict[object, Any] = {}  # these two are the cache's, once there is a launcher
+        self._configurations: Any = None
 
     # What is indexed by numbers, and says nothing of their end, would else be gone through for ever.
     __iter__ = None
@@ -104,14 +104,26 @@ class Kernel:
         self, key: object, configuration: tuple[Any, ...], stream: int | None, attributes: LaunchAttributes | None
     ) -> Launcher:
         """The launcher that is kept by a key, made of a configuration's exact parts where there is none yet."""
-        kept: Launcher | None = self._launchers.get(key)
+        launchers = self._cache().launchers
+        kept: Launcher | None = launchers.get(key)
         if kept is None:
             grid, block, _, shared = (*configuration, None, 0) if len(configuration) == 2 else (*configuration, 0)[:4]
             kept = self.launcher(grid, block, stream, shared, attributes)
-            if len(self._launchers) >= _MOST_LAUNCHERS:
-                self._launchers.clear()
-            self._launchers[key] = kept
+            if len(launchers) >= _MOST_LAUNCHERS:
+                launchers.clear()
+            launchers[key] = kept
         return kept
+
+    def _cache(self) -> KernelCache:
+        """Return the kernel's cache for the images of today, and find launchers there from now on."""
+        cache = self._loader.cache(self.__name__)
+        if cache.by_configuration is None:
+            from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in launcher)
+            from aotcuda.runtime.stream_objects import Configurations  # noqa: PLC0415 (as in launcher)
+
+            cache.by_configuration = extension.configurations(cache.launchers) or Configurations(cache.launchers)
+        self._launchers, self._configurations = cache.launchers, cache.by_configuration
+        return cache
 
     def forall(
         self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
@@ -212,8 +224,7 @@ class Kernel:
 
         where = str(self)
         configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
-        records = extension.records(self._kept.shared, configuration)
-        self._configurations = self._kept.configurations(_configurations)
+        records = extension.records(self._cache(), configuration)
         launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, records)
         return launcher if records is None else extension.in_front(launcher, configuration, records)
 
@@ -344,18 +355,6 @@ class Kernel:
 
         message = f"{self} cannot be launched: {problem}"
         raise LaunchError(message)
-
-
-def _configurations(launchers: dict[object, Any]) -> Any:
-    """What finds a kernel's launchers as `launchers` does, and those for stream objects by the streams' handles."""
-    from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in launcher)
-
-    found = extension.configurations(launchers)
-    if found is None:
-        from aotcuda.runtime.stream_objects import Configurations  # noqa: PLC0415 (where the extension is)
-
-        found = Configurations(launchers)
-    return found
 
 
 def _key(configuration: tuple[object, ...]) -> tuple[Any, ...] | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Dimensions = tuple[int, int, int]
 
 _MOST_STREAMS = 64
+_MOST_VERIFIED = 1024
 
 THE_KERNELS_OWN = object()
 """In the place of a block: it is compiled into the kernel, with shared memory and clusters."""
@@ -127,12 +128,8 @@ class Configuration:
         """The largest of its numbers."""
         return max(*self.grid, *self.block, self.shared)
 
-    def for_driver(self, stream: int, *, cooperative: bool) -> object:
-        """The configuration on a stream, for `Driver.launch`; `cooperative` is for a grid launched all at once."""
-        return self.on_streams(cooperative=cooperative)[stream]
-
     def on_streams(self, *, cooperative: bool) -> OnStreams:
-        """The same for each stream, by its handle."""
+        """Return what `Driver.launch` takes, by the stream's handle; `cooperative`: launch the grid all at once."""
         if not cooperative:
             return self._for_driver
         if self._cooperative is None:
@@ -190,14 +187,14 @@ class Configuration:
             raise aotcuda.errors.LaunchError(message)
 
 
-def allow_once(
-    configuration: Configuration, kernel: DeviceKernel, where: str, verified: set[DeviceKernel]
-) -> Configuration:
-    """`configuration.of(kernel)`, held against GPU and kernel by `allow` unless the kernel is among `verified`."""
+def allow_once(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
+    """Return `configuration.of(kernel)`, checked by `allow` unless it was before."""
     found = configuration.of(kernel)
-    if kernel not in verified:
+    if configuration not in kernel.verified:
         found.allow(kernel, where)
-        verified.add(kernel)
+        if len(kernel.verified) >= _MOST_VERIFIED:
+            kernel.verified.clear()
+        kernel.verified.add(configuration)
     return found
 
 

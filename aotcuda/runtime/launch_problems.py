@@ -41,7 +41,7 @@ def refused(
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
         return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
     if code == drivers.INVALID_VALUE and kernel is not None:
-        from aotcuda.arch import MOST_LOCAL  # noqa: PLC0415 (likewise)
+        from aotcuda.gpus import MOST_LOCAL  # noqa: PLC0415 (likewise)
 
         local = kernel.attribute(_LOCAL)
         if local > MOST_LOCAL:
@@ -60,8 +60,8 @@ def failed(
     where: str, code: int, driver: Driver, kernel: DeviceKernel, selection: Selection, configuration: Configuration
 ) -> CudaError:
     """The error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
-    overload, slot, _, _, stream = selection
-    block = slot[0].raw
+    overload, slot, _, _, stream, _ = selection
+    block = slot.buffer.raw
     error = driver.error(code, f"{where} failed on {kernel.device}", late=False)
     lines = [
         f"{error}",

@@ -1,40 +1,15 @@
-"""A kernel with a configuration, to be called with arguments: what `kernel[grid, block]` is.
-
-Of a launch it has what is known before there is a driver. The way of its first launch, and of each that no fast path
-takes, is in `aotcuda.runtime.general_path`, which is imported while the driver starts.
-"""
+"""A kernel with a configuration, to be called with arguments: what `kernel[grid, block]` returns."""
 
 from __future__ import annotations
 
 import aotcuda
+from aotcuda.runtime.general_path import GeneralPath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, NoReturn, Self, TypeVar
+    from typing import Any, NoReturn, Self
 
-    from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
-    from aotcuda.runtime.fast import Records
-    from aotcuda.runtime.fast.python import FastPath
-    from aotcuda.runtime.general_path import GeneralPath
-    from aotcuda.runtime.launch_config import Configuration, Dimensions
-    from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loader import Loader
-
-    T = TypeVar("T")
-
-_ATTEMPTS = 30
-"""Of a launch whose images other threads, or its own arguments, unload again and again."""
-
-
-def again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
-    """Launch, and begin anew where the images are unloaded meanwhile: who raises UnloadedError has launched nothing."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return launch(args)
-        except aotcuda.errors.UnloadedError:
-            continue
-    return launch(args)
+    from aotcuda.runtime.launch_config import Dimensions
 
 
 class OfThisProcess:
@@ -63,29 +38,10 @@ class OfThisProcess:
         raise TypeError(message)
 
 
-class Launcher(OfThisProcess):
-    """A kernel with a launch configuration; call it with the kernel's arguments.
+class Launcher(OfThisProcess, GeneralPath):
+    """A kernel with a launch configuration; call it with the kernel's arguments."""
 
-    Attributes:
-        name: The kernel's name.
-        where: The same with its module's.
-        configuration: The configuration.
-        quick: The fast path that took the last arguments: what it makes of these, the driver's code, or less than 0.
-    """
-
-    __slots__ = ("_general", "_loader", "_records", "configuration", "name", "quick", "where")
-
-    def __init__(
-        self, loader: Loader, name: str, where: str, configuration: Configuration, records: Records | None
-    ) -> None:
-        """Of a kernel that `loader` has; `records` is what the extension has learnt of it, None to go without."""
-        self.name = name
-        self.where = where
-        self.configuration = configuration
-        self.quick: FastPath = _decline
-        self._loader = loader
-        self._records = records
-        self._general: GeneralPath | None = None
+    __slots__ = ()
 
     if TYPE_CHECKING:
 
@@ -108,12 +64,7 @@ class Launcher(OfThisProcess):
             """
             if named:
                 self._refuse_names(named)
-            code = self.quick(args)
-            if code:
-                if code > 0:
-                    self.fail(code, args)
-                else:
-                    self.launch(args)
+            self.launch(args)
 
     def _written(self) -> tuple[str, str]:
         """See OfThisProcess."""
@@ -139,45 +90,6 @@ class Launcher(OfThisProcess):
         """Bytes of dynamic shared memory for each block."""
         return self.configuration.shared
 
-    def launch(self, args: tuple[object, ...]) -> None:
-        """As a call, where the fast path that took the last arguments does not take these."""
-        if self._general is None and self._loader.current is None:
-            self._loader.ready()
-        quick = again(self._path().launch, args)
-        if quick is not None:
-            self.quick = quick
-
-    def submit(self, loaded: Loaded, selection: Selection) -> None:
-        """See GeneralPath."""
-        self._path().submit(loaded, selection)
-
-    def settle(self, loaded: Loaded, group: Group, overload: PackedOverload, args: tuple[object, ...]) -> None:
-        """See GeneralPath."""
-        quick = self._path().settle(loaded, group, overload, args)
-        if quick is not None:
-            self.quick = quick
-
-    def fail(self, code: int, args: tuple[object, ...]) -> None:
-        """See GeneralPath; where images were unloaded meanwhile, launch once more."""
-        try:
-            self._path().fail(code, args)
-        except aotcuda.errors.UnloadedError:
-            pass
-        else:
-            return
-        self.launch(args)
-
-    def _path(self) -> GeneralPath:
-        return self._general or self._make_path()
-
-    def _make_path(self) -> GeneralPath:
-        from aotcuda.runtime.general_path import GeneralPath  # noqa: PLC0415 (which was imported while the driver started)
-
-        # Of threads that come here at once each has its own for this launch. One stays, and what the others have
-        # learnt is learnt again.
-        self._general = made = GeneralPath(self._loader, self.name, self.where, self.configuration, self._records)
-        return made
-
     def _refuse_names(self, named: dict[str, object]) -> NoReturn:
         from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
 
@@ -189,8 +101,3 @@ class Launcher(OfThisProcess):
         shared = f", {aotcuda.errors.shown(self.shared)} bytes of shared memory" if self.shared else ""
         grid, block = aotcuda.errors.shown(self.grid), aotcuda.errors.shown(self.block)
         return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
-
-
-def _decline(_args: tuple[object, ...]) -> int:
-    """The fast path of a launcher that has none."""
-    return -1

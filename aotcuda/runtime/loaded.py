@@ -16,17 +16,44 @@ from aotcuda.runtime import new_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.arguments.overloads import Group, OverloadTable, PackedOverload, Selection
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
+    from aotcuda.runtime.arguments.overloads import OverloadTable, Selection
     from aotcuda.runtime.driver import Mark
-    from aotcuda.runtime.fast.python import Bind, FastPaths
+    from aotcuda.runtime.fast import Records
     from aotcuda.runtime.jit.beside import Beside
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
 
     MakesFallback = Callable[[], Fallback]
+
+
+class KernelCache:
+    """What is known of one kernel as long as the same images are launched.
+
+    Attributes:
+        launchers: The kernel's launchers, by configuration.
+        by_configuration: Finds the launchers, also for stream objects; the fast path's own object where there is one.
+        records: The specializations of the fast path in C, which the launchers share; None until one needs them.
+        table: The overloads and their specializations; None until the first launch.
+    """
+
+    __slots__ = ("by_configuration", "launchers", "records", "table")
+
+    def __init__(self) -> None:
+        self.launchers: dict[object, Any] = {}
+        self.by_configuration: Any = None
+        self.records: Records | None = None
+        self.table: OverloadTable | None = None
+
+    def retire(self) -> None:
+        """Let nobody find a launcher here any more: the kernel then asks its loader for the cache of today."""
+        if self.by_configuration is not None:
+            self.by_configuration.clear()
+        self.launchers.clear()
 
 
 class Loaded:
@@ -37,7 +64,8 @@ class Loaded:
         manifest: The manifest that describes them.
         kernels: The records of their kernels, by name.
         sources: What they were compiled from, where the JIT fallback made them because sources were edited; else None.
-        live: The validity flag of fast paths: one item, until the images are out of use or the process forks.
+        live: The validity flag: one item, until the images are out of use or the process forks.
+        caches: The caches of the kernels, by name.
     """
 
     def __init__(
@@ -46,6 +74,7 @@ class Loaded:
         manifest: Manifest,
         fallback: MakesFallback,
         live: Mark,
+        caches: dict[str, KernelCache],
         sources: Sources | None = None,
     ) -> None:
         self.library = library
@@ -55,10 +84,8 @@ class Loaded:
         self.live = live
         self._fallback = fallback
         self._making = new_lock()
-        self._tables: dict[str, OverloadTable] = {}
+        self.caches = caches
         self._beside: Beside | None = None
-        self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
-        self._fast: FastPaths | None = None
 
     def table(self, name: str) -> OverloadTable:
         """The overloads of a kernel that the images hold.
@@ -66,23 +93,26 @@ class Loaded:
         Raises:
             LaunchError: They hold no such kernel: it is not in the sources any more.
         """
-        found = self._tables.get(name)
-        if found is None:
-            where = self._where(name)
-            record = self.kernels.get(name)
-            if record is None:
-                message = f"{where} cannot be launched: the module has no such kernel any more"
-                raise aotcuda.errors.LaunchError(message)
-            from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
+        cache = self.caches.get(name)
+        if cache is not None and cache.table is not None:
+            return cache.table
+        where = self._where(name)
+        record = self.kernels.get(name)
+        if record is None:
+            message = f"{where} cannot be launched: the module has no such kernel any more"
+            raise aotcuda.errors.LaunchError(message)
+        from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
 
-            with self._making:
-                found = self._tables.get(name)
-                if found is None:
-                    found = self._tables[name] = OverloadTable(record, where, self.live)
-        return found
+        with self._making:
+            cache = self.caches.setdefault(name, KernelCache())
+            if cache.table is None:
+                cache.table = OverloadTable(record, where, self.live, self.library.current_device)
+            return cache.table
 
-    def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection:
-        """The overload of a kernel for these arguments, and the arguments packed for it; see `OverloadTable.select`.
+    def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection | None:
+        """Select the overload of a kernel for these arguments, and pack them; see `OverloadTable.select`.
+
+        None if some of them are arrays in the host's memory that have to be copied first.
 
         Args:
             name: The kernel's.
@@ -92,18 +122,36 @@ class Loaded:
         Raises:
             ArgumentError: No overload takes the arguments, or one of them cannot be read.
         """
-        table = self.table(name)
-        stream = self.stream(name, args, given)
-        selection = table.select(args, stream)
+        cache = self.caches.get(name)
+        table = cache.table if cache is not None else None
+        if table is None:
+            table = self.table(name)
+        return table.select(args, given) or self._select_otherwise(name, table, args, given)
+
+    def _select_otherwise(
+        self, name: str, table: OverloadTable, args: tuple[object, ...], given: int | None
+    ) -> Selection | None:
+        """Compile an overload for arguments that no packaged one takes; None if arrays have to be copied first."""
+        if os.environ.get("AOTCUDA_HOST_ARRAYS"):
+            from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+
+            if host_arrays.wanted(args, table.overloads):
+                return None
+        found = self._compiled().select(name, table, args, table.stream(args, given))
+        if found is None:
+            raise table.refusal(args)
+        table.keep(args, found[0])
+        return (*found[:5], None)  # of another table's specialization
+
+    def select_or_refuse(self, name: str, args: tuple[object, ...], given: int | None) -> Selection:
+        """As `select`, with ArgumentError for arrays in the host's memory."""
+        selection = self.select(name, args, given)
         if selection is None:
-            selection = self._compiled().select(name, table, args, stream)
-            if selection is None:
-                raise table.refusal(args)
-            table.keep(args, selection[0])
+            raise self.table(name).refusal(args)
         return selection
 
     def check(self, name: str, args: tuple[object, ...], given: int | None) -> PackedOverload:
-        """The overload that a launch with these arguments would take, which are checked alone; errors as for `select`.
+        """Return the overload that a launch with these arguments would take; errors as for `select`.
 
         Arrays in the host's memory are taken where a launch would copy them.
         """
@@ -111,27 +159,9 @@ class Loaded:
             from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
             args = host_arrays.described(args, self.table(name).overloads)
-        overload, slot, *_ = self.select(name, args, given)
+        overload, slot, *_ = self.select_or_refuse(name, args, given)
         overload.slots.append(slot)
         return overload
-
-    def stream(self, name: str, args: tuple[object, ...], given: int | None) -> int:
-        """The handle of a launch's stream: the one that was given, else that which is current for these arguments.
-
-        Raises:
-            ArgumentError: An argument cannot be read.
-        """
-        if given is not None:
-            return given
-        from aotcuda.runtime.arguments import arrays  # noqa: PLC0415 (an import reads none)
-
-        device = self.library.device if self.library.device >= 0 else self.library.driver.current_device()
-        try:
-            return arrays.current_stream(args, device)
-        except (MemoryError, RecursionError):
-            raise
-        except Exception as error:
-            raise self.table(name).unreadable(args, error) from error
 
     def device_kernel(
         self, overload: PackedOverload, device: int, concerned: Sequence[object] = (), where: str = ""
@@ -150,44 +180,34 @@ class Loaded:
                 compile it.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
         """
-        found = self._kernels.get((overload, device))
+        found: DeviceKernel | None = overload.kernels.get(device)
         if found is not None:
             return found
         is_elsewhere = self._beside is not None and self._beside.holds(overload)
         if is_elsewhere or not self.library.has_image(device):
             found, is_kept = self._compiled().kernel(overload, device, self.library.choices[device], concerned, where)
             if is_kept:
-                self._kernels[overload, device] = found
+                overload.kernels[device] = found
             return found
-        found = self._kernels[overload, device] = self.library.device_kernel(overload, device)
+        found = overload.kernels[device] = self.library.device_kernel(overload, device)
         return found
-
-    def known_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel | None:
-        """What `device_kernel` gave before, if launches may take it from now on without asking; else None."""
-        return self._kernels.get((overload, device))
 
     def is_compiled_elsewhere(self, overload: PackedOverload, device: int) -> bool:
         """Whether asking for an overload on a GPU could compile it first."""
         beside = self._beside
-        return beside is not None and beside.holds(overload) and (overload, device) not in self._kernels
-
-    def learn_fast_path(self, group: Group, args: tuple[object, ...], *, given: bool) -> Bind | None:
-        """A factory of a group's fast-path functions in Python, for arguments of these types; see `FastPaths.learn`."""
-        fast = self._fast
-        if fast is None:
-            from aotcuda.runtime.fast.python import FastPaths  # noqa: PLC0415 (after the first launch)
-
-            with self._making:  # two threads that made one each would not share what they learn
-                fast = self._fast = self._fast or FastPaths(self.library.driver, one_context=self.library.device >= 0)
-        return fast.learn(group, args, given=given)
+        return beside is not None and beside.holds(overload) and device not in overload.kernels
 
     def retire(self) -> None:
-        """Make every fast path decline from now on: the images are out of use."""
+        """Make the fast path decline from now on, and launchers be looked up anew: the images are out of use."""
         drivers.retire(self.live)
+        for cache in list(self.caches.values()):
+            cache.retire()
 
     def is_idle(self) -> bool:
         """Whether no launch is under way; it stays so once they are retired."""
-        if self.live.is_in_flight() or not all(table.is_idle() for table in self._tables.copy().values()):
+        if self.live.is_in_flight() or not all(
+            cache.table is None or cache.table.is_idle() for cache in self.caches.copy().values()
+        ):
             return False
         return self._beside is None or self._beside.is_idle()
 

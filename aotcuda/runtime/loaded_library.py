@@ -13,6 +13,7 @@ from weakref import ref
 
 import aotcuda
 from aotcuda import manifest as manifests
+from aotcuda.gpus import TEGRA
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
 
@@ -21,14 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aotcuda.manifest import FixedLaunch, Manifest, Overload
-    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.callbacks import Callbacks
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.images.debug_exceptions import Watch
-
-TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0))
-"""`aotcuda.arch.TEGRA`, without the import of that: most launches need nothing else of it."""
 
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
@@ -88,13 +86,15 @@ class DeviceKernel:
         most_threads: The most threads of a block by its author's launch bounds; 0 if there are none.
         watch: What a debug kernel raises; None for other kernels.
         fixed: Block, shared memory and cluster that it is launched with; None where users say them.
+        verified: Configurations that it can take.
+        blocks: Block sizes of most occupancy, by bytes of dynamic shared memory.
     """
 
     __slots__ = (
-        "_best",
         "_dynamic",
         "_library",
         "_unasked",
+        "blocks",
         "cooperative",
         "device",
         "fixed",
@@ -102,6 +102,7 @@ class DeviceKernel:
         "most_threads",
         "static_shared",
         "threads",
+        "verified",
         "watch",
     )
 
@@ -125,7 +126,8 @@ class DeviceKernel:
         self.most_threads = max(bounds[0], 0) if bounds else 0
         self.watch = watch
         self.fixed = fixed
-        self._best: dict[int, int] = {}  # by the amount of dynamic shared memory
+        self.blocks: dict[int, int] = {}
+        self.verified: set[object] = set()
         self._unasked: tuple[int, ...] = ()
         carveout = record["carveout"]
         if carveout is not None:
@@ -149,17 +151,13 @@ class DeviceKernel:
             self._unasked = (*extents, max(device.limit("shared") - self.static_shared, 0), threads)
         return self._unasked
 
-    def known_block(self, shared: int) -> int | None:
-        """What `best_block` has given before, None if it was not asked."""
-        return self._best.get(shared)
-
     def best_block(self, shared: int) -> int:
         """The block size of most occupancy with so many bytes of dynamic shared memory; it needs a current context."""
-        block = self._best.get(shared)
+        block = self.blocks.get(shared)
         if block is None:
             from aotcuda.runtime import occupancy  # noqa: PLC0415 (few launches leave the block to it)
 
-            block = self._best[shared] = occupancy.best_block(self, shared)
+            block = self.blocks[shared] = occupancy.best_block(self, shared)
         return block
 
     def allow_large_clusters(self) -> None:
@@ -219,7 +217,6 @@ class LoadedLibrary:
         "_handles",
         "_is_gone",
         "_is_kept",
-        "_kernels",
         "_library",
         "_manifest",
         "_where",
@@ -261,7 +258,6 @@ class LoadedLibrary:
         self._choices = choices
         self.folder = folder
         self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
-        self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
         self._guests: set[ref[_Guest]] = set()  # threads in a setup callback
         self._is_gone = False
         self.synchronous = _is_synchronous()
@@ -348,6 +344,10 @@ class LoadedLibrary:
 
         return subset.only(data, taken, f"the fatbin of {self._where}")
 
+    def current_device(self) -> int | None:
+        """Return the ordinal of the GPU that a launch goes to, None if no context is current."""
+        return self.device if self.device >= 0 else self.driver.current_device()
+
     def enter(self, addresses: Sequence[int]) -> int:
         """The ordinal of the GPU to launch on, with a context current in this thread.
 
@@ -385,7 +385,7 @@ class LoadedLibrary:
             del guest  # an error's traceback has this frame
 
     def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
-        """An overload on a GPU, looked up when first asked for.
+        """Look an overload up on a GPU.
 
         Raises:
             NoImageError: No packaged image runs on that GPU.
@@ -393,9 +393,6 @@ class LoadedLibrary:
             UnloadedError: Another thread unloads the images.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
         """
-        found = self._kernels.get((overload, device))
-        if found is not None:
-            return found
         if not self.has_image(device):
             raise self.choices[device].error(self._where)
         symbol = overload.record["symbol"]
@@ -403,7 +400,7 @@ class LoadedLibrary:
         try:
             with self._library.lock:
                 self._library.check_open()
-                found = self._kernels[overload, device] = self._look_up(overload, gpu)
+                return self._look_up(overload, gpu)
         except aotcuda.errors.UnloadedError:
             raise
         except aotcuda.errors.CudaError as error:
@@ -411,7 +408,6 @@ class LoadedLibrary:
                 f"{symbol} of {self._where} could not be loaded from {self.choices[device].arch} on {gpu}: {error}"
             )
             raise aotcuda.errors.CudaError(message, name=error.name, code=error.code) from None
-        return found
 
     def _look_up(self, overload: PackedOverload, gpu: Device) -> DeviceKernel:
         symbol, library = overload.record["symbol"], self._library.handle

@@ -20,7 +20,6 @@ from aotcuda.runtime import new_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.driver import Device
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.jit.fallback import Case, Compiled, Fallback
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.jit.sources import Sources
-    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded import KernelCache, Loaded
     from aotcuda.runtime.loaded_library import LoadedLibrary
     from aotcuda.runtime.source import Source
     from aotcuda.runtime.unloading import Leaving
@@ -93,33 +92,6 @@ class Packaged:
         return choose(self.manifest(), device.capability, driver=drivers.get().version, gpu=str(device))
 
 
-class Kept:
-    """What a kernel keeps for as long as the same images are launched; emptied with them.
-
-    Attributes:
-        launchers: Its launchers, by configuration.
-        shared: What its launchers share.
-    """
-
-    __slots__ = ("_found", "launchers", "shared")
-
-    def __init__(self) -> None:
-        self.launchers: dict[object, Any] = {}
-        self.shared: dict[object, Any] = {}
-        self._found: Any = self.launchers
-
-    def configurations(self, make: Callable[[dict[object, Any]], Any]) -> Any:
-        """What finds the launchers: what `make` makes of them, once."""
-        if self._found is self.launchers:
-            self._found = make(self.launchers)
-        return self._found
-
-    def clear(self) -> None:
-        """Drop it all; a launcher that somebody holds has its own still."""
-        self._found.clear()  # the launchers, and those that it has at hand besides
-        self.shared.clear()
-
-
 class Loader:
     """What is launched of one module.
 
@@ -143,7 +115,7 @@ class Loader:
         self._edits: Edits | None = None
         self._fallback: Fallback | None = None
         self._making = new_lock()  # not the lock above, which a thread holds while it compiles
-        self._kept: dict[str, Kept] = {}
+        self._caches: dict[str, KernelCache] = {}  # for the images that are loaded, or that will be next
 
     @property
     def manifest(self) -> Manifest:
@@ -185,9 +157,11 @@ class Loader:
                 self._edits = self._edits or Edits(self.source, self.fallback)
         return self._edits
 
-    def kept(self, name: str) -> Kept:
-        """What the kernel of this name keeps."""
-        return self._kept.setdefault(name, Kept())
+    def cache(self, name: str) -> KernelCache:
+        """Return the cache of the kernel of this name."""
+        from aotcuda.runtime.loaded import KernelCache  # noqa: PLC0415 (an import makes no launcher)
+
+        return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
     def is_read(self) -> bool:
         """Whether the manifest was read."""
@@ -336,7 +310,9 @@ class Loader:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.loaded import Loaded  # noqa: PLC0415 (see above)
 
-        loaded = Loaded(library, manifest, self.fallback, drivers.live_mark(), sources)
+        if self.current is not None:
+            self._caches = {}
+        loaded = Loaded(library, manifest, self.fallback, drivers.live_mark(), self._caches, sources)
         before, self.current, self._launched = self.current, loaded, manifest
         library.keep()
         if before is not None:
@@ -358,7 +334,7 @@ class Loader:
         if loaded is not None:
             self._going += [loaded.library]
             self._replaced += [loaded]
-            self.current = None
+            self.current, self._caches = None, {}
         if self._edits is not None:
             self._edits.withdraw(self._going)
         if self._fallback is not None:  # which may have loaded what an interrupt kept from being launched
@@ -375,5 +351,3 @@ class Loader:
     def _put_out_of_use(self) -> None:
         for loaded in self._replaced:
             loaded.retire()
-        for kept in list(self._kept.values()):
-            kept.clear()

@@ -65,7 +65,7 @@ def _parts(capability: object) -> tuple[object, ...]:
 
 
 def fast_path(loader: Loader) -> str:
-    """The fast path that launches take, and why it is not the one in C.
+    """Return `"in C"` where launches take the fast path, else `"none: ..."` with the reason.
 
     Raises:
         ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
@@ -76,7 +76,7 @@ def fast_path(loader: Loader) -> str:
     if loaded.library.synchronous if loaded is not None else streams.launches_wait():
         return "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
     problem = extension.why_not()
-    return "in C" if problem is None else f"in Python: {problem}"
+    return "in C" if problem is None else f"none: {problem}"
 
 
 def shown(loader: Loader) -> str:

@@ -2,7 +2,7 @@
 
 Shapes, dtypes and numbers are known when such a program is traced. So a launch goes its general way once, with
 stand-ins of the arrays: overloads are selected, limits checked and the block packed as ever. The extension is handed
-the block with the places of the addresses, and launches it from XLA's threads (`fast/xla_ffi.h`).
+the block with the places of the addresses, and launches it from XLA's threads (`fast/xla.c`).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def prepare(
         _check_without_gpu(loader, name, where, given)
         return NOWHERE, 0
     module = _extension()
-    selection = loaded.select(name, given, 0)
+    selection = loaded.select_or_refuse(name, given, 0)
     overload, slot, values, *_ = selection
     try:
         kernel = _kernel(loader, loaded, selection, where)
@@ -139,7 +139,7 @@ def prepare(
                 raise LaunchError(message)
         wanted = Configuration(grid, block, None, shared, where, None)
         wanted.allow(kernel, where)
-        packed = bytes(slot[0].raw[: overload.size])
+        packed = bytes(slot.buffer.raw[: overload.size])
         holes = _holes(overload.parameters, values, given, places)
     finally:
         overload.slots.append(slot)
@@ -233,7 +233,7 @@ def _holes(
     found = []
     number = 0
     for parameter in described:
-        for offset, _, is_address in parameters.of(parameter).fields(parameter, zeros=True):
+        for offset, _, is_address in parameters.of(parameter).fields(parameter):
             value = values[number]
             number += 1
             if is_address and isinstance(value, int) and value in by_address:

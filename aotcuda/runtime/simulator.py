@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from aotcuda.manifest import Kernel, Manifest
-    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.jit.recipe import Recipe
 
 _SIMULATED = registry.DEFAULT

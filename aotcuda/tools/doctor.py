@@ -76,7 +76,7 @@ def examine() -> dict[str, Any]:
             "platform": platform.platform(),
         },
         "fast_path": {
-            "in": "C" if problem is None else "Python",
+            "in": "C" if problem is None else None,
             "path": extension.in_use().__file__ if problem is None else None,
             "why_not_c": problem,
         },
@@ -101,7 +101,7 @@ def render(found: dict[str, Any]) -> str:
     rows = [
         ("aotcuda", f"{own['version']}, in {own['path']}"),
         ("Python", f"{python['version']}, {python['implementation']} on {python['platform']}"),
-        ("fast path", f"in C: {fast['path']}" if fast["path"] else f"in Python: {fast['why_not_c']}"),
+        ("fast path", f"in C: {fast['path']}" if fast["path"] else f"none: {fast['why_not_c']}"),
         ("driver", driver["problem"] or f"for CUDA {driver['cuda']}{release}"),
         *((f"GPU {gpu['index']}", f"{gpu['name']}, compute capability {gpu['capability']}") for gpu in driver["gpus"]),
         *(("toolkit", _shown_toolkit(toolkit)) for toolkit in found["toolkits"]),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def hatch_register_build_hook() -> type[AotcudaBuildHook]:
-    """The hook's class.
+    """Return the hook's class.
 
     Hatchling asks for it when a project names any hook that is not hatchling's own; so one that names this hook wrongly
     can be told.

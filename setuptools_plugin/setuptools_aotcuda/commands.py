@@ -76,13 +76,13 @@ class Project:
         return backend.table(self._pyproject, "plugin")
 
     def tag(self) -> tuple[str, str, str]:
-        """The tag of a wheel that has no machine code of the host's beside what is built here."""
+        """Return the tag of a wheel without extension modules."""
         with self._in_one_line():
             python, abi, system = (backend.tag(self.table()) or backend.PURE_TAG).split("-")
         return python, abi, system
 
     def files(self) -> list[str]:
-        """What an sdist has to have for the table."""
+        """Return the files that an sdist needs for the table."""
         with self._in_one_line():
             return backend.named_files(self.table(), self.root)
 
@@ -139,7 +139,7 @@ class Project:
 
     @contextmanager
     def packing(self) -> Iterator[None]:
-        """A block that makes a wheel, or an editable install: if it fails, the source tree is as it was."""
+        """Restore the source tree if the block, which makes a wheel or an editable install, fails."""
         try:
             with ExitStack() as self._undo:
                 yield
@@ -152,7 +152,7 @@ class Project:
             source_tree.clean(self.table(), self.root, self.packages())
 
     def packages(self) -> list[Path]:
-        """The folders that the project's packages and modules are imported from.
+        """Return the folders from which the project's packages and modules are imported.
 
         Raises:
             ConfigError: A package that the table names is in a folder of another name, so it cannot be imported there.
@@ -176,7 +176,7 @@ class Project:
         return list(dict.fromkeys(found))
 
     def _dependencies(self) -> list[str]:
-        """What the wheel requires, as its metadata will have it; the earlier versions keep conditions among extras."""
+        """Return the wheel's requirements as in its metadata; earlier versions keep conditions among extras."""
         distribution = self._distribution
         conditional = [
             f"{requirement}; {extra[1:]}"
@@ -262,11 +262,11 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
             self.project.assemble(built, folder, fresh)
 
     def get_source_files(self) -> list[str]:
-        """The files that an sdist needs."""
+        """Return the files that an sdist needs."""
         return self.project.files()
 
     def get_outputs(self) -> list[str]:
-        """What a wheel gains, as it was built."""
+        """Return the files that the build adds to a wheel."""
         return [str(Path(self.build_lib, name)) for name in self._files]
 
     def get_output_mapping(self) -> dict[str, str]:
@@ -277,7 +277,7 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
         }
 
     def _fresh(self) -> set[Path]:
-        """What the steps before this one have put into `build_lib`."""
+        """Return the files that earlier steps have put into `build_lib`."""
         build = self.get_finalized_command("build")
         steps = [self.get_finalized_command(name) for name in build.get_sub_commands() if name != NAME]
         return {Path(name).resolve() for step in steps if hasattr(step, "get_outputs") for name in step.get_outputs()}
@@ -328,7 +328,7 @@ class _BdistWheel(_Extension):
         return python, abi, system
 
     def write_wheelfile(self, wheelfile_base: str, *arguments: Any, **more: Any) -> None:
-        """The last of what is written into the folder of the metadata, in every version."""
+        """Write the last file of the metadata folder, in every version."""
         super().write_wheelfile(wheelfile_base, *arguments, **more)  # type: ignore[misc]
         self.project.finish(Path(wheelfile_base))
 
@@ -346,7 +346,7 @@ class _EditableWheel(_Extension):
 
 class _Develop(_Extension):
     def install_for_development(self) -> None:
-        """The way of setuptools before 80 when it is asked for its legacy; it runs none of the steps of a build."""
+        """Run the build step in the legacy mode of setuptools before 80, which runs no steps itself."""
         with self.project.packing():
             step = self.get_finalized_command(NAME)
             step.editable_mode = True

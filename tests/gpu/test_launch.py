@@ -36,7 +36,7 @@ def square(features, path):
     """A kernel with overloads for many dtypes, which has not learnt anything yet."""
     cupy.cuda.Device().synchronize()
     features.__aotcuda__.unload()
-    features.square._kept.clear()
+    features.square._cache().retire()
     return features.square
 
 

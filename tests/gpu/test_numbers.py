@@ -156,9 +156,7 @@ def test_memory_and_registers_are_what_the_manifest_says(features):
             found = {}
             for name, attribute in (("local", 3), ("registers", 4)):  # CU_FUNC_ATTRIBUTE_*
                 value = ctypes.c_int()
-                assert not cuda.cuKernelGetAttribute(
-                    ctypes.byref(value), attribute, loaded.of(kernel).known_kernel(plan, 0).kernel, 0
-                )
+                assert not cuda.cuKernelGetAttribute(ctypes.byref(value), attribute, plan.kernels[0].kernel, 0)
                 found[name] = value.value
             assert found == {name: stated[name] for name in found}, overload["symbol"]
 

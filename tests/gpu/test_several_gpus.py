@@ -49,7 +49,7 @@ def square(features):
         cupy.cuda.Device(gpu).synchronize()
     cupy.cuda.Device(0).use()
     features.__aotcuda__.unload()
-    features.square._kept.clear()
+    features.square._cache().retire()
     yield features.square
     cupy.cuda.Device(0).use()
 

@@ -166,7 +166,7 @@ def test_the_simulators_gpu_answers_what_programs_ask_before_they_launch(tmp_pat
 
 _SAME = """
 from numba import cuda
-from aotcuda.builder.frontends.numba import gpu
+from aotcuda import gpus as gpu
 from aotcuda_recorder import simulator
 print(all(gpu.EVERYWHERE[name] == simulator._DEVICE[name] for name in {*gpu.EVERYWHERE} & {*simulator._DEVICE}))
 """

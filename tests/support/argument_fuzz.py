@@ -1,9 +1,9 @@
-"""The three paths of a launch held against each other: what they do with the same arguments, over the stand-in driver.
+"""The two paths of a launch compared: what they do with the same arguments, over the stand-in driver.
 
 A case is a kernel of some overloads, and tuples of arguments that are launched one after the other. Each path has a
-kernel of its own, and objects that are made from the same descriptions: `general` learns nothing, `python` and
-`extension` learn as they do anywhere. All have to launch the same overload with the same bytes after waiting as
-often, or raise the same ArgumentError, and all have to do what the general path does where nothing was launched
+kernel of its own, and objects that are made from the same descriptions: `general` teaches nothing, `extension` is
+taught as anywhere. Both have to launch the same overload with the same bytes after waiting as
+often, or raise the same ArgumentError, and both have to do what the general path does where nothing was launched
 before. Where an object changes from reading to reading, a path has to do what the general one does with an object that
 is one of its states for good, or raise an ArgumentError.
 """
@@ -35,7 +35,7 @@ from support.libraries import Array, Raises, State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATHS = ("general", "python", "extension")
+PATHS = ("general", "extension")
 STEPS = 25
 
 
@@ -148,7 +148,7 @@ class Fuzz:
         _learning[:] = [path != "general"]
         args = tuple([make(item) for item in described])
         last = self._last
-        launches, extended, waits, submitted = last.launches, last.extended, last.waits, _submitted[0]
+        launches, waits, submitted = last.launches, last.waits, _submitted[0]
         try:
             launcher(*args)
         except ArgumentError as error:
@@ -157,7 +157,7 @@ class Fuzz:
             return ("raised", type(error).__name__, str(error))
         if last.launches != launches + 1:
             return ("raised", f"{last.launches - launches} launches", "")
-        taken = "general" if _submitted[0] > submitted else "python" if last.extended > extended else "extension"
+        taken = "general" if _submitted[0] > submitted else "extension"
         if count:
             self.taken[path][taken] += 1
         return ("launched", last.name, bytes(last.parameters[: last.size]).hex(), last.stream, last.waits - waits)

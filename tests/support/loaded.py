@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aotcuda import Kernel
-    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import DeviceKernel
 
@@ -25,6 +25,5 @@ def overloads(kernel: Kernel) -> list[PackedOverload]:
 
 def device_kernel(kernel: Kernel, number: int = 0, device: int = 0) -> DeviceKernel:
     """One of them on a GPU, which was launched there."""
-    found = of(kernel).known_kernel(overloads(kernel)[number], device)
-    assert found is not None
+    found: DeviceKernel = overloads(kernel)[number].kernels[device]
     return found

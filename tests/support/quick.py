@@ -1,7 +1,7 @@
-"""The fast paths of a launch, as fixtures; `quick` is the one that most tests ask for.
+"""The two paths of a launch, as fixtures; `quick` is the one that most tests ask for.
 
-Left alone, a test that launches once would never see them: they take the second launch with arguments of some types.
-With this fixture they get the first one too, and a test fails if they do not take it.
+Left alone, a test that launches once would never see the fast path: it takes the second launch with arguments of some
+types. With `quick` it gets the first one too, and a test fails if it does not take it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aotcuda.runtime.launcher import Launcher
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SOURCE = Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast" / "launch.c"
+SOURCES = sorted((Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast").glob("*.c"))
 NAME = "aotcuda.runtime.fast._launch"
 
 
@@ -38,7 +38,7 @@ def extension_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
     library = tmp_path_factory.mktemp("extension") / "_launch.so"  # a name that any Python takes
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-function-type", "-Wno-missing-field-initializers"]
-    command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", "-o", library, SOURCE]
+    command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", "-o", library, *SOURCES]
     subprocess.run(command, check=True)
     spec = importlib.util.spec_from_file_location(NAME, library)
     assert spec is not None
@@ -48,9 +48,9 @@ def extension_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return module
 
 
-@pytest.fixture(params=["python", "extension"])
+@pytest.fixture(params=["general", "extension"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Which quick path launches have: the one in Python, or the compiled one."""
+    """Run the test without the fast path, and with it."""
     name: str = request.param
     module = request.getfixturevalue("extension_module") if name == "extension" else None
     monkeypatch.setattr(extension, "_found", [module])
@@ -58,8 +58,10 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture
-def general(monkeypatch: pytest.MonkeyPatch) -> list[GeneralPath]:
-    """What launched that went the general way."""
+def general(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[GeneralPath]:
+    """List the launches that took the general path, where there is the fast path too."""
+    if "path" in request.fixturenames and request.getfixturevalue("path") == "general":
+        pytest.skip("without the fast path all launches take the general path")
     seen: list[GeneralPath] = []
     original = GeneralPath.submit
 
@@ -72,12 +74,12 @@ def general(monkeypatch: pytest.MonkeyPatch) -> list[GeneralPath]:
 
 
 class Quick:
-    """What went the fast way in a test.
+    """What the fast path took in a test.
 
     Attributes:
-        path: The fast path that launches have.
-        taken: How many launches it took.
-        declined: The arguments of those that were accepted, and that it did not take.
+        path: The path that launches take.
+        taken: How many launches the fast path took.
+        declined: The arguments of those that were accepted, and that the fast path did not take.
     """
 
     def __init__(self, path: str) -> None:
@@ -88,13 +90,15 @@ class Quick:
 
 @pytest.fixture
 def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quick]:
-    """Lets the fast path have every launch, the first one with arguments of some types included, and holds it to that.
+    """Give the fast path every launch, the first one with arguments of some types included.
 
     A launch that is accepted and that the fast path does not take fails the test, unless the test is marked as
-    `general(reason)`, for some of the paths perhaps (`paths=`); then it fails if none of its launches went the general
-    way.
+    `general(reason)`; then the test fails if none of its launches took the general path.
     """
     state = Quick(path)
+    if path == "general":
+        yield state
+        return
     general, submit = Launcher.launch, GeneralPath.submit
     submitted: list[GeneralPath] = []
     busy: list[Launcher] = []
@@ -108,16 +112,13 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         if busy:
             general(self, args)
             return
-        if any(arrays.family(arg) == "dlpack" for arg in args):  # the test may count how often it is exported
+        if any(arrays.family(arg) == "dlpack" for arg in args) or self._records is None:  # exports may be counted
             general(self, args)
         else:
             _teach(self, args)
             busy.append(self)
             try:
-                if self._records is None:
-                    self(*args)
-                else:
-                    extension.in_front(self, self.configuration, self._records)(*args)
+                extension.in_front(self, self.configuration, self._records)(*args)
             finally:
                 busy.pop()
         state.taken += not submitted
@@ -126,22 +127,19 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Launcher, "launch", launch_eagerly)
     monkeypatch.setattr(GeneralPath, "submit", noted)
     yield state
-    marker = request.node.get_closest_marker("general")
-    if marker is None or path not in marker.kwargs.get("paths", [path]):
-        assert state.declined == [], f"the {path} path did not take what was accepted"
+    if request.node.get_closest_marker("general") is None:
+        assert state.declined == [], "the fast path did not take what was accepted"
     else:
-        assert state.declined, "marked as going the general way, and nothing did"
+        assert state.declined, "marked as taking the general path, and nothing did"
 
 
 def _teach(launcher: Launcher, args: tuple[object, ...]) -> None:
-    """Let a launcher learn from arguments, as it would after a launch, if they are accepted."""
+    """Let the fast path learn from arguments, as it would after a launch, if they are accepted."""
     loaded = launcher._loader.ready()
-    group = loaded.table(launcher.name).group(args)
     try:
-        overload, slot, *_ = loaded.select(launcher.name, args, launcher.stream)
+        selection = loaded.select_or_refuse(launcher.name, args, launcher.stream)
     except ArgumentError:
-        return  # which the launch will say too
-    overload.slots.append(slot)
+        return  # the launch raises it too
+    selection[0].slots.append(selection[1])
     loaded.library.enter(())
-    if group is not None:
-        launcher.settle(loaded, group, overload, args)
+    launcher.settle(loaded, selection, args)

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from aotcuda import arch
-from aotcuda.common import gpu_facts
+from aotcuda.gpus import CAPABILITIES
 
 
 @pytest.mark.parametrize("text", ["sm_75", "sm_90a", "sm_100f", "compute_80", "compute_90a", "sm_120"])
@@ -47,19 +47,9 @@ def test_where_a_target_runs(target, runs, does_not_run):
     assert [capability for capability in runs + does_not_run if parsed.runs_on(capability)] == runs
 
 
-def test_the_run_times_families_and_tegras_are_those_of_the_tables():
-    for row in gpu_facts.data()["families"]["rows"]:
-        target = arch.parse(f"sm_{row['target']}")
-        known = [one.number for one in gpu_facts.capabilities()]
-        assert [number for number in known if target.runs_on(number)] == [*map(gpu_facts.pair, row["capabilities"])]
-    family_targets = {gpu_facts.pair(row["capabilities"][0]) for row in gpu_facts.data()["families"]["rows"]}
-    assert family_targets == set(itertools.chain.from_iterable(arch.FAMILIES))
-    assert {row.number for row in gpu_facts.capabilities() if row.tegra} == {one for one in arch.TEGRA if one >= (7, 5)}
-
-
 def test_no_rule_lets_more_run_than_the_plain_one():
     """Whatever a suffix or Tegra's rule lets run, the same major version and a higher minor one let run as well."""
-    known = [row.number for row in gpu_facts.capabilities()]
+    known = [row.number for row in CAPABILITIES]
     for own, capability, suffix in itertools.product(known, known, ("", "a", "f")):
         if arch.Target("sass", *own, suffix).runs_on(capability):
             assert own[0] == capability[0]

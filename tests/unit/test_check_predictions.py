@@ -10,6 +10,7 @@ import pytest
 from aotcuda import manifest
 from aotcuda.common import gpu_facts
 from aotcuda.errors import DriverTooOldError, NoImageError
+from aotcuda.gpus import CAPABILITIES
 from aotcuda.runtime import driver
 from aotcuda.tools.check.gpus import Driver, Gpu
 from aotcuda.tools.check.predict import predict
@@ -36,7 +37,7 @@ WHEELS = {
     "no toolkit named": ("sm_80 compute_75", {}),
 }
 
-GPUS = [row.number for row in gpu_facts.capabilities()] + [(7, 0), (10, 9), (13, 0)]
+GPUS = [row.number for row in CAPABILITIES] + [(5, 2), (10, 9), (13, 0)]
 DRIVERS = [(11, 8), *(branch.cuda for branch in gpu_facts.branches()), (14, 0)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
 from aotcuda.builder import toolchain
 from aotcuda.common import gpu_facts
+from aotcuda.gpus import BY_NUMBER, CAPABILITIES, FIRST_WITH, default_targets
 from aotcuda.tools.check import gpus
 from support import images
 
@@ -28,28 +30,77 @@ def test_drivers_and_capabilities_are_in_order():
     assert list(branches) == sorted(branches, key=lambda branch: (branch.number, branch.cuda, branch.first))
     assert len({branch.cuda for branch in branches}) == len(branches)
     assert all(branch.first[0] == branch.number for branch in branches)
-    numbers = [row.number for row in gpu_facts.capabilities()]
+    numbers = [row.number for row in CAPABILITIES]
     assert numbers == sorted(set(numbers))
 
 
 def test_no_name_is_that_of_two_gpus():
     by_key = {}
-    for row in gpu_facts.capabilities():
-        for name in (*row.examples, *row.gpus):
+    for row in CAPABILITIES:
+        for name in (*row.examples, *row.names):
             assert by_key.setdefault(gpus._key(name), row.number) == row.number, name
 
 
 def test_every_gpu_is_found_by_each_of_its_names():
-    for row in gpu_facts.capabilities():
-        for name in (*row.examples, *row.gpus):
+    for row in CAPABILITIES:
+        for name in (*row.examples, *row.names):
             assert gpus.gpu(name).capability == row.number
             assert gpus.gpu(name.removeprefix("NVIDIA ").lower().replace(" ", "")).capability == row.number
 
 
 def test_the_toolchain_here_knows_what_the_tables_say():
     here = toolchain.toolkit_version()
-    known = [row.number for row in gpu_facts.capabilities() if row.known_to(here)]
-    assert known == [capability for capability in toolchain.supported_capabilities() if capability >= (7, 5)]
+    known = [row.number for row in CAPABILITIES if row.known_to(here)]
+    assert known == [*toolchain.supported_capabilities()]
+
+
+def test_every_capability_has_facts_that_agree():
+    for row in CAPABILITIES:
+        assert row.first_cuda <= (row.last_cuda or row.first_cuda)
+        assert row.is_current or row.last_driver is not None or row.renamed in BY_NUMBER
+        assert (row.family is not None) == (row.number >= FIRST_WITH["f"] and row.renamed is None)
+        if row.limits is None:
+            assert row.number in {(10, 1), (10, 7)}, "nothing is published"
+            continue
+        assert row.limits.threads % 512 == 0
+        assert 48 * 1024 <= row.limits.shared_block <= row.limits.shared <= 228 * 1024
+        assert row.limits.shared - row.limits.shared_block in ({1024} if row.number >= (8, 0) else {0, 16384, 49152})
+
+
+def test_the_pages_table_of_gpus_is_that_of_the_module():
+    page = Path(__file__).parents[2].joinpath("docs", "check.md").read_text()
+    for row in CAPABILITIES:
+        if row.renamed is None:
+            built = f"to {gpu_facts.dotted(row.last_cuda)}" if row.last_cuda else "or newer"
+            cells = (
+                gpu_facts.dotted(row.number),
+                row.architecture,
+                ", ".join(row.examples) or "none that NVIDIA names",
+                f"CUDA {gpu_facts.dotted(row.first_cuda)} {built}",
+                f"up to {row.last_driver}" if row.last_driver else "no last one",
+            )
+            assert f"| {' | '.join(cells)} |" in page
+
+
+def test_a_new_project_gets_each_desktop_generation_and_ptx():
+    assert default_targets() == ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "first", "last"),
+    [
+        ("P100", (6, 0), "525.60", "580.65"),
+        ("V100", (7, 0), "525.60", "580.65"),
+        ("Jetson AGX Xavier", (7, 2), "525.60", "580.65"),
+        ("T4", (7, 5), "525.60", "615"),
+        ("RTX 5090", (12, 0), "570.26", "615"),
+    ],
+)
+def test_a_gpu_is_known_to_these_driver_branches(name, number, first, last):
+    found = gpus.gpu(name).capability
+    assert found == number
+    known = [branch for branch in gpu_facts.branches() if gpu_facts.knows_gpu(branch.cuda, BY_NUMBER[found])]
+    assert (str(known[0]), str(known[-1])) == (first, last)
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
@@ -122,6 +173,7 @@ def test_versions_of_ptx_are_those_of_the_bindings():
         ("sm_100f", "CUDA 12.9 or newer"),
         ("sm_101", "CUDA 12.8 to 12.9"),
         ("sm_90a", "CUDA 11.8 or newer"),
+        ("sm_70", "CUDA 9.0 to 12.9"),
         ("sm_90f", ""),
         ("sm_89a", ""),
         ("sm_95", ""),
@@ -173,7 +225,7 @@ def test_a_driver_that_is_none_is_told_what_to_write(text):
         ("A 1000", "NVIDIA RTX A1000"),
         ("radeon", "'sm_90'"),
         ("", "'sm_90'"),
-        ("sm_95", "one of sm_75"),
+        ("sm_95", "one of sm_60"),
         ("compute_90", "is no GPU"),
         ("sm_90a", "is no GPU"),
         ("sm_9", "is no target"),

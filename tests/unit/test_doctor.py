@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import cli, registry
-from aotcuda.common import gpu_facts
+from aotcuda.gpus import CAPABILITIES
 from aotcuda.tools import doctor, installed_modules
 from support import modules
 
@@ -131,7 +131,7 @@ def test_compilers_are_held_against_the_releases_that_were_tested(monkeypatch: p
 def test_toolkits_are_told_with_the_gpus_that_they_build_for() -> None:
     (toolkit,) = doctor.examine()["toolkits"]  # the tests install one
     assert toolkit["cuda"] == "13.0"
-    rows = [row for row in gpu_facts.capabilities() if row.renamed is None and row.known_to((13, 0))]
+    rows = [row for row in CAPABILITIES if row.renamed is None and row.known_to((13, 0))]
     assert toolkit["targets"] == [f"sm_{row.number[0]}{row.number[1]}" for row in rows]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import cli
-from aotcuda.tools.record import pyproject
+from aotcuda.gpus import default_targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_project_gains_all_that_a_build_needs(tmp_path: Path, capsys: pytest.C
     assert data["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["aotcuda"] == {}
     assert data["project"]["dependencies"] == ["aotcuda"]
     assert data["tool"]["aotcuda"] == {
-        "arch": list(pyproject.ARCH),
+        "arch": list(default_targets()),
         "modules": {
             "pkg.gpu": {
                 "source": "pkg.gpu",
@@ -360,7 +360,7 @@ def test_a_project_with_tritons_kernels_gains_what_a_build_needs_and_is_told_how
     data = load(path)
     assert data["build-system"] == {"requires": ["hatchling", "aotcuda[triton]"], "build-backend": "hatchling.build"}
     assert data["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["aotcuda"] == {}
-    assert data["tool"]["aotcuda"] == {"arch": list(pyproject.ARCH)}
+    assert data["tool"]["aotcuda"] == {"arch": list(default_targets())}
     said = capsys.readouterr().out
     assert "2 kernels have no signature yet:\n  src/pkg/gpu.py:10: tuned\n  src/pkg/gpu.py:14: guessed\n" in said
     assert "  TRITON_INTERPRET=1 aotcuda record --write -- python -m pytest    # without a GPU; triton only" in said

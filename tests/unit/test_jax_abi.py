@@ -76,7 +76,7 @@ def test_the_structures_are_jaxs(header, tmp_path):
             sizes = f"sizeof((({ours} *)0)->{member}) == sizeof((({theirs} *)0)->{other})"
             checks.append(f'_Static_assert({sizes}, "{ours}.{member}");')
     source = tmp_path / "abi.c"
-    source.write_text("\n".join([f'#include "{FAST / "launch.c"}"', f'#include "{header}"', *checks]))
+    source.write_text("\n".join([f'#include "{FAST / "xla.c"}"', f'#include "{header}"', *checks]))
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler is not None
     include = f"-I{sysconfig.get_path('include')}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.errors import ConfigError
+from aotcuda.gpus import default_targets
 from aotcuda.tools.record import pyproject, records, tables
 from aotcuda.tools.record.project import Project
 
@@ -137,7 +138,7 @@ def test_merging_adds_and_changes_nothing_else(form: str, newline: str, tmp_path
 
 def test_an_empty_file_gains_a_whole_table(tmp_path: Path) -> None:
     after = merged("", record("add", "void(int8)"), folder=tmp_path)
-    assert tomllib.loads(after)["tool"]["aotcuda"]["arch"] == list(pyproject.ARCH)
+    assert tomllib.loads(after)["tool"]["aotcuda"]["arch"] == list(default_targets())
     assert packaged(after) == {"add": ["void(int8)"]}
 
 

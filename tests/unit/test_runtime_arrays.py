@@ -79,7 +79,6 @@ class TestStreams:
         assert cuda.calls("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent") == []
         assert cuda.launches()[0]["stream"] == stream
 
-    @pytest.mark.general("waiting for a stream", paths=["python"])
     @pytest.mark.parametrize(("ready", "stream"), [(77, 0), (1, 88), (77, 88), (2, 1)])
     def test_the_launch_and_the_stream_that_the_data_is_on_wait_for_each_other(self, cuda, line, ready, stream):
         line[1, 1, stream](cuda.array(LINE, stream=ready))
@@ -92,7 +91,6 @@ class TestStreams:
         assert record["event"] == wait["event"]
         assert record_after["event"] == wait_after["event"]
 
-    @pytest.mark.general("waiting for a stream", paths=["python"])
     def test_each_stream_is_waited_for_once(self, cuda):
         module = cuda.package(kernel("k", "void(float32[::1], float32[::1], float32[::1])"))
         module.k[1, 1](cuda.array(LINE, stream=7), cuda.array(LINE, stream=7), cuda.array(LINE, stream=9))

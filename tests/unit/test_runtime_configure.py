@@ -195,7 +195,7 @@ def test_what_a_configuration_means_does_not_depend_on_those_before_it(cuda, k):
         first = cuda.package(kernel("k", "void(int32)"), name=f"unmet{next(unmet)}.kernels").k
         alone = []
         for configuration in configurations_like(*parts):
-            first._kept.clear()
+            first._cache().retire()
             alone.append(meaning(first, configuration))
         for _ in range(2):
             for configuration, expected in zip(configurations_like(*parts), alone, strict=True):
@@ -655,7 +655,7 @@ def test_an_error_of_a_launch_shows_no_other_that_was_on_its_way(cuda, number):
         assert error.__suppress_context__ or error.__context__ is None
 
 
-def test_a_launch_that_failed_as_its_images_went_is_launched_anew_by_itself(k, monkeypatch):
+def test_a_launch_that_failed_as_its_images_went_is_launched_anew(k, monkeypatch):
     run = k[1, 32]
     run(1)
     wanted = LaunchError("refused")
@@ -667,7 +667,7 @@ def test_a_launch_that_failed_as_its_images_went_is_launched_anew_by_itself(k, m
     def launch(*_args):
         raise wanted
 
-    monkeypatch.setattr(GeneralPath, "fail", fail)
+    monkeypatch.setattr(GeneralPath, "_fail", fail)
     monkeypatch.setattr(GeneralPath, "launch", launch)
     with pytest.raises(LaunchError) as caught:
         run.fail(700, (1,))

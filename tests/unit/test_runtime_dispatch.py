@@ -80,7 +80,9 @@ def test_a_contiguous_overload_is_taken_when_it_comes_first_and_fits(cuda):
         (["int8", "bool"], True, "bool"),
         (["bool", "int8"], 1, "int8"),
         (["complex64", "complex128"], 1j, "complex128"),
-        (["complex128", "complex64"], np.complex64(1j), "complex64"),
+        pytest.param(
+            ["complex128", "complex64"], np.complex64(1j), "complex64", marks=pytest.mark.general("NumPy's complex64")
+        ),
     ],
 )
 def test_the_nearest_scalar_type_is_taken(cuda, types, value, taken):
@@ -91,6 +93,7 @@ def test_equals_go_by_the_order_of_the_configuration(cuda):
     assert selected(cuda, ["void(int32, int64)", "void(int64, int32)"], 1, 1) == 0
 
 
+@pytest.mark.general("tuples")
 def test_members_of_tuples_select_too(cuda):
     module = cuda.package(kernel("k", "void((int32, int32))", "void((float32, float32))"))
     module.k[1, 1]((1, 2))

@@ -51,7 +51,7 @@ class TestWhichFastPath:
         looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
         assert extension.in_use() is None
         assert module.__aotcuda__.fast_path == (
-            "in Python: /there/_launch.abi3.so is of another state of aotcuda; install aotcuda again"
+            "none: /there/_launch.abi3.so is of another state of aotcuda; install aotcuda again"
         )
 
     @pytest.mark.parametrize("name", ["AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR"])
@@ -60,13 +60,13 @@ class TestWhichFastPath:
         looking(self.OWN)
         monkeypatch.setenv(name, "0")
         assert extension.in_use() is None
-        assert module.__aotcuda__.fast_path == f"in Python: {name} is 0"
+        assert module.__aotcuda__.fast_path == f"none: {name} is 0"
 
     def test_the_pure_wheel_has_none(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(None)
         assert extension.in_use() is None
-        assert module.__aotcuda__.fast_path.startswith("in Python: this installation of aotcuda has none for cpython-")
+        assert module.__aotcuda__.fast_path.startswith("none: this installation of aotcuda has none for cpython-")
 
     def test_one_that_cannot_be_loaded_says_why(self, cuda, looking, monkeypatch, tmp_path):
         looking(None)
@@ -90,7 +90,7 @@ class TestWhichFastPath:
         looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
         assert "fast path" not in repr(module.__aotcuda__)
         module.k[1, 1](1)
-        assert "; fast path in Python: /there/_launch" in repr(module.__aotcuda__)
+        assert "; fast path none: /there/_launch" in repr(module.__aotcuda__)
 
 
 class TestDoctor:
@@ -123,7 +123,7 @@ class TestDoctor:
         found = json.loads(capsys.readouterr().out)
         assert found["driver"]["gpus"] == []
         assert "libnowhere.so.1 cannot be loaded" in found["driver"]["problem"]
-        assert found["fast_path"]["in"] == "Python"
+        assert found["fast_path"]["in"] is None
         assert found["fast_path"]["path"] is None
         assert "has none for" in found["fast_path"]["why_not_c"]
         assert found["cache"] is None

@@ -442,7 +442,7 @@ def test_fast_paths_and_the_general_path_take_the_same_variants(cuda, package) -
             with pytest.raises(ArgumentError):
                 k[2](*args[:5], num_warps=args[5])
             continue
-        wanted.append((overload.record["symbol"], bytes(slot[0])[: overload.size].hex()))
+        wanted.append((overload.record["symbol"], bytes(slot.buffer)[: overload.size].hex()))
         overload.slots.append(slot)
         k[2](*args[:3], num_warps=args[5], ACT=args[4], BLOCK=args[3])
     assert [(call["kernel"], call["parameters"]) for call in cuda.launches()] == wanted

@@ -47,7 +47,7 @@ def interrupted(work, at: int) -> bool:
     def trace(frame, event, _arg):
         nonlocal count
         name = frame.f_code.co_filename
-        if not name.startswith((RUNTIME, "<fast path of ")):
+        if not name.startswith(RUNTIME):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
@@ -198,9 +198,8 @@ def test_an_interrupt_leaves_nothing_of_a_launch_in_the_driver(cuda, path, monke
             driver.get().call["cuThreadExchangeStreamCaptureMode"](driver.ctypes.byref(mode))
             assert mode.value == 0
             assert len(cuda.calls("cuMemAlloc")) == len(cuda.calls("cuMemFree"))
-            kept = sum(map(len, driver.get().events.values()))
             there = len(cuda.calls("cuEventCreate")) - len(cuda.calls("cuEventDestroy"))
-            assert there <= kept + (path == "extension")  # which keeps one, too
+            assert there <= (path == "extension")  # which keeps one
             if not learnt:
                 module.__aotcuda__.unload()
     libraries.CURRENT.update(torch=0)

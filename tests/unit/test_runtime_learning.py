@@ -84,10 +84,10 @@ class TestWhatTheExtensionIsTaught:
         monkeypatch.setattr(extension, "_found", [extension_module])
 
         def teach(parameter, arg, code=None):
-            plan = extension_module.Plan(64, (parameter,))
+            plan = extension_module.ArgumentLayout(64, (parameter,))
             codes = bytes([learning._kind(arg) if code is None else code])
             rest = ([True], -1, 0, 0, 0, 0, (0,) * 6, 0, (1,) * 8, arrays.element)
-            return extension_module.Records().learn((arg,), codes, ((plan, 1),), *rest)
+            return extension_module.Specializations().add((arg,), codes, ((plan, 1),), *rest)
 
         return teach
 
@@ -115,7 +115,7 @@ class TestWhatTheExtensionIsTaught:
 
     def test_words_of_dimensions_that_there_are_not_are_no_plan(self, extension_module):
         with pytest.raises(ValueError, match="only the general path"):
-            extension_module.Plan(64, (("a", "Q", 0, "C", 1, 4, 1, bytes([17]), "<f4"),))
+            extension_module.ArgumentLayout(64, (("a", "Q", 0, "C", 1, 4, 1, bytes([17]), "<f4"),))
 
 
 VALUES = [name for name in argument_fuzz.NUMBERS if not name.startswith("turns")]
@@ -233,7 +233,7 @@ def test_what_is_noted_of_overloads_may_change_while_it_is_looked_through(cuda, 
             return self._live
 
     kept.overloads = {Other([]): None, Other([True]): None}
-    assert isinstance(learning._compiled(kept, overload), extension_module.Plan)
+    assert isinstance(learning._compiled(kept, overload), extension_module.ArgumentLayout)
     assert not any(each._live == [] for each in kept.overloads if isinstance(each, Other))
 
 
@@ -273,15 +273,15 @@ def errors() -> list[str]:
 
 
 @pytest.mark.parametrize("module", FAST_PATHS)
-def test_tests_of_the_fast_paths_fail_where_nothing_is_learnt(module, errors):
-    """That they passed once said nothing of the fast paths: what these declined went the general way."""
-    assert errors.count(module) > 30
+def test_tests_of_the_fast_path_fail_where_nothing_is_learnt(module, errors):
+    """Without this, a test would pass where the fast path declines everything."""
+    assert errors.count(module) > 15
 
 
 def test_words_of_what_is_no_array_are_refused(extension_module):
     constant = ("k", "q", 0, "C", 0, 0, 0, b"\3" * 40, "", b"", 1, *parameters.NO_BOUNDS, "text")
     with pytest.raises(ValueError, match="only the general path takes"):
-        extension_module.Plan(64, (constant,), b"", b"")
+        extension_module.ArgumentLayout(64, (constant,), b"", b"")
 
 
 class ndarray(np.ndarray):  # noqa: N801 (CuPy's name)

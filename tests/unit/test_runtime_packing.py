@@ -41,7 +41,7 @@ def words(array, like):
         ("uint32", 2**32 - 1, "<u4"),
         ("int64", -(2**63), "<i8"),
         ("uint64", 2**64 - 1, "<u8"),
-        ("float16", 1.5, "<f2"),
+        pytest.param("float16", 1.5, "<f2", marks=pytest.mark.general("float16")),
         ("float32", 0.1, "<f4"),
         ("float32", 7, "<f4"),
         ("float32", float("inf"), "<f4"),
@@ -56,7 +56,7 @@ def words(array, like):
         ("int32", np.int64(-3), "<i4"),
         ("int8", np.bool_(True), "<i1"),
         ("bool", np.bool_(False), "?"),
-        ("complex64", np.complex64(1 + 2j), "<c8"),
+        pytest.param("complex64", np.complex64(1 + 2j), "<c8", marks=pytest.mark.general("NumPy's complex64")),
         ("complex64", np.float32(2), "<c8"),
     ],
 )
@@ -175,6 +175,7 @@ def test_scalars_are_aligned_as_the_manifest_says(cuda):
     assert {block[at] for at in gaps} == {0}
 
 
+@pytest.mark.general("tuples")
 def test_tuples_are_taken_apart_and_may_be_nested(cuda):
     array = cuda.array(np.zeros(4, "<f4"))
     block = packed(cuda, "void((int32, (float64, float32[::1])), int8)", (7, (0.5, array)), 3)
@@ -184,6 +185,7 @@ def test_tuples_are_taken_apart_and_may_be_nested(cuda):
     assert block[72] == 3
 
 
+@pytest.mark.general("ctypes.c_void_p")
 def test_a_pointer_takes_an_address(cuda):
     import ctypes
 

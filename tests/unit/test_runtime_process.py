@@ -50,34 +50,28 @@ def imported(cuda, code, **environment):
     return set(shown.split())
 
 
-@pytest.mark.parametrize("extension", ["0", "1"])
 @pytest.mark.parametrize("launched", ["k[1, 32]", "k.forall(8, 32)"])
-def test_what_is_launched_once_is_not_learnt_and_what_is_launched_again_is(packaged, extension, launched):
+def test_what_is_launched_once_is_not_learnt_and_what_is_launched_again_is(packaged, launched):
     """However many kernels a program launches once, none of them pays for launches that never come."""
     cuda = packaged("first-use")
     code = f"""
 import sys
 from aotcuda.runtime.general_path import GeneralPath
-from aotcuda.runtime.learnt import Learnt
-general, learnt = [], []
-submit, learn = GeneralPath.submit, Learnt.learn
+general = []
+submit = GeneralPath.submit
 def submitted(self, *args):
     general.append(self)
     submit(self, *args)
-def noted(self, *args):
-    learnt.append(len(general))
-    return learn(self, *args)
-GeneralPath.submit, Learnt.learn = submitted, noted
+GeneralPath.submit = submitted
 import mypkg.kernels
 {ARRAY}
 seen = []
 for _ in range(5):
     mypkg.kernels.{launched}(2.0, Array())
-    imported = [name for name in ("learning", "python") if f"aotcuda.runtime.fast.{{name}}" in sys.modules]
-    seen.append((len(general), len(learnt), len(imported)))
+    seen.append((len(general), "aotcuda.runtime.specialize" in sys.modules))
 print(seen)
 """
-    assert cuda.run(code, AOTCUDA_EXTENSION=extension) == f"{[(1, 0, 0), *[(2, 1, 1)] * 4]}\n"
+    assert cuda.run(code) == f"{[(1, False), *[(2, True)] * 4]}\n"
     first, *others = cuda.launches()
     assert others == [first] * 4
 
@@ -109,7 +103,7 @@ def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_
     assert [name for name in found if name.startswith(tuple(f"aotcuda.runtime.{each}" for each in launches))] == []
     assert {
         "aotcuda.manifest",
-        "aotcuda.manifest.data_folder",
+        "aotcuda.common.data_folder",
         "aotcuda.runtime.loader",
         "aotcuda.runtime.loaded_library",
         "aotcuda.runtime.driver",
@@ -335,7 +329,7 @@ def hold():
 holder = threading.Thread(target=hold, daemon=True)
 holder.start()
 assert ready.wait(60)
-assert counts[0] >= 7, counts
+assert counts[0] >= 6, counts
 os.register_at_fork(after_in_parent=over.set, after_in_child=lambda: signal.alarm(20))
 """
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
-from aotcuda.runtime import driver, learnt
+from aotcuda.runtime import driver, specialize
 from aotcuda.runtime.arguments import overloads
 from aotcuda.runtime.general_path import GeneralPath
 from support import libraries
@@ -306,7 +306,7 @@ def test_unloading_ends_what_was_quick_and_the_next_launch_loads_again(cuda):
 
 def test_a_launcher_that_outlives_many_unloads_does_not_gather_what_was_learnt_of_them(cuda, path):
     module = cuda.package(kernel("k", "void(int32)"))
-    run, most = module.k[1, 1], {"extension": 4 * 256, "python": 0}[path]
+    run, most = module.k[1, 1], {"extension": 4 * 256, "general": 0}[path]
     gc.collect()
     before = marks()
     for number in range(most + 50):
@@ -344,7 +344,7 @@ def test_types_that_were_learnt_before_an_unload_take_no_room(cuda, general):
 
 def test_what_was_learnt_of_types_goes_when_they_are_many(cuda, monkeypatch):
     monkeypatch.setattr(overloads, "_MOST_KEPT", 16)
-    monkeypatch.setattr(learnt, "_MOST_KEPT", 16)
+    monkeypatch.setattr(specialize, "_MOST_TAUGHT", 16)
     k, interface = cuda.package(kernel("k", "void(float32[::1])")).k, cuda.array(F4).__cuda_array_interface__
     there = weakref.WeakSet()
     for _ in range(400):
@@ -557,7 +557,7 @@ def test_a_handle_beyond_an_address_is_no_stream(cuda, stream):
         k[1, 1, stream](7)
 
 
-def test_a_launch_beside_an_unload_leaves_no_launcher_with_the_old_images(cuda, monkeypatch):
+def test_a_launch_beside_an_unload_leaves_no_launcher_with_the_old_images(cuda, general, monkeypatch):
     module = cuda.package(kernel("k", "void(int32)"))
     run = module.k[1, 1]
     settle = GeneralPath.settle

@@ -431,7 +431,7 @@ def test_an_array_that_cannot_tell_its_stream_is_an_argument_error(cuda, current
 
 
 @pytest.mark.usefixtures("current")
-def test_events_are_kept_where_launches_wait_for_streams(cuda):
+def test_events_are_kept_where_launches_wait_for_streams(cuda, general):
     """One event serves all launches after the first one, which goes the general way and destroys its own."""
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for _ in range(10):
@@ -443,7 +443,7 @@ def test_events_are_kept_where_launches_wait_for_streams(cuda):
 
 
 @pytest.mark.usefixtures("current")
-def test_an_event_that_does_not_work_is_not_kept(cuda):
+def test_an_event_that_does_not_work_is_not_kept(cuda, general):
     """It may be of another context."""
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for _ in range(3):
@@ -483,7 +483,7 @@ def test_a_launch_that_no_stream_waits_for_is_said_to_have_been_made(cuda, curre
 
 
 @pytest.mark.usefixtures("current")
-def test_a_stream_that_could_not_wait_for_a_fast_launch_is_made_to_wait_once_more(cuda):
+def test_a_stream_that_could_not_wait_for_a_fast_launch_is_made_to_wait_once_more(cuda, general):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     k[1, 1, 55](array("cupy"))
     cuda.set(fail="cuStreamWaitEvent=400@4")

@@ -21,7 +21,6 @@ import numpy as np
 import pytest
 
 from aotcuda.runtime import fast as extension
-from aotcuda.runtime import loaded as loaded_module
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.fast import learning as extension_learning
@@ -213,22 +212,6 @@ def test_each_launch_has_its_own_arguments_whatever_others_do(cuda, storm, path,
     assert general == []
 
 
-def test_what_was_learnt_may_be_gone_when_it_is_bound(cuda, path, monkeypatch):
-    """Another thread has put something else in its place; a launch that was made must not fail for it."""
-    original = loaded_module.Loaded.learn_fast_path
-
-    def learn(self, *args, **options):
-        found = original(self, *args, **options)
-        self._fast = None
-        return found
-
-    monkeypatch.setattr(loaded_module.Loaded, "learn_fast_path", learn)
-    k = cuda.package(kernel("k", "void((int64, int64))")).k  # of tuples, which the extension leaves to Python
-    for value in range(3):
-        k[1, 1]((value, value))
-    assert len(cuda.launches()) == 3
-
-
 def test_unloading_ends_what_all_threads_learnt(cuda, storm, path):
     storm.round()
     kept = [storm.module.k[1, 32], *(storm.module.k[thread + 2, 64] for thread in range(THREADS))]
@@ -289,10 +272,10 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, extension_m
         if next(turns) == 0:  # until every thread is about to make a launcher
             for _ in range(THREADS):
                 assert arrived.acquire(timeout=30)
-        return extension_module.Records()
+        return extension_module.Specializations()
 
     patient = types.SimpleNamespace(
-        Records=patient_records,
+        Specializations=patient_records,
         Launcher=extension_module.Launcher,
         Configurations=extension_module.Configurations,
     )
@@ -305,7 +288,7 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, extension_m
         made.append(k[grid, 1])
 
     at_once(*[lambda grid=grid: work(grid) for grid in range(1, THREADS + 1)])
-    assert {id(run.records) for run in made} == {id(k._kept.shared["records"].table)}
+    assert {id(run.specializations) for run in made} == {id(k._cache().records.table)}
 
 
 def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, extension_module, general, monkeypatch):

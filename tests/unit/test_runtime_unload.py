@@ -18,7 +18,8 @@ import pytest
 
 from aotcuda.errors import ArgumentError, CallbackError, CudaError
 from aotcuda.runtime import driver
-from aotcuda.runtime.arguments.overloads import OverloadTable, PackedOverload
+from aotcuda.runtime.arguments.argument_layout import PackedOverload
+from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.images import callbacks
 from aotcuda.runtime.loaded import Loaded
 from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
@@ -279,14 +280,14 @@ def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda,
 def test_overloads_that_came_in_meanwhile_are_looked_up_in_their_own_images(module, monkeypatch):
     """As when the JIT fallback replaces a module's images, which stay loaded."""
     loader = module.__aotcuda__._loader
-    group = OverloadTable.group
+    select = OverloadTable.select
 
     def replace_before(self, *args):
-        monkeypatch.setattr(OverloadTable, "group", group)
+        monkeypatch.setattr(OverloadTable, "select", select)
         loader._launch(loader.source.load(loader.fallback), loader.manifest)
-        return group(self, *args)
+        return select(self, *args)
 
-    monkeypatch.setattr(OverloadTable, "group", replace_before)
+    monkeypatch.setattr(OverloadTable, "select", replace_before)
     module.k[1, 1](1)
     assert loaded.device_kernel(module.k)._library is loader.current.library._library
 

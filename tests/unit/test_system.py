@@ -11,6 +11,7 @@ import pytest
 from aotcuda.common import system
 from aotcuda.errors import AotcudaError, NoDriverError
 from aotcuda.runtime import driver
+from support import manifests
 
 LINE = "aotcuda launches kernels on Linux alone, and this is win32; docs/systems.md says what is known to run where"
 
@@ -56,3 +57,36 @@ def test_a_process_is_told_from_a_later_one_of_its_number() -> None:
     assert not system.is_gone(1)
     assert system.started(1).isdigit()
     assert system.is_gone(2**22 + 1)  # above the largest number that Linux gives
+
+
+# What Python lacks on Windows, and no extension module: in a process of its own, before aotcuda is imported.
+ON_WINDOWS = """
+import ctypes, hashlib, json, os, sys
+for name in "register_at_fork fork geteuid uname sched_yield O_NONBLOCK O_CLOEXEC pread".split():
+    vars(os).pop(name, None)
+vars(sys).pop("abiflags", None)
+sys.platform = "win32"
+sys.modules["aotcuda.runtime.fast._launch"] = None
+"""
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+@pytest.mark.parametrize("editable", [False, True])
+@pytest.mark.parametrize(
+    ("use", "shown"),
+    [
+        ("print(sorted(k.__all__), k.__aotcuda__.name)", "['add', 'k'] mypkg.kernels"),
+        ("print(k.k.signatures, k.add.__name__)", "['void(int32)'] add"),
+        ("k.k[1, 32](1)", f"NoDriverError {LINE}"),
+        ("k.k.forall(8)(1)", f"NoDriverError {LINE}"),
+        ("k.__aotcuda__.preload()", f"NoDriverError {LINE}"),
+        ("print(k.__aotcuda__.choice_for('sm_90').arch)", "sm_90"),
+        ("k.__aotcuda__.unload()", ""),
+    ],
+)
+def test_a_packaged_module_is_imported_and_a_launch_is_refused_in_a_line(cuda, load, editable, use, shown) -> None:
+    kernels = [manifests.kernel("k", "void(int32)")]
+    manifests.write(cuda.packages, kernels, load=load, functions=("add",), editable=editable)
+    code = f"{ON_WINDOWS}import mypkg.kernels as k\ntry:\n    {use}\nexcept Exception as error:\n"
+    assert cuda.run(f"{code}    print(type(error).__name__, error)") == (f"{shown}\n" if shown else "")
+    assert cuda.calls() == []

@@ -474,7 +474,7 @@ def test_launches_send_what_the_general_path_sends(kernels, cuda):
                 with pytest.raises(ArgumentError):
                     run(*args)
                 continue
-            expected = bytes(slot[0])[: overload.size]
+            expected = bytes(slot.buffer)[: overload.size]
             overload.slots.append(slot)
             run(*args)
             launched += 1

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from aotcuda.errors import ArgumentError, CudaError, GeneralOnlyError
+from aotcuda.errors import ArgumentError, CudaError
 from aotcuda.runtime.arguments import arrays, parameters, views
 from support.manifests import kernel, overload
 
@@ -25,15 +25,12 @@ class Percent(parameters.Scalar):
 
         return fit
 
-    def fields(self, parameter, *, zeros):
+    def fields(self, parameter):
         return [(parameter["offset"], "i", False)]
 
     def given(self, parameter, block):
         (hundredths,) = struct.unpack_from("<i", block, parameter["offset"])
         return f"{hundredths}%"
-
-    def write(self, writer, name, parameter, arg):
-        raise GeneralOnlyError
 
     def record(self, parameter):
         return None

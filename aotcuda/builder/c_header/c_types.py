@@ -1,4 +1,4 @@
-"""C types for the generated header: names that C and C++ take, and structs with the layout of tuples and records.
+"""C types for the generated header: valid names, and structs with the layout of tuples and records.
 
 Compiled code lays a tuple out as C does a struct of its items. Records are NumPy's: packed unless they were made with
 `align=True`, and a packed one becomes a packed struct, with its gaps filled, in which every offset is the same.
@@ -31,10 +31,10 @@ SCALARS = {
     "f": "float",
     "d": "double",
 }
-"""By `struct` character. C has no name for 16-bit floating point that all compilers know; its bits travel."""
+"""By `struct` character. C has no portable name for 16-bit floating point, so its bits are passed."""
 
 COMPLEX = {"f": "aotcuda_complex64", "d": "aotcuda_complex128"}
-"""By the `struct` character of the parts."""
+"""Complex types, by the `struct` character of the parts."""
 
 _NUMPY = {
     "b1": "bool",
@@ -57,11 +57,11 @@ _NUMPY = {
 
 
 _MACROS = frozenset(["linux", "unix"])
-"""What compilers define besides in their own dialects, as in gnu17."""
+"""Names that compilers define in their own dialects, such as gnu17."""
 
 
 def identifier(name: str) -> str:
-    """`name` if a C or C++ compiler takes it for a parameter or a member, and something close to it otherwise.
+    """Return `name` if it is valid in C and C++, else a similar name.
 
     Two names may come to the same; `Scope` tells them apart.
     """
@@ -81,14 +81,14 @@ def _plain(character: str) -> str:
 
 
 class Scope:
-    """The names that stand side by side in C: a struct's members, a function's parameters, what a header declares."""
+    """A scope of names in C: a struct's members, a function's parameters, a header's declarations."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        """A scope of which others have the names `taken`."""
+        """A scope in which the names `taken` are in use."""
         self._taken = set(taken)
 
     def own(self, name: str, others: Collection[str] = ()) -> str:
-        """`name`, with a number after it where something else has it already; a new one is none of `others`."""
+        """Return `name`, with a number if it is in use; a new name is none of `others`."""
         found = name
         if name in self._taken:
             stem = name if name.endswith("_") else f"{name}_"
@@ -98,7 +98,7 @@ class Scope:
         return found
 
     def identifiers(self, names: Sequence[str]) -> list[str]:
-        """What each of `names` is called in C. Those that C takes as they are have the right to be called so."""
+        """Return the C name of each of `names`. Valid names are kept before others are changed."""
         plain = [identifier(name) for name in names]
         found = list(plain)
         for at in sorted(range(len(names)), key=lambda at: plain[at] != names[at]):
@@ -107,29 +107,29 @@ class Scope:
 
 
 def words(kinds: Iterable[str]) -> list[str]:
-    """The words of C types, which nothing may be called that stands beside these: it would hide them."""
+    """Return the words of C types, which no name beside them may have: it would hide the type."""
     return re.findall(r"\w+", " ".join(kinds))
 
 
 def comment(text: str) -> str:
-    """A comment that ends where `text` does, whatever that has in it."""
+    """Return `text` as a comment, whatever it contains."""
     shown = "".join(item if item.isprintable() else f"\\u{ord(item):04x}" for item in text)
     apart = re.sub(r"[*](?=/)|/(?=[*])", r"\g<0> ", shown)
     return f"/* {apart} */"
 
 
 def declare(kind: str, name: str) -> str:
-    """`int x`, `float *p`."""
+    """Return a declaration: `int x`, `float *p`."""
     return f"{kind}{name}" if kind.endswith("*") else f"{kind} {name}"
 
 
 def element(text: str) -> str:
-    """The C type of the elements of an array whose NumPy type string is `text`; `void` where C has none."""
+    """Return the C type of array elements by their NumPy type string; `void` if C has none."""
     return _NUMPY.get(text.lstrip("<|=").partition("[")[0], "void")
 
 
 class Structs:
-    """The structs that one function's prototype names.
+    """The structs in one function's prototype.
 
     Attributes:
         definitions: `typedef`s by name, in the order in which they must stand.
@@ -137,7 +137,7 @@ class Structs:
     """
 
     def __init__(self, symbol: str, module: str, named: dict[str, Any]) -> None:
-        """Structs of function `symbol` of `module`; `named` are the NumPy dtypes that its source has names for."""
+        """Structs of function `symbol` of `module`; `named` are the NumPy dtypes that its source names."""
         self.definitions: dict[str, str] = {}
         self.records: dict[str, object] = {}
         self._symbol = symbol
@@ -148,13 +148,13 @@ class Structs:
         self._scope = Scope()
 
     def result(self, members: Sequence[str]) -> str:
-        """The name of the struct that the function returns; `members` are C declarations without their semicolons."""
+        """Return the name of the struct that the function returns; `members` are C declarations without semicolons."""
         name = self._scope.own(f"{self._symbol}_result")
         self.definitions[name] = f"typedef struct {{ {' '.join(f'{member};' for member in members)} }} {name};"
         return name
 
     def record(self, dtype: Any, spelling: str) -> str:
-        """The name of the struct that is laid out as the structured `dtype`.
+        """Return the name of the struct with the layout of the structured `dtype`.
 
         Raises:
             NotImplementedError: A field has a type that C has not.
@@ -174,12 +174,12 @@ class Structs:
 
 
 def tuple_member(items: Sequence[str], name: str) -> str:
-    """The declaration of a member that is a tuple; `items` are those of its items, named `item0`, `item1`..."""
+    """Return the declaration of a tuple member; `items` are those of its items, named `item0`, `item1`..."""
     return f"struct {{ {' '.join(f'{item};' for item in items)} }} {name}"
 
 
 def describe(dtype: Any) -> Any:
-    """A NumPy dtype in the form that `numpy.dtype` takes, of what JSON has."""
+    """Return a NumPy dtype from JSON, in the form that `numpy.dtype` accepts."""
     if dtype.subdtype is not None:
         inner, shape = dtype.subdtype
         return [describe(inner), list(shape)]
@@ -227,7 +227,7 @@ def _scalar(dtype: Any) -> str:
 
 
 def _alignment(dtype: Any) -> int:
-    """How a C compiler aligns what corresponds to `dtype`."""
+    """Return a C compiler's alignment of `dtype`."""
     base = dtype.subdtype[0] if dtype.subdtype is not None else dtype
     if base.names is not None:
         return max((_alignment(base.fields[name][0]) for name in base.names), default=1)
@@ -235,7 +235,7 @@ def _alignment(dtype: Any) -> int:
 
 
 def _is_natural(dtype: Any) -> bool:
-    """Whether a C compiler would lay the fields out in the same way by itself."""
+    """Return True if a C compiler gives the fields the same layout by itself."""
     base = dtype.subdtype[0] if dtype.subdtype is not None else dtype
     if base.names is None:
         return True

@@ -1,4 +1,4 @@
-"""The C header of a module: prototypes of its exported device functions, and the parameter blocks of its kernels."""
+"""Write the C header of a module: prototypes of exported device functions, and parameter blocks of kernels."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _ABOUT_KERNELS = """\
 
 
 def file_name(module: str) -> str:
-    """The header's name: `mypkg_kernels.h` for `mypkg.kernels`."""
+    """Return the header's name: `mypkg_kernels.h` for `mypkg.kernels`."""
     return f"{module.replace('.', '_')}.h"
 
 
 def prototype(name: str, function: CompiledFunction) -> str:
-    """`int add_i32(int x, int y);`."""
+    """Return a prototype: `int add_i32(int x, int y);`."""
     scope = Scope(words(kind for kind, _ in function.parameters))
     names = scope.identifiers([parameter for _, parameter in function.parameters])
     parameters = [declare(kind, own) for (kind, _), own in zip(function.parameters, names, strict=True)]
@@ -46,7 +46,7 @@ def prototype(name: str, function: CompiledFunction) -> str:
 
 
 def settled(functions: Sequence[tuple[str, CompiledFunction]]) -> list[CompiledFunction]:
-    """The functions with structs that are called neither as one of them is nor as a struct of another layout."""
+    """Return the functions with structs renamed: no struct has the name of a function or of another layout."""
     scope = Scope([*_COMPLEX, *(name for name, _ in functions)])
     names: dict[tuple[str, str], str] = {}
     found = []
@@ -61,7 +61,7 @@ def settled(functions: Sequence[tuple[str, CompiledFunction]]) -> list[CompiledF
 
 
 def _renamed(function: CompiledFunction, names: Mapping[str, str]) -> CompiledFunction:
-    """A function whose structs have other names."""
+    """Return a function with renamed structs."""
     if not names:
         return function
 
@@ -77,7 +77,7 @@ def _renamed(function: CompiledFunction, names: Mapping[str, str]) -> CompiledFu
 
 
 def render(module: str, functions: Sequence[tuple[str, CompiledFunction]], kernels: Iterable[Kernel] = ()) -> str:
-    """The header's text.
+    """Return the header's text.
 
     Args:
         module: The module's name.

@@ -1,4 +1,4 @@
-"""The parameter blocks of kernels as C structs, so that programs in C and C++ can launch what was packaged.
+"""Write the parameter blocks of kernels as C structs, for programs in C and C++ that launch packaged kernels.
 
 The manifest describes a block word by word; here each word becomes a member of the same size and alignment, and so of
 the same offset. An array becomes a struct of its words, a tuple the members of its items.
@@ -21,12 +21,12 @@ _ONE_BY_ONE = "/* Where its parameters lie depends on the GPU: hand them over by
 
 
 def struct_name(module: str, symbol: str) -> str:
-    """`mypkg_kernels_axpy__0_parameters`."""
+    """Return the name of a block: `mypkg_kernels_axpy__0_parameters`."""
     return f"{module.replace('.', '_')}_{symbol}_parameters"
 
 
 def render(module: str, kernels: Iterable[Kernel], header: c_types.Scope | None = None) -> Iterator[str]:
-    """The lines that declare the parameter block of each kernel, for every signature of it, in a `header`."""
+    """Yield the lines that declare the parameter block of each kernel and signature in a `header`."""
     header = header or c_types.Scope()
     for kernel in kernels:
         for overload in kernel["overloads"]:
@@ -46,7 +46,7 @@ def render(module: str, kernels: Iterable[Kernel], header: c_types.Scope | None 
 
 
 def _reserved(overload: Overload, scope: c_types.Scope) -> Iterator[str]:
-    """What a kernel that says its launch takes besides: pointers to memory that it has no need of."""
+    """Yield extra members of a kernel with a fixed launch: pointers to memory that it does not use."""
     if "launches" not in overload:
         return
     given = [item for item in overload["parameters"] if item["kind"] in ("elements", "number")]
@@ -57,7 +57,7 @@ def _reserved(overload: Overload, scope: c_types.Scope) -> Iterator[str]:
 
 
 def _block(overload: Overload) -> list[str]:
-    """The members of a whole block: those of the parameters, and the sizes of arrays in their places between these."""
+    """Return the members of a block: the parameters, with the sizes of arrays between them."""
     parameters = [leaf for parameter in overload["parameters"] for leaf in _leaves(parameter)]
     sizes = [(parameter, size) for parameter in parameters for size in parameter.get("sizes", ())]
     scope = c_types.Scope(c_types.COMPLEX.values())
@@ -85,7 +85,7 @@ def _block(overload: Overload) -> list[str]:
 
 
 def _leaves(parameter: Parameter) -> Iterator[Parameter]:
-    """What lies in the block for a parameter: the items of a tuple, nothing of what is compiled in."""
+    """Yield the members for a parameter: the items of a tuple, none for a compiled-in constant."""
     if parameter["kind"] == "tuple":
         for member in parameter["members"]:
             yield from _leaves(member)
@@ -94,7 +94,7 @@ def _leaves(parameter: Parameter) -> Iterator[Parameter]:
 
 
 _ALIGNMENT = 8
-"""The most that a member is aligned by; parameters that C++ aligns by more have a gap before them."""
+"""The largest alignment of a member; parameters that C++ aligns by more have a gap before them."""
 
 
 def _is_scattered(parameter: Parameter) -> bool:
@@ -151,6 +151,6 @@ def _words(parameter: Parameter) -> Iterator[str]:
 
 
 def _numbered(words: Sequence[str]) -> Iterator[str]:
-    """Names for words of which some occur twice: `zero0`, `zero1`, `items`."""
+    """Yield names for words of which some occur twice: `zero0`, `zero1`, `items`."""
     for index, word in enumerate(words):
         yield f"{word}{words[:index].count(word)}" if words.count(word) > 1 else word

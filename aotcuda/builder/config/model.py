@@ -6,6 +6,7 @@ generated from it: after a change, run `python -m aotcuda.builder.config.schema 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from aotcuda.builder.config.nvrtc_options import OptionList
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Choice, Flag, Integer, ListOf, Macro, TableOf, Text
 from aotcuda.builder.config.target_list import TargetList
+from aotcuda.gpus import default_targets
 
 if TYPE_CHECKING:
     from aotcuda.arch import Target
@@ -211,7 +213,7 @@ class Config:
             TargetList(),
             "What to build for: `sm_XY` for machine code, `compute_XY` for PTX, or another of the ways below. "
             "`AOTCUDA_ARCH` replaces it.",
-            '["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"]',
+            json.dumps(default_targets()),
         )
     )
     frontend: str = field(

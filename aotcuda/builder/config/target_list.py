@@ -20,6 +20,7 @@ from aotcuda.arch import Target
 from aotcuda.builder import toolkits
 from aotcuda.builder.config import keys
 from aotcuda.errors import AotcudaError
+from aotcuda.gpus import BY_NUMBER, FIRST_CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from aotcuda.errors import ConfigError
 
 _ITEM = "sm_XY (machine code) or compute_XY (PTX)"
-_LOWEST = (7, 5)
-"""What `all` begins with: Turing. Older targets that a toolchain still knows have to be named."""
-
 _NUMBER = "[0-9]{2,3}[af]?"
 _CAPABILITY = r"[0-9]{1,2}\.[0-9][af]?"
 _KEYWORDS = ("all", "all-major", "native")
@@ -88,8 +86,9 @@ def _read(items: Sequence[tuple[Key, str]]) -> tuple[Target, ...]:
     for key, text in items:
         targets = [*_targets(key, text, pytorch=pytorch, cmake=cmake)]
         for target in targets if text not in _KEYWORDS else ():
-            if target.capability == (10, 1):
-                new = str(target).replace("101", "110")
+            row = BY_NUMBER.get(target.capability)
+            if row is not None and row.renamed is not None:
+                new = str(Target(target.kind, *row.renamed, target.suffix))
                 problem = f"{keys.string(text)} is what CUDA 12.8 and 12.9 called {new}"
                 raise key.error(problem, f'write "{new}"')
             if written.setdefault(target, text) != text:
@@ -158,7 +157,9 @@ def _keyword(key: Key, text: str) -> Iterator[Target]:
         for major, minor in sorted(set(_gpus_here(key))):
             yield Target("sass", major, minor)
         return
-    known = [capability for capability in _known(key, text) if capability >= _LOWEST and capability != (10, 1)]
+    # Targets that a newer toolkit has dropped have to be named.
+    known = [number for number in _known(key, text) if number not in BY_NUMBER or BY_NUMBER[number].is_current]
+    known = [number for number in known if number >= FIRST_CURRENT]
     majors = [capability for capability in known if capability[1] == 0]
     for major, minor in known if text == "all" else sorted({known[0], *majors}):
         yield Target("sass", major, minor)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aotcuda import manifest
 from aotcuda.arch import Target
+from aotcuda.binary import grid_sync
 from aotcuda.builder import consistency, failures, resource_warnings
 from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
@@ -593,6 +594,7 @@ class Steps:
         self.warnings += [text for function in functions for text in function.warnings]
         self.warnings += resource_warnings.shared_memory(zip(plan.kernels, kernels, strict=True))
         linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
+        kernels = self._with_cooperative(plan, kernels, linked, surveyed)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
@@ -613,6 +615,29 @@ class Steps:
     def _linked(self) -> Any:
         """The type of an image that was linked, or that the front end assembled."""
         return _CODE if self._assemble is None else Assembled
+
+    def _with_cooperative(
+        self,
+        plan: ModulePlan,
+        kernels: tuple[CompiledKernel, ...],
+        linked: Sequence[Image],
+        surveyed: Iterable[LinkInput],
+    ) -> tuple[CompiledKernel, ...]:
+        """Mark kernels that synchronize the grid in CUDA C++ or other foreign code; front ends mark their own."""
+        foreign = any(not item.internal for item in surveyed) or bool(self._sources_of(plan.units))
+        if self._assemble is not None or not foreign:
+            return kernels
+        found: set[str] = set()
+        for image in linked:
+            if image.target.kind == "ptx":
+                found |= grid_sync.in_ptx(image.data.decode())
+            else:
+                found |= grid_sync.in_cubin(image.data, image.target.major)
+        symbols = [unit.symbol for unit in plan.kernels]
+        return tuple(
+            replace(kernel, cooperative=kernel.cooperative or symbol in found)
+            for symbol, kernel in zip(symbols, kernels, strict=True)
+        )
 
     def _image(self, target: Target, made: Any) -> Image:
         linker = nvjitlink.number()

@@ -84,9 +84,9 @@ def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
 
 def _complete_gpu() -> None:
     """Add the attributes to the simulator's GPU that programs ask for before they launch."""
-    from aotcuda.builder.frontends.numba import gpu  # noqa: PLC0415 (in the simulator alone)
+    from aotcuda.gpus import EVERYWHERE  # noqa: PLC0415 (only the simulator needs the table)
 
     devices: Any = sys.modules["numba.cuda.simulator.cudadrv.devices"]
-    for attribute, value in gpu.EVERYWHERE.items():
+    for attribute, value in {**EVERYWHERE, "MAX_REGISTERS_PER_BLOCK": 65536}.items():
         if not hasattr(devices.FakeCUDADevice, attribute):
             setattr(devices.FakeCUDADevice, attribute, value)

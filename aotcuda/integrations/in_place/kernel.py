@@ -40,7 +40,7 @@ class PackagedKernel(PackagedBase):
     @property
     def launchers(self) -> dict[object, Any]:
         """See above."""
-        return self._kept.launchers
+        return self._cache().launchers
 
     def __getitem__(self, configuration: object) -> Any:
         """Return a launcher as `aotcuda.Kernel` does; without a stream it uses the default stream."""

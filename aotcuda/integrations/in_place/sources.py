@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.manifest import data_folder
+from aotcuda.common import data_folder
 from aotcuda.runtime.module import Module
 
 TYPE_CHECKING = False

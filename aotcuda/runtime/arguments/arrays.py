@@ -128,38 +128,8 @@ def is_of_library(array: object) -> bool:
     return (module_of(kind), kind.__name__) in _OWN_CLASSES
 
 
-def form(identified: tuple[object, int] | None) -> tuple[str, int] | None:
-    """The type string and number of dimensions of what `identity` gives; None for what has no name."""
-    try:
-        return None if identified is None else (element(identified[0]), identified[1])
-    except (MemoryError, RecursionError):
-        raise
-    except Exception:  # noqa: BLE001 (as there)
-        return None
-
-
-def identity(array: Any) -> tuple[object, int] | None:
-    """An array's element type, as its library names it, and its number of dimensions; None where asking costs more.
-
-    `element` gives the type string of the first. What it says is a guess: the array may be another one when it is read.
-    """
-    try:
-        found = family(array)
-        if found in ("cupy", "torch", "numba"):
-            ndim = array.ndim
-            return (array.dtype, ndim) if type(ndim) is int and 0 <= ndim <= _MOST_DIMENSIONS else None
-        if found == "interface":
-            interface = array.__cuda_array_interface__
-            return _typestr(array, interface), len(interface["shape"])
-    except (MemoryError, RecursionError):
-        raise
-    except Exception:  # noqa: BLE001 (an array that cannot be read; who reads it will say so)
-        return None
-    return None
-
-
 def element(name: Any) -> str:
-    """The type string, byte order as NumPy writes it, of what `identity` gives; or of DLPack's code and bits."""
+    """Return the type string, byte order as NumPy writes it, of an array's dtype; or of DLPack's code and bits."""
     if isinstance(name, str):
         known = _PLAIN.get(name)
         return known[0] if known is not None else _views().canonical(name)
@@ -263,16 +233,14 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
         if not 0 <= handle < 1 << 64:
             message = f"is on stream {aotcuda.errors.shown(handle)}, which is no handle"
             raise aotcuda.errors.UnreadableError(message)
-        _wait(handle, pending, stream, mutual=True)
+        wait(handle, pending, stream, mutual=True)
     address, readonly = data
     typestr, shape, strides = _typestr(array, interface), interface.get("shape"), interface.get("strides")
     return _view(typestr, address, shape, strides, readonly=bool(readonly))
 
 
-def _read_cupy(array: Any, pending: list[object], stream: int) -> View | None:
+def _read_cupy(array: Any, _pending: list[object], _stream: int) -> View | None:
     name = array.dtype
-    if cupy_says_stream():
-        _wait(cupy_stream()().ptr, pending, stream, mutual=True)
     strides = None if _is_contiguous(array) else array.strides
     return _view(element(name), array.data.ptr, array.shape, strides, readonly=False)
 
@@ -296,7 +264,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
         return None
     current = torch_stream()
     if current is not None:
-        _wait(current(tensor.get_device()), pending, stream, mutual=False)
+        wait(current(tensor.get_device()), pending, stream, mutual=False)
     # PyTorch negates lazily, too. Its own exports give such a tensor as it lies in memory, and refuse a lazy conjugate.
     if tensor.is_conj():
         name += " (a lazy conjugate; call resolve_conj())"
@@ -323,7 +291,7 @@ def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         name, ready, address = element(array.dtype), array.stream, array.gpu_data.device_pointer
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
-            _wait(_whole(ready), pending, stream, mutual=True)
+            wait(_whole(ready), pending, stream, mutual=True)
         # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
         return _view(name, _whole(address), array.shape, array.strides, readonly=False)
     except (AttributeError, TypeError):  # another version's, made otherwise
@@ -401,7 +369,7 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
     return structured(typestr, descr)
 
 
-def _wait(ready: int, pending: list[object], stream: int, *, mutual: bool) -> None:
+def wait(ready: int, pending: list[object], stream: int, *, mutual: bool) -> None:
     """Note that a launch on `stream` has to wait for stream `ready`, unless they are one; 0 and 1 mean the same."""
     if ready != stream and (ready or 1) != (stream or 1):
         from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)

@@ -6,15 +6,12 @@ subclasses: what a kind has no way of its own for is here.
 
 from __future__ import annotations
 
-import aotcuda
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.writer import Writer
 
     Fit = Callable[[Any, list[object]], bool]
     Fields = list[tuple[int, str, bool]]
@@ -33,10 +30,10 @@ class Kind(Protocol):
         """The function that appends, from what was read of an argument, the numbers of `fields`; or answers False."""
         raise NotImplementedError
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        """Offset, `struct` character and whether it is an array's address, of each number in the block.
+    def fields(self, parameter: Parameter) -> Fields:
+        """Return offset, `struct` character and whether it is an array's address, of each number in the block.
 
-        Words that are always zero are left out where `zeros` says so.
+        Words that are always zero are none of them: packing fills the gaps with zeros.
         """
         raise NotImplementedError
 
@@ -60,14 +57,6 @@ class Kind(Protocol):
     def given(self, parameter: Parameter, block: bytes) -> str:
         """What a kernel was given, in words, from its parameter block."""
         raise NotImplementedError
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        """Write the checks of arguments of the type of `arg` (the variable `name`), and the numbers, in Python.
-
-        Raises:
-            GeneralOnlyError: They go the general way.
-        """
-        raise aotcuda.errors.GeneralOnlyError
 
     def record(self, parameter: Parameter) -> tuple[object, ...] | None:
         """The parameter for the extension: kind, format, offset, layout, ndim, itemsize, writable, words, dtype.

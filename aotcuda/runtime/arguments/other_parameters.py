@@ -6,10 +6,8 @@ The first launch of a kernel that has none of them does without this import.
 from __future__ import annotations
 
 import struct
-import sys
 
 import aotcuda
-from aotcuda.manifest.dtypes import structured
 from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, values, views
 from aotcuda.runtime.arguments.kind import Kind
 from aotcuda.runtime.arguments.parameters import Scalar
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.kind import Fields, Fit
     from aotcuda.runtime.arguments.views import View
-    from aotcuda.runtime.arguments.writer import Writer
 
 
 class Pointer(Kind):
@@ -35,7 +32,7 @@ class Pointer(Kind):
     def fit(self, parameter: Parameter) -> Fit:
         return scalars.fit_plain
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+    def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], "Q", False)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
@@ -43,13 +40,6 @@ class Pointer(Kind):
 
     def given(self, parameter: Parameter, block: bytes) -> str:
         return problems.given_address(parameter, block)
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        if values.is_pointer(arg):
-            held = writer.keep("H", sys.modules["ctypes"].c_void_p.value.__get__)
-            writer.pack(f"{held}({name}) or 0")
-        else:
-            writer.pack(writer.number(name, arg))
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return "p", "Q", parameter["offset"], "C", 0, 0, 0, b"", ""
@@ -73,7 +63,7 @@ class Datetime(Kind):
 
         return fit
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+    def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], "q", False)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
@@ -90,7 +80,7 @@ class Address(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         return None if arrays.family(value) is None else 0
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+    def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], "Q", True)]
 
     def given(self, parameter: Parameter, block: bytes) -> str:
@@ -141,7 +131,7 @@ class Buffer(Address):
 
         return fit
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+    def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], "Q", True), *parameters.size_fields(parameter)]
 
     def wanted(self, parameter: Parameter) -> str:
@@ -160,14 +150,6 @@ class Buffer(Address):
         if readonly and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} lets the kernel write to it; {problems.WRITABLE}"
         return problems.too_large(self, parameter, read)
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        found = arrays.identity(arg)
-        if found is None:
-            raise aotcuda.errors.GeneralOnlyError
-        # For arrays of as many dimensions as this one; others are another group's.
-        words = {"kind": "array", "ndim": found[1], "layout": "C", "words": ["data"]}
-        writer.array(name, {**parameter, **words}, arg)  # type: ignore[typeddict-item]
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
@@ -203,7 +185,7 @@ class Struct(Kind):
 
         return fit
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+    def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], f"{parameter['bytes']}s", False)]
 
     def wanted(self, parameter: Parameter) -> str:
@@ -220,15 +202,6 @@ class Struct(Kind):
         start = parameter["offset"]
         return f"{parameter['type']} of the bytes {block[start : start + parameter['bytes']].hex(' ', 8)}"
 
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: Any) -> None:
-        if scalars.numpy_dtype(arg) is None:
-            raise aotcuda.errors.GeneralOnlyError
-        if structured(arg.dtype.str, arg.dtype.descr) != parameter["dtype"]:
-            writer.check("False")  # it is another overload's
-        held = writer.keep("D", arg.dtype)
-        writer.check(f"{name}.dtype is {held} or {name}.dtype == {held}")
-        writer.pack(f"{name}.tobytes()")
-
 
 class Type(Kind):
     """A type, as `float64` is: a class or dtype of NumPy, a dtype of PyTorch, a type of Numba. Nothing of it is packed.
@@ -243,7 +216,7 @@ class Type(Kind):
         dtype = parameter["dtype"]
         return lambda read, _values: bool(read == dtype)
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+    def fields(self, parameter: Parameter) -> Fields:
         return []  # zeros, which are the padding of the `struct` format
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
@@ -271,8 +244,8 @@ class Tuple(Kind):
 
         return fit
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [field for member in parameter["members"] for field in parameters.of(member).fields(member, zeros=zeros)]
+    def fields(self, parameter: Parameter) -> Fields:
+        return [field for member in parameter["members"] for field in parameters.of(member).fields(member)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         raise NotImplementedError  # its members are asked, by aotcuda.runtime.arguments.mismatch
@@ -285,10 +258,6 @@ class Tuple(Kind):
 
     def given(self, parameter: Parameter, block: bytes) -> str:
         return f"({', '.join([parameters.of(member).given(member, block) for member in parameter['members']])})"
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        assert isinstance(arg, tuple)  # noqa: S101 (the general path has taken it)
-        writer.parameters(name, parameter["members"], arg)
 
 
 class Elements(Address):
@@ -317,9 +286,6 @@ class Elements(Address):
         if view[4] and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} was compiled as writable; {problems.WRITABLE}"
         return None
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        writer.elements(name, parameter, arg)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], int(not parameter.get("readonly", False))
@@ -358,16 +324,6 @@ class Number(Scalar):
                 return f"is {aotcuda.errors.shown(arg)}, and this variant is for {least} to {most}"
         return super().problem(parameter, arg, read)
 
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        super().write(writer, name, parameter, arg)
-        if _is_bounded(parameter):
-            number = writer.number(name, arg)
-            divisor, least, most = _bounds(parameter)
-            if divisor > 1:
-                writer.check(f"not {number} % {divisor}")
-            if "least" in parameter:
-                writer.check(f"{least} <= {number} <= {most}")
-
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         plain = "s", parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
         return *plain, b"", *_bounds(parameter), None
@@ -388,7 +344,7 @@ class Constant(Kind):
         wanted = parameter["value"]
         return lambda read, _values: read is None or bool(read == wanted)
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+    def fields(self, parameter: Parameter) -> Fields:
         return []
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
@@ -398,10 +354,6 @@ class Constant(Kind):
 
     def given(self, parameter: Parameter, block: bytes) -> str:
         return parameter["type"]
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        if arg is not None:
-            writer.check(f"{name} == {writer.keep('K', parameter['value'])}")
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         optional = int(bool(parameter.get("optional")))

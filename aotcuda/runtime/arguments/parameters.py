@@ -6,15 +6,13 @@
 # This and what it refers to (`aotcuda.runtime.arguments.views.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
 # one description of what an argument means. An argument is read once for a launch, whatever overloads there are, by a
 # function that depends on its type alone; each overload's parameter then takes what was read, or does not. The general
-# path does just this. The fast paths are made from the same classes: `write` says it in Python for
-# `aotcuda.runtime.fast.python`, `record` is what the extension is told. A kind that has not these goes the general way.
+# path does just this. `record` describes the parameter to the fast path in C; a kind without it takes the general path.
 
 from __future__ import annotations
 
 import struct
 from operator import itemgetter
 
-import aotcuda
 from aotcuda.runtime.arguments import arrays, scalars
 
 TYPE_CHECKING = False
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.kind import Fields, Fit, Kind
     from aotcuda.runtime.arguments.views import View
-    from aotcuda.runtime.arguments.writer import Writer
 
 
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
@@ -43,7 +40,7 @@ class Scalar:
         wanted = scalars.family(parameter)
         return {"bool": scalars.fit_bool, "complex": scalars.fit_complex}.get(wanted, scalars.fit_plain)
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+    def fields(self, parameter: Parameter) -> Fields:
         offset, form = parameter["offset"], parameter["format"]
         if parameter["kind"] == "complex":
             return [(offset, form, False), (offset + struct.calcsize(form), form, False)]
@@ -70,18 +67,6 @@ class Scalar:
 
         return problems.given_number(parameter, block)
 
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        if scalars.is_foreign(arg):
-            raise aotcuda.errors.GeneralOnlyError
-        number, wanted = writer.number(name, arg), scalars.family(parameter)
-        if wanted == "complex":
-            parts = writer.compute("c", f"complex({number})")
-            writer.pack(f"{parts}.real", f"{parts}.imag")
-        else:
-            if wanted == "bool":
-                writer.check(f"{number} == 0 or {number} == 1")
-            writer.pack(number)
-
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return parameter["kind"][0], parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
 
@@ -102,7 +87,8 @@ class Array:
         writable, itemsize = not parameter.get("readonly", False), arrays.item_bytes(dtype)
         counts_elements = in_elements(parameter)
         names = _names(ndim)
-        pick = _picker([names.index(word) for word in (*parameter["words"], *sizes(parameter))])
+        words = [word for word in (*parameter["words"], *sizes(parameter)) if word != "zero"]
+        pick = _picker([names.index(word) for word in words])
         is_line = ndim == 1 and layout != "A"
         if not is_line:
             from aotcuda.runtime.arguments import views  # noqa: PLC0415 (many kernels take nothing else)
@@ -124,7 +110,7 @@ class Array:
                 return False
             if is_line:  # the most frequent ones, made the quickest
                 if strides is None:
-                    values += pick((0, itemsize, address, shape[0], shape[0], itemsize, 1))
+                    values += pick((itemsize, address, shape[0], shape[0], itemsize, 1))
                 return strides is None
             if strides is None and (layout != "F" or ndim < 2):
                 strides = views.contiguous_strides(shape, itemsize, "C")
@@ -140,16 +126,16 @@ class Array:
             items = 1
             for extent in shape:
                 items *= extent
-            values += pick((0, itemsize, address, items, *shape, *strides, *[step // itemsize for step in strides]))
+            values += pick((itemsize, address, items, *shape, *strides, *[step // itemsize for step in strides]))
             return True
 
         return fit_promised if divisor > 1 or promises else fit
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+    def fields(self, parameter: Parameter) -> Fields:
         return [
             (parameter["offset"] + 8 * at, "Q" if word == "data" else "q", word == "data")
             for at, word in enumerate(parameter["words"])
-            if zeros or word != "zero"
+            if word != "zero"  # the padding of the `struct` format
         ] + size_fields(parameter)
 
     def wanted(self, parameter: Parameter) -> str:
@@ -169,9 +155,6 @@ class Array:
         from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (likewise)
 
         return problems.given_array(parameter, block)
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        writer.array(name, parameter, arg)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
@@ -276,14 +259,13 @@ def _keeps(number: Any, divisor: int, bounded: bool) -> bool:
 def _names(ndim: int) -> list[str]:
     """What an array's words are picked from, in the order of `Array.fit`."""
     families = [f"{family}{axis}" for family in ("shape", "stride", "step") for axis in range(ndim)]
-    return ["zero", "itemsize", "data", "items", *families]
+    return ["itemsize", "data", "items", *families]
 
 
 def _picker(indices: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
-    if len(indices) == 1:
-        only = indices[0]
-        return lambda numbers: (numbers[only],)
-    return itemgetter(*indices)
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda numbers: tuple([numbers[at] for at in indices])
 
 
 def word_code(name: str) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         def fit(self, parameter: Parameter) -> Callable[[Any, list[object]], bool]:
             """See there."""
 
-        def fields(self, parameter: Parameter, *, zeros: bool) -> list[tuple[int, str, bool]]:
+        def fields(self, parameter: Parameter) -> list[tuple[int, str, bool]]:
             """See there."""
 
 
@@ -91,7 +91,7 @@ def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) ->
 def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
     """Whether a parameter takes what was read, and it is in range."""
     values: list[object] = []
-    forms = "".join(form for _, form, _ in kind.fields(parameter, zeros=True))
+    forms = "".join(form for _, form, _ in kind.fields(parameter))
     try:
         if not kind.fit(parameter)(read, values):
             return False

@@ -1,8 +1,8 @@
-"""The fast-path extension, if this installation has it: `fast._launch`, which does in C what `fast.python` does.
+"""The fast path in C, if this installation has it: the extension `fast._launch`.
 
-It takes what `aotcuda.runtime.fast.python` takes, but for tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, and cooperative kernels. What it learns it is told by `aotcuda.runtime.fast.learning`.
-`AOTCUDA_EXTENSION=0` leaves it out.
+It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
+`ctypes.c_void_p`, and cooperative kernels. `aotcuda.runtime.fast.learning` teaches it. `AOTCUDA_EXTENSION=0` leaves it
+out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.launch_config import Configuration
 
     Named = tuple[tuple[str, ...], tuple[object, ...], int]
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 21
+_VERSION = 22
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -35,7 +35,6 @@ _MOST = 0xFFFFFFFF
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _missing: list[str] = []  # why it is None, then
-_RECORDS = "records"
 _lock = new_lock()
 """Of the making of `Records`: launchers that did not share them would not share what they learn."""
 
@@ -86,12 +85,12 @@ class Records:
     __slots__ = ("overloads", "table")
 
     def __init__(self, module: Any) -> None:
-        self.table = module.Records()
+        self.table = module.Specializations()
         self.overloads: dict[PackedOverload, object] = {}
 
 
-def records(shared: dict[object, Any], configuration: Configuration) -> Records | None:
-    """A kernel's records, which `shared` holds; None where launches of this configuration go without the extension."""
+def records(cache: Any, configuration: Configuration) -> Records | None:
+    """Return the records of a `KernelCache`; None where launches of this configuration take the general path."""
     module = in_use()
     if module is None or configuration.largest() > _MOST:  # no grid has so many; a launch says so
         return None
@@ -101,9 +100,9 @@ def records(shared: dict[object, Any], configuration: Configuration) -> Records 
     if configuration.attributes is not None:  # whether a kernel can take them is known of this configuration alone
         return Records(module)
     with _lock:
-        found: Records | None = shared.get(_RECORDS)
-        if found is None:
-            found = shared[_RECORDS] = Records(module)
+        if cache.records is None:
+            cache.records = Records(module)
+        found: Records = cache.records
     return found
 
 

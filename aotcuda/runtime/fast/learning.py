@@ -15,7 +15,8 @@ from aotcuda.runtime.arguments import arrays, parameters, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.arguments.overloads import Group, PackedOverload
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
+    from aotcuda.runtime.arguments.overloads import Specialization
     from aotcuda.runtime.fast import Records
     from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
 
@@ -36,7 +37,7 @@ _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
 def learn(
     kept: Records,
     library: LoadedLibrary,
-    group: Group,
+    specialization: Specialization,
     kernels: list[DeviceKernel],
     args: tuple[object, ...],
     shared: int,
@@ -46,7 +47,7 @@ def learn(
     Args:
         kept: Where it is noted, for all launchers that share it; they need not ask whether they may launch.
         library: The loaded images.
-        group: The overloads.
+        specialization: The overloads.
         kernels: The same on the GPU of the launch.
         args: The arguments.
         shared: Bytes of dynamic shared memory, which a launch has opted in to already.
@@ -56,7 +57,7 @@ def learn(
         kinds = [_kind(arg) for arg in args]
     except Exception:  # noqa: BLE001 (an argument that has changed since it was accepted)
         return False
-    overloads = [_compiled(kept, overload) for overload in group.overloads]
+    overloads = [_compiled(kept, overload) for overload in specialization.overloads]
     if None in kinds or None in overloads:
         return False
     if "cupy" in families:
@@ -65,20 +66,21 @@ def learn(
         fast.in_use().set_torch_stream(arrays.torch_stream())
     drivers.after_fork(fast.in_use().disable)
     driver = library.driver
+    live = specialization.overloads[0].live
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
     current = 0 if library.device >= 0 else driver.address("cuCtxGetCurrent")
-    learnt: bool = kept.table.learn(
+    learnt: bool = kept.table.add(
         args,
         bytes(kind for kind in kinds if kind is not None),
         tuple([(overload, *_launched(kernel)) for overload, kernel in zip(overloads, kernels, strict=True)]),
-        group.live,
+        live,
         device,
         driver.address("cuLaunchKernel"),
         current,
         driver.address("cuPointerGetAttribute"),
         driver.address("cuStreamGetCtx"),
         (*[driver.address(name) for name in _RARE], driver.address("cuLaunchKernelEx")),
-        ctypes.addressof(group.live.flights),  # the record keeps `live`
+        ctypes.addressof(live.flights),  # the record keeps `live`
         _limits(kernels, shared),
         arrays.element,
     )
@@ -97,7 +99,7 @@ def _compiled(kept: Records, overload: PackedOverload) -> object:
             if None not in described:
                 starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
                 apart = bytes([at for pair in overload.apart for at in pair])
-                plan = fast.in_use().Plan(overload.size, described, starts, apart)
+                plan = fast.in_use().ArgumentLayout(overload.size, described, starts, apart)
         except (LookupError, ValueError):
             pass
         return kept.overloads.setdefault(overload, plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aotcuda import arch
 from aotcuda.errors import DriverTooOldError, NoImageError
+from aotcuda.gpus import CAPABILITIES, FIRST_CURRENT, TEGRA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ class Choice:
         """What a build would have to have in it to run on this GPU."""
         major, minor = self.capability
         targets = f"sm_{major}{minor} in arch, or compute_XY of at most that"
-        if self.capability >= arch.FIRST_OF_CUDA_13:
+        if self.capability >= FIRST_CURRENT:
             return targets
-        first = _dotted(arch.FIRST_OF_CUDA_13)
+        first = _dotted(FIRST_CURRENT)
         return f"{targets}, by the compilers of CUDA 12 (extra cu12 or wide): CUDA 13's begin with {first}"
 
 
@@ -137,12 +138,7 @@ def choose(
             continue
         if not target.runs_on(capability):
             reason = f"is {_needs(target)}"
-            if (
-                target.kind == "sass"
-                and not target.suffix
-                and capability in arch.TEGRA
-                and target.major == capability[0]
-            ):
+            if target.kind == "sass" and not target.suffix and capability in TEGRA and target.major == capability[0]:
                 reason += f", and {_dotted(capability)} is Tegra's, which takes machine code of its own alone"
         elif driver is not None and not _loads(target, written[target], driver):
             reason = f"needs a driver for CUDA {_dotted(_floor(target, written[target]))}"
@@ -188,9 +184,9 @@ def _needs(target: Target) -> str:
     own = _dotted(target.capability)
     code = "PTX" if target.kind == "ptx" else "machine code"
     if target.suffix == "f":
-        family = [one for one in sum(arch.FAMILIES, ()) if target.runs_on(one)]
+        family = [row.number for row in CAPABILITIES if target.runs_on(row.number)]
         return f"{code} for compute capability {' and '.join(map(_dotted, family)) or own} alone"
-    if target.suffix == "a" or (target.kind == "sass" and target.capability in arch.TEGRA):
+    if target.suffix == "a" or (target.kind == "sass" and target.capability in TEGRA):
         return f"{code} for compute capability {own} alone"
     if target.kind == "sass":
         return f"{code} for compute capability {own} to {target.major}.x"

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.arguments.overloads import PackedOverload, Selection
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
+    from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Case, Fallback

@@ -6,11 +6,12 @@ import os
 import sys
 import warnings
 
-from aotcuda import arch, registry
 from aotcuda import manifest as manifests
+from aotcuda import registry
 from aotcuda.cache import compilers, folder
 from aotcuda.cache.entries import size_cap
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
+from aotcuda.gpus import FIRST_CURRENT
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact
@@ -57,7 +58,7 @@ def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Devic
     found, driver = kept.get(name), gpu.driver_version
     if found is not None and _serves(found, recipe, driver):
         return found
-    _check_installed(recipe, what, driver[0] if gpu.capability >= arch.FIRST_OF_CUDA_13 else 12)
+    _check_installed(recipe, what, driver[0] if gpu.capability >= FIRST_CURRENT else 12)
     because = str(cause).partition("\n")[0]
     warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {because}")
     lock = kept.lock(name)

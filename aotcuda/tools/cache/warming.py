@@ -107,7 +107,7 @@ def _compiled_quietly(source: Recipe, gpu: _Gpu) -> str:
 
 
 def _recipe(manifest: Manifest, where: Path | None) -> Recipe:
-    """What the fallback would build from, of the module with the data folder `where`.
+    """Return the inputs of the JIT fallback for the module with the data folder `where`.
 
     Raises:
         TargetError: There is nothing.

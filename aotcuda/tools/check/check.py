@@ -10,6 +10,7 @@ from aotcuda.binary import targets
 from aotcuda.binary.targets import PackagedModule
 from aotcuda.common import gpu_facts
 from aotcuda.errors import ManifestError, TargetError
+from aotcuda.gpus import CAPABILITIES
 from aotcuda.manifest import FILE_NAME
 from aotcuda.tools.check import gpus
 from aotcuda.tools.check.gpus import Driver, Gpu
@@ -155,7 +156,7 @@ def _kernels(found: PackagedModule | targets.BareImage) -> PackagedModule | None
 def _all_gpus() -> list[Gpu]:
     return [
         Gpu(", ".join(row.examples) or "no GPU that NVIDIA names", row.number)
-        for row in gpu_facts.capabilities()
+        for row in CAPABILITIES
         if row.renamed is None
     ]
 

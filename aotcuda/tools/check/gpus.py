@@ -10,6 +10,7 @@ from typing import NamedTuple
 from aotcuda import arch
 from aotcuda.common import gpu_facts
 from aotcuda.errors import TargetError
+from aotcuda.gpus import BY_NUMBER, CAPABILITIES
 
 _BRANDS = re.compile("nvidia|geforce|tesla|gpu|generation")
 """Words that people leave out. `Quadro` is not among them: an RTX 6000 may be Quadro, Ada or Blackwell."""
@@ -53,21 +54,21 @@ def gpu(text: str) -> Gpu:
             target = arch.parse(name)
         except ValueError as error:
             raise TargetError(str(error)) from None
-        row = gpu_facts.capability(target.capability)
-        first = gpu_facts.capabilities()[0].number
+        row = BY_NUMBER.get(target.capability)
+        first = CAPABILITIES[0].number
         if row is None or target.kind != "sass" or target.suffix:
             what = "older than the GPUs that are known" if target.capability < first else "no GPU"
             message = f"{name!r} is {what}; write a compute capability, one of {_numbers()}, or a GPU's name"
             raise TargetError(message)
         return Gpu(name, (row.renamed or row.number))
-    if re.fullmatch(r"[0-9]{1,2}\.[0-9]", name) and gpu_facts.capability(gpu_facts.pair(name)):
+    if re.fullmatch(r"[0-9]{1,2}\.[0-9]", name) and gpu_facts.pair(name) in BY_NUMBER:
         return Gpu(name, gpu_facts.pair(name))
     found = _names().get(_key(name))
     if found is not None:
         return Gpu(name, found)
     near = _near(name)
     hint = f"the nearest names are {', '.join(near)}" if near else "write a name such as 'RTX 4090', 'H100' or 'sm_90'"
-    message = f"no GPU is known by the name {name!r}, from {gpu_facts.capabilities()[0].architecture} on; {hint}"
+    message = f"no GPU is known by the name {name!r}, from {CAPABILITIES[0].architecture} on; {hint}"
     raise TargetError(message)
 
 
@@ -117,9 +118,9 @@ def _of_version(name: str, version: gpu_facts.Version) -> Driver:
 
 @functools.cache
 def _names() -> dict[str, tuple[int, int]]:
-    """Return the compute capability by a name's key."""
-    rows = gpu_facts.capabilities()
-    return {_key(name): row.number for row in rows for name in (*row.gpus, *row.examples)}
+    """The compute capability by a name's key."""
+    rows = CAPABILITIES
+    return {_key(name): row.number for row in rows for name in (*row.names, *row.examples)}
 
 
 def _key(name: str) -> str:
@@ -130,7 +131,7 @@ def _key(name: str) -> str:
 def _near(name: str) -> list[str]:
     """Return names that resemble `name`, those with all of its words first."""
     wanted = set(_WORDS.findall(name.lower()))
-    names = [one for row in gpu_facts.capabilities() for one in (*row.examples, *row.gpus)]
+    names = [one for row in CAPABILITIES for one in (*row.examples, *row.names)]
     holding = [one for one in names if wanted and wanted <= set(_WORDS.findall(one.lower()))]
     by_key = {_key(one): one for one in reversed(names)}
     close = [by_key[key] for key in difflib.get_close_matches(_key(name), by_key, n=3, cutoff=0.6)]
@@ -138,4 +139,4 @@ def _near(name: str) -> list[str]:
 
 
 def _numbers() -> str:
-    return ", ".join(f"sm_{row.number[0]}{row.number[1]}" for row in gpu_facts.capabilities() if row.renamed is None)
+    return ", ".join(f"sm_{row.number[0]}{row.number[1]}" for row in CAPABILITIES if row.renamed is None)

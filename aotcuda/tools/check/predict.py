@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from aotcuda import registry
 from aotcuda.common import gpu_facts
+from aotcuda.gpus import BY_NUMBER
 from aotcuda.runtime.driver import LOWEST
 from aotcuda.runtime.images.choice import choose
 
@@ -67,12 +68,15 @@ def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
         why = f"the run time needs a driver for CUDA {gpu_facts.dotted(LOWEST)}, which {first} or newer is"
     elif image is None and manifest["kernels"]:
         taken, why = _fallback(manifest, gpu, driver, choice)
-    row = gpu_facts.capability(gpu.capability)
-    exists = row is None or driver.cuda >= row.first_cuda
+    row = BY_NUMBER.get(gpu.capability)
+    exists = row is None or gpu_facts.knows_gpu(driver.cuda, row)
     if row is not None and not exists:
         oldest = gpu_facts.first_branch(row.first_cuda)
         since = f"driver {oldest} (CUDA {gpu_facts.dotted(row.first_cuda)})" if oldest else "none that is known"
-        why = f"the driver has no support for this GPU; the first that has is {since}"
+        support = f"the first that has is {since}"
+        if driver.cuda > row.first_cuda:
+            support = f"the last that has is of branch {row.last_driver}"
+        why = f"the driver has no support for this GPU; {support}"
     return Cell(gpu=gpu, driver=driver, exists=exists, takes=taken, image=image, why=why, rejected=choice.rejected)
 
 
@@ -92,9 +96,11 @@ def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver, choice: Choice) -> t
         return "nothing", f'{choice.why}; fallback = "{manifest["fallback"]}" compiles nothing'
     if "rebuild" not in manifest:
         return "nothing", f"{choice.why}; the package has no recipe for the JIT fallback"
-    row = gpu_facts.capability(gpu.capability)
-    if row is not None and row.last_cuda is not None:
+    row = BY_NUMBER.get(gpu.capability)
+    if row is not None and row.renamed is not None:
         return "nothing", f"{choice.why}; the JIT fallback has no compiler for it either"
+    last = row.last_cuda if row is not None else None
+    cuda = (last or driver.cuda)[0]
     known = registry.BUILT_IN.get(manifest["frontend"])
-    compiler = known.requirement(jit=True, cuda=driver.cuda[0]) if known else f"the compiler of {manifest['frontend']}"
+    compiler = known.requirement(jit=True, cuda=cuda) if known else f"the compiler of {manifest['frontend']}"
     return "jit", f"{choice.why}; the JIT fallback compiles it where {compiler} is installed"

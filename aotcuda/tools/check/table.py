@@ -61,7 +61,7 @@ def _module(module: Checked) -> Iterator[str]:
     groups = _groups(rows)
     yield from _grid(
         [
-            ["", "driver", *(_span([rows[0][at].driver.name for at in group]) for group in groups)],
+            ["", "driver", *(_drivers([rows[0][at].driver.name for at in group]) for group in groups)],
             ["", "CUDA", *(_span([gpu_facts.dotted(rows[0][at].driver.cuda) for at in group]) for group in groups)],
             *(
                 [gpu_facts.dotted(row[0].gpu.capability), row[0].gpu.name, *(_text(row[group[0]]) for group in groups)]
@@ -88,6 +88,10 @@ def _text(cell: Cell) -> str:
     if not cell.exists:
         return ""
     return cell.image or ("JIT" if cell.takes == "jit" else "-")
+
+
+def _drivers(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else _span([name.partition(".")[0] for name in names])
 
 
 def _span(names: Sequence[str]) -> str:

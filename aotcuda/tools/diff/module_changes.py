@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aotcuda import arch
 from aotcuda.arch import Target
 from aotcuda.common import gpu_facts
+from aotcuda.gpus import CAPABILITIES
 from aotcuda.tools.check.gpus import Driver, Gpu
 from aotcuda.tools.check.predict import predict
 from aotcuda.tools.diff.change import Change, became, named, others
@@ -33,6 +34,9 @@ _SKIPPED = frozenset(
 """Keys that have a rule of their own, or on which users do not depend; other keys are compared as they are."""
 
 
+_KNOWN = [row for row in CAPABILITIES if row.renamed is None]
+
+
 def functions(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield the changes of exported device functions and of their LTOIR."""
     old, new = ({function["name"]: function for function in side["functions"]} for side in (before, after))
@@ -54,7 +58,7 @@ def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield lost code for linkers of device functions; code for a capability links for every later one."""
     for kind in ("ltoir", "ptx"):
         old, new = ([_code(image) for image in side["ltoir"] if image["kind"] == kind] for side in (before, after))
-        for row in _gpus():
+        for row in _KNOWN:
             if any(code.runs_on(row.number) for code in old) and not any(code.runs_on(row.number) for code in new):
                 name = f"functions as {kind.upper()}"
                 text = f"links for compute capability {gpu_facts.dotted(row.number)} found some, and find none"
@@ -76,10 +80,6 @@ def _code(image: Image) -> Target:
     return Target("ptx", target.major, target.minor, target.suffix)
 
 
-def _gpus() -> list[gpu_facts.Capability]:
-    return [row for row in gpu_facts.capabilities() if row.renamed is None]
-
-
 def reach(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield GPUs and drivers for which another image, or none, is chosen."""
     decides = [
@@ -89,7 +89,7 @@ def reach(before: Manifest, after: Manifest) -> Iterator[Change]:
     if not (before["kernels"] and after["kernels"]) or decides[0] == decides[1]:
         return
     drivers = [Driver(str(branch), branch.cuda) for branch in gpu_facts.branches()]
-    for row in _gpus():
+    for row in _KNOWN:
         gpu = Gpu(", ".join(row.examples), row.number)
         pairs = []
         for driver in drivers:
@@ -207,7 +207,7 @@ def _fitting(registers: int) -> int:
     """Return the maximum of threads in a block for which a GPU has registers.
 
     64 K registers a block (Programming Guide, table 31), given out by 8 a thread, to warps by fours (the occupancy
-    calculator's "register allocation unit size" and "warp allocation granularity"): so it is from 7.5 to 12.1.
+    calculator's "register allocation unit size" and "warp allocation granularity").
     """
     taken = -(-max(registers, 1) // 8) * 8
     warps = 65536 // (taken * 32) // 4 * 4

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import registry
 from aotcuda.common import project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
+from aotcuda.gpus import default_targets
 from aotcuda.tools.init import sources
 from aotcuda.tools.record import project, pyproject, tables
 
@@ -172,9 +173,9 @@ def _named(requirement: object, name: str) -> bool:
 def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
     """Add tables for sources without one, and kernels with signatures in their decorators."""
     if editor.get(_TOOL) is None:
-        editor.table(_TOOL, {"arch": list(pyproject.ARCH)})
+        editor.table(_TOOL, {"arch": list(default_targets())})
     elif editor.get((*_TOOL, "arch")) is None:
-        editor.values(_TOOL, {"arch": list(pyproject.ARCH)})
+        editor.values(_TOOL, {"arch": list(default_targets())})
     default = str(owner.aotcuda.get("frontend", registry.DEFAULT))
     lines = []
     for source in found:
@@ -231,7 +232,7 @@ def _there(kernels: dict[str, Any], source: str) -> dict[str, str]:
 
 
 def _print_open(editor: Editor, found: list[Source]) -> None:
-    """Return the kernels without a signature."""
+    """Print the kernels without a signature."""
     modules = editor.get((*_TOOL, "modules")) or {}
     named = {
         (source, path)

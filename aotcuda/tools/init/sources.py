@@ -220,7 +220,7 @@ class _Reader:
 
 
 def _calls(function: _Function) -> Iterator[str]:
-    """Return the plain names that a function calls; kernel launches have a subscript."""
+    """Yield the plain names that a function calls; kernel launches have a subscript."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id

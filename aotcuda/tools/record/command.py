@@ -123,7 +123,7 @@ def _write(every: list[Record], owner: Project) -> None:
 
 
 def _print(every: list[Record], owner: Project) -> None:
-    """Return all records, assigned to the existing modules."""
+    """Print the tables for all records, by the existing modules."""
     wanted, _, _ = tables.sort(every, owner)
     modules = project_file.table(owner.aotcuda, "modules")
     bare = {

@@ -102,7 +102,7 @@ def is_test(file: str) -> bool:
 
 
 def python_files(project: Project) -> Iterator[tuple[str, Path]]:
-    """Return the modules of a project except tests, each with its file."""
+    """Yield the modules of a project except tests, each with its file."""
     seen: set[Path] = set()
     for root in project.import_roots():
         inside = (file for package in _packages(project, root) for file in sorted(package.rglob("*.py")))

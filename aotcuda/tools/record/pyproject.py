@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.errors import ConfigError, DependencyError
+from aotcuda.gpus import default_targets
 from aotcuda.tools.record import variants
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aotcuda.tools.record.tables import Addition
-
-ARCH = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")
-"""The targets of a new table: one for each generation of GPUs, and PTX for later ones."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -147,9 +145,9 @@ class Editor:
 def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend: str) -> None:
     """Merge kernels into `[tool.aotcuda]`."""
     if editor.get(("tool", "aotcuda")) is None:
-        editor.table(("tool", "aotcuda"), {"arch": list(ARCH)})
+        editor.table(("tool", "aotcuda"), {"arch": list(default_targets())})
     elif editor.get(("tool", "aotcuda", "arch")) is None:
-        editor.values(("tool", "aotcuda"), {"arch": list(ARCH)})
+        editor.values(("tool", "aotcuda"), {"arch": list(default_targets())})
     by_module: dict[str, list[Addition]] = {}
     for addition in additions:
         by_module.setdefault(addition.module, []).append(addition)

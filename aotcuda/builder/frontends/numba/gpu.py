@@ -4,8 +4,6 @@ Whether there is a GPU, and what all GPUs of a compute capability have in common
 capability is marked, so that the build imports the sources for each, or compiles the unit for each that asks while it
 is being compiled (as an `@intrinsic` may). The rest is refused in the user's terms. The driver is never asked, not even
 where the machine that builds has one.
-
-Figures: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aotcuda.builder import resource_warnings
 from aotcuda.builder.frontends.numba import target_questions
 from aotcuda.builder.frontends.protocol import Question
+from aotcuda.gpus import BY_NUMBER, EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,36 +25,13 @@ if TYPE_CHECKING:
 _LATER = "do it in a function that is called later"
 MISSING = f"this needs a GPU, and a build has none; {_LATER}"
 
-_KIB = 1024
-EVERYWHERE = {
-    "WARP_SIZE": 32,
-    "MAX_THREADS_PER_BLOCK": 1024,
-    "MAX_BLOCK_DIM_X": 1024,
-    "MAX_BLOCK_DIM_Y": 1024,
-    "MAX_BLOCK_DIM_Z": 64,
-    "MAX_GRID_DIM_X": 2**31 - 1,
-    "MAX_GRID_DIM_Y": 65535,
-    "MAX_GRID_DIM_Z": 65535,
-    "MAX_REGISTERS_PER_BLOCK": 65536,
-    "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536,
-    "MAX_SHARED_MEMORY_PER_BLOCK": 48 * _KIB,
-    "TOTAL_CONSTANT_MEMORY": 64 * _KIB,
+_LIMITS = {
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "shared",
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": "shared_block",
+    "MAX_THREADS_PER_MULTIPROCESSOR": "threads",
+    "MAX_REGISTERS_PER_BLOCK": "registers_block",
 }
-"""What all GPUs have in common that any toolkit of today builds for."""
-
-_SHARED = "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"
-_OPT_IN = "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"
-_THREADS = "MAX_THREADS_PER_MULTIPROCESSOR"
-_BY_CAPABILITY = {
-    (7, 5): {_THREADS: 1024, _SHARED: 64 * _KIB},
-    (8, 0): {_THREADS: 2048, _SHARED: 164 * _KIB},
-    (8, 6): {_THREADS: 1536, _SHARED: 100 * _KIB},
-    (8, 7): {_THREADS: 1536, _SHARED: 164 * _KIB},
-    (8, 9): {_THREADS: 1536, _SHARED: 100 * _KIB},
-    (9, 0): {_THREADS: 2048, _SHARED: 228 * _KIB},
-    (10, 0): {_THREADS: 2048, _SHARED: 228 * _KIB},
-    (12, 0): {_THREADS: 1536, _SHARED: 100 * _KIB},
-}
+"""By CUDA's name, the attribute of `aotcuda.gpus.Limits`."""
 
 
 @dataclass(slots=True)
@@ -200,9 +175,10 @@ def _fact(name: str, capability: tuple[int, int]) -> Any:
         return capability >= _SINCE[name]
     if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):
         return capability[name.endswith("MINOR")]
-    if name == _OPT_IN:
-        return resource_warnings.MOST_SHARED[capability]
-    return _BY_CAPABILITY[capability][name]
+    row = BY_NUMBER[capability]
+    if row.limits is None:
+        raise KeyError(name)
+    return getattr(row.limits, _LIMITS[name])
 
 
 class Context:

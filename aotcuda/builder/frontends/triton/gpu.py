@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aotcuda.builder import resource_warnings
 from aotcuda.builder.frontends.protocol import Question
+from aotcuda.gpus import BY_NUMBER, EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 MISSING = "this needs a GPU, and a build has none; do it in a function that is called later"
 
-_EVERYWHERE = {"warpSize": 32, "max_num_regs": 65536}
-"""What all GPUs have in common, by Triton's names; CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability"."""
+_SHARED_BY_ALL = {
+    "warpSize": EVERYWHERE["WARP_SIZE"],
+    "max_num_regs": EVERYWHERE["MAX_REGISTERS_PER_MULTIPROCESSOR"],
+}
+"""Limits that all GPUs share, by Triton's names."""
 
 
 @contextmanager
@@ -112,11 +114,12 @@ class _Properties:
         self._note = note
 
     def __getitem__(self, name: str) -> int:
-        if name in _EVERYWHERE:
-            self._note(name, _EVERYWHERE[name])
-            return _EVERYWHERE[name]
-        if name == "max_shared_mem" and self._target.capability in resource_warnings.MOST_SHARED:
-            found = resource_warnings.MOST_SHARED[self._target.capability]
+        if name in _SHARED_BY_ALL:
+            self._note(name, _SHARED_BY_ALL[name])
+            return _SHARED_BY_ALL[name]
+        row = BY_NUMBER.get(self._target.capability)
+        if name == "max_shared_mem" and row is not None and row.limits is not None:
+            found = row.limits.shared_block
             self._note(name, found, depends=True)
             return found
         raise _refusal(name, self._note)

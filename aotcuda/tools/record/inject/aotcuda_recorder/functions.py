@@ -26,7 +26,7 @@ _INTERNAL = (
 
 
 def describe(function: FunctionType) -> Facts:
-    """Module, qualified name, file and line of a function; in `refused` what bars it from a wheel."""
+    """Return module, qualified name, file and line of a function; `refused` has the reason against a wheel."""
     problem = _problem(function)
     return {
         "module": module_name(function),
@@ -38,7 +38,7 @@ def describe(function: FunctionType) -> Facts:
 
 
 def module_name(function: FunctionType) -> str:
-    """The name that the function's module is imported by; for a module that `python -m` runs, its own."""
+    """Return the import name of the function's module, also for a module that `python -m` runs."""
     name = function.__module__
     if name not in _MAIN:
         return name

@@ -134,7 +134,7 @@ os.register_at_fork(after_in_child=_state.forked)
 
 
 def entry(facts: Facts, later: Callable[[], Facts]) -> Entry:
-    """The entry for `facts`, one for all that are equal. `later` gives what is known at the first launch."""
+    """Return the entry for `facts`, the same for equal facts. `later` returns facts known at the first launch."""
     return _state.entry(facts, later)
 
 

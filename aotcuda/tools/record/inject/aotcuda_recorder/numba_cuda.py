@@ -53,7 +53,7 @@ class Gpus:
         self._only: bool | None = None
 
     def current(self) -> object:
-        """The ordinal of the current GPU. Where there are several, the driver is asked, which takes microseconds."""
+        """Return the ordinal of the current GPU. With several GPUs this calls the driver, which takes microseconds."""
         if self._only is None:
             self._only = len(sys.modules[self._devices].gpus) == 1
         return 0 if self._only else self._context().device.id
@@ -69,13 +69,13 @@ class Gpus:
 
 
 def options(given: dict[str, Any]) -> dict[str, object]:
-    """The options of `@cuda.jit` that change the code, where they are not the defaults."""
+    """Return the options of `@cuda.jit` that change the code and are not the defaults."""
     found = {name: given[name] for name in _KEPT if name in given and not callable(given[name])}
     return {name: value for name, value in found.items() if value not in _DEFAULTS.get(name, (None, False, ()))}
 
 
 def facts_of(front_end: str, kind: str, function: FunctionType, given: dict[str, Any]) -> Facts:
-    """What is said of a function whatever the types."""
+    """Return the facts of a function that do not depend on types."""
     return {
         "frontend": front_end,
         "kind": kind,
@@ -85,7 +85,7 @@ def facts_of(front_end: str, kind: str, function: FunctionType, given: dict[str,
 
 
 def launched(function: FunctionType) -> Callable[[], Facts]:
-    """What is said of a function at its first launch: by now its module is imported."""
+    """Return the facts of a function at its first launch, when its module is imported."""
     return lambda: {**functions.reach(function), "site": functions.site()}
 
 

@@ -67,7 +67,7 @@ def _entry(dispatcher: Any, argtypes: tuple[Any, ...]) -> Entry:
 
 
 def _compiled(dispatcher: Any, argtypes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The types that a launch was compiled for: with eager signatures, those of the one that takes the arguments."""
+    """Return the types for which a launch was compiled; with eager signatures, those of the matching one."""
     overloads: list[tuple[Any, ...]] = [*dispatcher.overloads]
     if argtypes in overloads or dispatcher._can_compile:
         return argtypes
@@ -110,7 +110,7 @@ def _compiling(compile_: Callable[..., Any], lazy: Container[CodeType]) -> Calla
 
 
 def _calling(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
-    """A launch that says in the record when there is no GPU: this front end has no simulator to record with."""
+    """Wrap a launch to record that there is no GPU: this front end has no simulator."""
 
     @functools.wraps(call)
     def recorded(self: Any, *args: Any) -> Any:

@@ -72,7 +72,7 @@ class _Kernel:
             log.note({**self._entry(kind, arguments, result).facts, "declared": True})
 
     def entry(self, kind: str, args: tuple[Any, ...]) -> Entry:
-        """The entry for a call with these arguments, of kind `kernel` or `device`."""
+        """Return the entry for a call with these arguments, of kind `kernel` or `device`."""
         key = (kind, *map(_key, args))
         found = self._entries.get(key)
         if found is None:
@@ -139,7 +139,7 @@ def _calling(call: Callable[..., Any], module: ModuleType) -> Callable[..., Any]
 
 
 def _entry(kernel: Any, args: tuple[Any, ...], *, inside: bool) -> Entry | None:
-    """The entry to count for a call; None for one inside a kernel."""
+    """Return the entry to count for a call; None for one inside a kernel."""
     try:
         state = kernel.__dict__.get(_STATE)
         if state is None:
@@ -175,7 +175,7 @@ _UNIQUE = object()
 
 
 def _key(value: Any) -> Any:
-    """What a value's type depends on, at little cost."""
+    """Return a cheap key of a value's type."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return kind
@@ -208,7 +208,7 @@ def _normalize(signature: Any) -> tuple[tuple[Any, ...], Any]:
 
 
 def _choose(given: tuple[Any, ...], signatures: list[tuple[tuple[Any, ...], Any]]) -> tuple[tuple[Any, ...], Any]:
-    """The signature that a dispatcher takes: the only one, or the one with the least conversions."""
+    """Return the signature that a dispatcher chooses: the only one, or the one with the fewest conversions."""
     if len(signatures) == 1:
         return signatures[0]
     return min(signatures, key=lambda signature: _cost(given, signature[0]))
@@ -235,7 +235,7 @@ def _rank(given: Any, wanted: Any) -> int:
 
 
 def _module(name: str) -> Any:
-    """A module of Numba-CUDA, which may stand at two places; the process has imported Numba already."""
+    """Return a module of Numba-CUDA, which has two possible names; the process has imported Numba."""
     try:
         return importlib.import_module(f"numba.cuda.{name}")
     except ImportError:

@@ -99,7 +99,7 @@ def _tuning(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _options(named: dict[str, Any]) -> dict[str, int]:
-    """The options of a launch, as it gave them: in what was compiled, warp specialisation has changed some."""
+    """Return the options as the launch gave them; warp specialisation changes some in the compiled kernel."""
     return {name: named.get(name, default) for name, default in _DEFAULTS.items()}
 
 
@@ -125,7 +125,7 @@ def _compiled(function: Any, kernel: Any) -> tuple[list[Any], dict[str, object]]
 
 
 def _specialised(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, object]]:
-    """The same of a launch by the interpreter, told by the function that Triton's launches on a GPU call."""
+    """Return types and constants of a launch by the interpreter, from the function that GPU launches call."""
     params, bind = _binder(function)
     bound, specialisation, _ = bind(*args, **named)
     types: list[Any] = []
@@ -141,7 +141,7 @@ def _specialised(function: Any, args: tuple[Any, ...], named: dict[str, Any]) ->
 
 @functools.cache
 def _binder(function: Any) -> tuple[Any, Callable[..., Any]]:
-    """The parameters of a function of the interpreter's, and what binds and specialises the arguments of a launch."""
+    """Return the parameters of an interpreted function, and the binder of launch arguments."""
     jit: Any = sys.modules["triton.runtime.jit"]
     backend = sys.modules["triton.backends.compiler"].__dict__["BaseBackend"]
     kept = ("do_not_specialize", "do_not_specialize_on_alignment")
@@ -150,7 +150,7 @@ def _binder(function: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def _type(kind: Any, value: object, *, divisible: bool) -> Any:
-    """A type of the table: `*fp32:16`, `i32:1`, `none`; None for a tuple's, which none has."""
+    """Return a type of the table: `*fp32:16`, `i32:1`, `none`; None for a tuple."""
     if not isinstance(kind, str):
         return None
     if kind == "constexpr":
@@ -159,7 +159,7 @@ def _type(kind: Any, value: object, *, divisible: bool) -> Any:
 
 
 def _constant(value: Any) -> tuple[object, str]:
-    """A constexpr's value in the notation of the tables, and what keeps it from being written in one."""
+    """Return a constexpr's value in the notation of the tables, and the reason if it cannot be written."""
     if type(value).__name__ == "constexpr":
         value = value.value
     if value is None:
@@ -195,7 +195,7 @@ def _refused(params: Any, types: list[Any], problems: dict[str, str]) -> str:
 
 @functools.cache
 def _below(python: Any) -> tuple[str, tuple[str, ...]]:
-    """What leads from a function's path below all `@triton.heuristics` around it, `.fn`, and what those compute."""
+    """Return the suffix of a path below all `@triton.heuristics`, `.fn`, and the constants that those compute."""
     path = functions.reach(python).get("path")
     value: Any = sys.modules.get(python.__module__)
     for name in str(path or "").split("."):
@@ -238,7 +238,7 @@ def _count(function: Any, types: list[Any], given: dict[str, object], options: d
 
 
 def _later(facts: dict[str, Any], python: Any) -> dict[str, object]:
-    """What is known of a kernel at its first launch: where it is, what leads to it, what is computed for it."""
+    """Return the facts of a kernel at its first launch: its place, its path and its computed constants."""
     found = functions.reach(python)
     below, computed = _below(python)
     if computed:

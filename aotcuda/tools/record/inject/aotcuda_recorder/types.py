@@ -52,7 +52,7 @@ def signature(function: FunctionType, args: Iterable[Any], result: Any = None) -
 
 
 def spell(ty: Any, namespace: Mapping[str, object]) -> str:
-    """A type as a signature names it.
+    """Return a type as a signature names it.
 
     Args:
         ty: The type.
@@ -103,7 +103,7 @@ def _array(ty: Any, namespace: Mapping[str, object]) -> str:
 
 
 def _record(ty: Any, namespace: Mapping[str, object]) -> str:
-    """The name that the module or the project's table has for a record, which is how signatures write them."""
+    """Return the name of a record in the module or in the project's table, as signatures write it."""
     from_dtype = next((sys.modules[name].from_dtype for name in _FRONT_ENDS if name in sys.modules), None)
     for name, value in (*namespace.items(), *_named_by_the_project()):
         known = value
@@ -121,7 +121,7 @@ def _record(ty: Any, namespace: Mapping[str, object]) -> str:
 
 
 def _named_by_the_project() -> Iterator[tuple[str, Any]]:
-    """What `[tool.aotcuda.types]` names in modules that are imported: `particle = "mypkg.dtypes:particle"`."""
+    """Return objects that `[tool.aotcuda.types]` names in imported modules: `particle = "mypkg.dtypes:particle"`."""
     for name, text in json.loads(os.environ.get("AOTCUDA_RECORD_TYPES") or "{}").items():
         module, colon, attribute = text.strip().partition(":")
         if colon:

@@ -1,0 +1,22 @@
+"""Names of the files in a module's data folder, and the format of in-place marks."""
+
+# Importing a source that is packaged in place reads a mark and no manifest, so these names are apart from
+# `aotcuda.manifest`, which imports `json` and `hashlib`.
+
+from __future__ import annotations
+
+FILE_NAME = "manifest.json"
+FOLDER_SUFFIX = ".aotcuda"
+
+IN_PLACE = "in-place"
+"""The mark in the data folder of a source that is packaged in place.
+
+It has the digests of the manifests with kernels of the source; a generated module would have them. A package has a mark
+in `__init__.aotcuda` if the build imported sources of it.
+"""
+
+WHEEL, EDITABLE = "aotcuda in-place 1 wheel", "aotcuda in-place 1 editable"
+"""The first line of a mark. Each following line is the name of a module and the SHA-256 of its manifest.
+
+A mark is text, since `json` costs 7 ms at the import of the source.
+"""

@@ -1,0 +1,164 @@
+"""The argument layout of one overload: how the numbers of its arguments lie in the parameter block."""
+
+# A `PackedOverload` is made once from the manifest: one `struct` for the whole block, and for each parameter a closure
+# that appends an argument's numbers in the struct's order, or returns False for an argument that it does not take
+# (`aotcuda.runtime.arguments.parameters`). Blocks are packed into slots, which a launch borrows and gives back; the
+# driver copies the block during the launch call.
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections import deque
+from weakref import ref
+
+import aotcuda
+from aotcuda.runtime.arguments import parameters
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.manifest import Overload
+    from aotcuda.runtime.driver import Mark
+
+_END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
+
+
+class Slot:
+    """A parameter block that one launch borrows.
+
+    Attributes:
+        buffer: The block.
+        handed: The block as `Driver.launch` takes it: `kernelParams` and `extra` of `cuLaunchKernelEx`.
+    """
+
+    __slots__ = ("__weakref__", "_size", "buffer", "handed")
+
+    def __init__(self, size: int, starts: list[int]) -> None:
+        """Make a block of `size` bytes; `starts` are the offsets of parameters that are handed over one by one."""
+        self.buffer = ctypes.create_string_buffer(max(size, 1))
+        self._size = ctypes.c_size_t(size)
+        start = ctypes.addressof(self.buffer)
+        if starts:
+            pointers = (ctypes.c_void_p * len(starts))(*[start + offset for offset in starts])
+            self.handed: tuple[Any, Any] = ctypes.byref(pointers), None
+        else:
+            extra = (_BUFFER_POINTER, start, _BUFFER_SIZE, ctypes.addressof(self._size), _END)
+            self.handed = None, ctypes.byref((ctypes.c_void_p * 5)(*extra))
+
+
+class PackedOverload:
+    """One overload of a kernel, ready to pack arguments, with what launches have learnt of it.
+
+    Attributes:
+        record: The overload's entry in the manifest.
+        parameters: The entries of its parameters.
+        size: Bytes of the block.
+        fits: For each parameter the closure that appends the numbers of an argument that was read, or returns False.
+        forms: `parameters.form` of each parameter.
+        pack_into: Writes a block's numbers, in the order of the parameters, into a buffer.
+        addresses: Indices of those numbers that are the addresses of arrays.
+        apart: Pairs of arguments whose arrays must not overlap.
+        starts: The offset of each parameter, if launches hand them over one by one: the driver then copies each to
+            where the GPU's code has it. Empty where launches hand over the block.
+        live: As `OverloadTable.live`, of the table that the overload belongs to.
+        slots: Free slots; take one with `take`, give it back with `slots.append`.
+        made: References to the slots that exist. A slot whose launch was interrupted before it could give it back goes
+            with that launch, so a slot that exists and is not free is a launch under way.
+        kernels: The overload's `DeviceKernel` by the GPU's ordinal, once launches may use it without another look.
+        targets: By configuration, what `Driver.launch` takes on the only GPU: configurations by stream, and the kernel.
+    """
+
+    __slots__ = (
+        "addresses",
+        "apart",
+        "fits",
+        "forms",
+        "kernels",
+        "live",
+        "made",
+        "pack_into",
+        "parameters",
+        "record",
+        "size",
+        "slots",
+        "starts",
+        "targets",
+    )
+
+    def __init__(self, overload: Overload, where: str, live: Mark) -> None:
+        self.record = overload
+        self.live = live
+        self.parameters = overload["parameters"]
+        self.size = overload["parameter_bytes"]
+        if not all(map(parameters.is_known, self.parameters)):
+            from aotcuda.runtime.arguments.other_parameters import KINDS  # noqa: PLC0415 (most kernels have none)
+
+            parameters.know(KINDS)
+        try:
+            fields = [field for each in self.parameters for field in parameters.of(each).fields(each)]
+            self.pack_into = _packing(fields, self.size)
+            self.fits = tuple([parameters.of(parameter).fit(parameter) for parameter in self.parameters])
+            self.apart = [(first, second) for first, second in overload.get("apart", ())]
+            for at in [at for pair in self.apart for at in pair]:
+                self.parameters[at]["dtype"]  # only arrays have one
+        except (LookupError, TypeError, ValueError, struct.error) as error:
+            message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
+            raise aotcuda.errors.ManifestError(message) from None
+        self.forms = [parameters.form(parameter) for parameter in self.parameters]
+        self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
+        packed = [each for each in self.parameters if each["kind"] != "constant"]
+        offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
+        self.starts = sorted(offsets) if overload.get("one_by_one") else []
+        self.slots: deque[Slot] = deque()  # a list that becomes empty lets go of its memory
+        self.made: set[ref[Slot]] = set()
+        self.kernels: dict[int, Any] = {}
+        self.targets: dict[object, tuple[Any, object]] = {}
+
+    def take(self) -> Slot:
+        """Return a free slot, or a new one."""
+        try:
+            return self.slots.pop()
+        except IndexError:
+            slot = Slot(self.size, self.starts)
+            self.made.add(ref(slot, self.made.discard))
+            return slot
+
+    def addresses_of(self, values: list[object]) -> list[int]:
+        """Return the addresses of the arrays among a block's numbers."""
+        return [value for index in self.addresses if isinstance(value := values[index], int)]
+
+    def is_idle(self) -> bool:
+        """Return True if no launch is under way; that stays so once `live` is empty."""
+        free = len(self.slots.copy())  # without the GIL a copy waits for threads that change the deque; len() does not
+        return free >= len(self.made)
+
+
+def _packing(fields: list[tuple[int, str, bool]], size: int) -> Callable[..., None]:
+    """Return the function that packs the numbers of `fields` into a block of `size` bytes."""
+    block = struct.Struct(_format(fields, size))
+    order = sorted(range(len(fields)), key=lambda at: fields[at][0])
+    if order == list(range(len(fields))):
+        return block.pack_into
+
+    def pack_into(buffer: Any, offset: int, *values: object) -> None:
+        block.pack_into(buffer, offset, *[values[at] for at in order])
+
+    return pack_into
+
+
+def _format(fields: list[tuple[int, str, bool]], size: int) -> str:
+    """Return the whole block as a `struct` format, with the gaps spelled out."""
+    parts = ["<"]
+    position = 0
+    for offset, form, _ in [*sorted(fields, key=lambda field: field[0]), (size, "", False)]:
+        if offset < position:
+            message = f"a parameter at byte {offset} overlaps the one before it"
+            raise ValueError(message)
+        if offset > position:
+            parts.append(f"{offset - position}x")
+        parts.append(form)
+        position = offset + (struct.calcsize("<" + form) if form else 0)
+    return "".join(parts)

@@ -1,0 +1,393 @@
+/* The fast path of a launch in C: the extension aotcuda.runtime.fast._launch. Read this introduction before the code.
+ *
+ * WHAT IT DOES. The general path in Python (aotcuda/runtime/general_path.py) defines what a launch means; its folder
+ * `arguments` defines what each argument means. The fast path does the same for the arguments that it can read, or it declines:
+ * then it has launched nothing, and the general path launches or raises the error. The fast path raises nothing by itself.
+ * It never tries the next overload where the general path would not.
+ *
+ * HOW IT LEARNS. After a launch by the general path, Python calls Specializations.add() with the arguments, the overloads
+ * that take arguments of these types, and their kernels. The fast path reads the arguments itself, and adds a specialization if
+ * what it reads is what the overloads take. Nothing is added from arguments that no launch has accepted.
+ *
+ * HOW IT LAUNCHES (launcher.c). One call goes through these steps, and any of them may decline:
+ *   1. Find the argument types among those that the table has.
+ *   2. Read the arrays into views: element type, address, shape, strides, stream (arrays.c, streams.c).
+ *   3. Find the specialization by argument types, context, element types and numbers of dimensions.
+ *   4. Check the launch configuration against the limits, and on a machine with several GPUs where arrays and stream are.
+ *   5. Pack the parameter block of the first overload that takes the arguments (block.c).
+ *   6. Make the launch's stream wait for the streams of the data, call cuLaunchKernel, and let streams wait for the launch.
+ *
+ * THE DATA. An arrow means "has":
+ *
+ *   Launcher        a kernel with a launch configuration; what users call
+ *     -> Specializations    shared by all launchers of a kernel, for one set of loaded images
+ *          -> Table             replaced as a whole when a specialization is added, never changed
+ *               -> ArgumentTypes     the types of all arguments, and a Reader for each argument
+ *               -> Specialization    element types, limits, driver functions
+ *                    -> Candidate         an overload: its kernel and its ArgumentLayout
+ *                         -> ArgumentLayout    where each argument goes in the parameter block
+ *
+ * THREADS. Specializations are immutable, and tables are replaced and not changed, so that threads of a Python without the GIL
+ * read them with no lock. A replaced table lives until its Specializations object dies, because a thread may be reading it;
+ * the same holds with the GIL, because reading an argument can run Python code, which lets other threads run.
+ *
+ * UNLOADING. Each specialization has `live`, a Python list that the unload empties, and `in_flight`, counters of launches
+ * that are under way. A launch counts itself and looks at `live` then; the unload empties `live` and waits for the
+ * counters. So either the unload waits for this launch, or this launch declines. No Python code runs in between.
+ *
+ * FILES: arrays.c reads arrays. streams.c knows the streams of the data and orders them. block.c packs parameter blocks.
+ * specializations.c adds and finds specializations. launcher.c launches. configurations.c finds the launcher of kernel[grid, block].
+ * xla.c launches inside programs that XLA compiled. module.c makes the module.
+ */
+#ifndef AOTCUDA_LAUNCH_H
+#define AOTCUDA_LAUNCH_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(Py_LIMITED_API) && !defined(PyArg_ParseTuple) /* headers of 3.13 have no other name for it: before, it takes no # */
+PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
+#define PyArg_ParseTuple _PyArg_ParseTuple_SizeT
+#endif
+#ifdef Py_LIMITED_API /* headers of 3.12 take these for immortal and do not count them; older Pythons would free them */
+#undef Py_RETURN_NONE
+#undef Py_RETURN_FALSE
+#define Py_RETURN_NONE return Py_NewRef(Py_None)
+#define Py_RETURN_FALSE return Py_NewRef(Py_False)
+#endif
+
+#ifdef Py_GIL_DISABLED
+#include <stdatomic.h>
+#define ADD(place, number) (atomic_fetch_add_explicit(&(place), number, memory_order_relaxed), \
+                            atomic_thread_fence(memory_order_seq_cst))
+#define SHARED(type) _Atomic(type)
+#define READ(place) atomic_load_explicit(&(place), memory_order_acquire)
+#define WRITE(place, value) atomic_store_explicit(&(place), (value), memory_order_release)
+#else
+#define SHARED(type) type
+#define ADD(place, number) ((place) += (number))
+#define READ(place) (place)
+#define WRITE(place, value) ((place) = (value))
+#endif
+#ifndef Py_BEGIN_CRITICAL_SECTION /* older than 3.13, or the stable ABI: there is a GIL */
+#define Py_BEGIN_CRITICAL_SECTION(object) {
+#define Py_END_CRITICAL_SECTION() }
+#endif
+
+#pragma GCC visibility push(hidden)
+
+enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096 };
+
+/* ------------------------------------------------------------------------------------------------- the driver's functions */
+
+typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                            void **);
+typedef int (*GetCurrentContext)(void **);
+typedef int (*PointerAttribute)(void *, int, uint64_t);
+typedef int (*StreamContext)(void *, void **);
+
+/* Functions for streams that wait for each other, and for launch attributes. */
+typedef struct {
+    int (*create_event)(void **, unsigned);
+    int (*record_event)(void *, void *);
+    int (*destroy_event)(void *);
+    int (*wait_for_event)(void *, void *, unsigned);
+    int (*is_capturing)(void *, int *);
+    int (*launch)(const void *, void *, void **, void **); /* cuLaunchKernelEx */
+} OrderingFunctions;
+
+/* Not 0 once the process has forked after CUDA was started: CUDA cannot be used in it. */
+extern SHARED(int) fast_path_disabled;
+
+/* ------------------------------------------------------------------------------------------------- how arguments are read */
+
+/* Arrays: by the attributes of CuPy's own class, of a subclass of it, and of PyTorch's; by __cuda_array_interface__; by DLPack's
+ * exchange API; by the attributes of Numba's. Numbers, from INT on: INT reads the value that an int holds, FLOAT what a float
+ * holds or __float__ gives, COMPLEX what a complex holds, TRUTH what bool() gives, INDEX what __index__ gives. CONSTANT reads
+ * None or a string, which only compile-time constants are. */
+enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, CUPY_SUBCLASS = 6, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, CONSTANT };
+
+/* From dlpack.h, versions 1.2 and 1.3. */
+typedef struct {
+    void *data;
+    struct {
+        int32_t type, id;
+    } device;
+    int32_t ndim;
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} DLPackTensor;
+
+typedef struct {
+    struct {
+        uint32_t major, minor;
+    } version;
+    void *previous;
+    void *allocate, *export, *import;
+    int (*read)(void *object, DLPackTensor *result);
+    int (*current_stream)(int32_t device_type, int32_t device_id, void **result);
+} DLPackExchange;
+
+/* How one argument is read. */
+typedef struct {
+    const DLPackExchange *exchange; /* of a tensor's class; else NULL */
+    unsigned char at, kind;         /* the argument's number, and one of the kinds above */
+} Reader;
+
+/* ------------------------------------------------------------------------------------------------------------------ views */
+
+/* A kernel may take any of these numbers of an array: first ITEMS and such, then three for each dimension. They are numbered as
+ * they lie in ArrayView.numbers. WORD_* are the codes by which Python names them, with the dimension added. */
+enum { WORD_ZERO = 0, WORD_ITEMS = 1, WORD_ITEMSIZE = 2, WORD_DATA = 3, WORD_SHAPE = 16, WORD_STRIDE = 32, WORD_STEP = 48 };
+enum { FIRST_DIMENSION = 4, PER_DIMENSION = 3, NUMBERS = FIRST_DIMENSION + MOST_DIMENSIONS * PER_DIMENSION };
+
+typedef struct {
+    int64_t extent, stride, step; /* strides in bytes, and in elements */
+} Dimension;
+
+/* An array as its library describes it. normalize() makes `items`, `itemsize` and what was not told of the dimensions. */
+typedef struct {
+    uint64_t element; /* identifies the element type within the array's library; 0 for none */
+    int device;       /* the ordinal of the GPU that the library says it is on; -1: the driver has to be asked */
+    int ndim, readonly, has_strides; /* without strides: C-contiguous */
+    int in_elements;                 /* strides count elements, not bytes, until normalize() */
+    union {
+        int64_t numbers[NUMBERS];
+        struct {
+            int64_t zero, items, itemsize;
+            uint64_t address;
+            Dimension dimensions[MOST_DIMENSIONS];
+        };
+    };
+} ArrayView;
+
+/* A number, read once for a launch, whatever its overloads. */
+typedef struct {
+    int kind;         /* INT, FLOAT, COMPLEX or CONSTANT */
+    int is_unsigned;  /* an INT beyond int64 */
+    PyObject *object; /* the argument that it was read from */
+    union {
+        uint64_t bits; /* of an INT */
+        struct {
+            double real, imag; /* of the others */
+        };
+    };
+} Number;
+
+/* ---------------------------------------------------------------------------------------------------------------- streams */
+
+/* A stream with data of the launch. The launch waits for it; if `mutual`, the stream also waits for the launch. */
+typedef struct {
+    uintptr_t stream;
+    int mutual;
+} DataStream;
+
+enum { MOST_STREAMS = 4 };
+
+/* The streams of one launch, filled in while its arrays are read. */
+typedef struct {
+    uintptr_t handle;  /* of the launch's stream, once it is known */
+    uintptr_t stream;  /* the same, with 1 for the legacy default stream, whose handles are 0 and 1 */
+    int is_known;      /* 0: the launch goes to the current stream of the library of the first array of PyTorch's or CuPy's */
+    int any_stream;    /* data may be on any stream: nothing is launched, a specialization is added */
+    int several_gpus;
+    int waits;         /* how many streams `waits_for` has */
+    int before;        /* how many arrays were read before the launch's stream was known */
+    int cupy_asked, torch_asked; /* the library's current stream was asked for */
+    const DLPackExchange *exchange_asked;
+    DataStream waits_for[MOST_STREAMS];
+    DataStream read_before[MOST_ARRAYS];
+} LaunchStreams;
+
+/* The attribute by which CuPy's arrays say that they are C-contiguous, as set_cupy() got it. */
+extern PyObject *cupy_contiguous_name;
+
+void begin_streams(LaunchStreams *streams, int is_given, void *stream, int several_gpus);
+int set_launch_stream(LaunchStreams *streams, uintptr_t handle);
+int add_data_stream(LaunchStreams *streams, uintptr_t stream, int mutual);
+int add_cupy_stream(LaunchStreams *streams);
+int add_torch_stream(LaunchStreams *streams, PyObject *tensor);
+int add_exchange_stream(LaunchStreams *streams, const DLPackExchange *exchange, int32_t device_type, int32_t device);
+
+/* ---------------------------------------------------------------------------------------------------------- argument layout */
+
+enum { MOST_WORDS = 40, MOST_SIZES = 10, SIZE_BYTES = 9, MOST_STARTS = 128, MOST_PAIRS = 64, ANY_DIMENSIONS = 255 };
+
+/* A number that a kernel takes of an array, as a parameter of its own. */
+typedef struct {
+    unsigned char number;  /* its place in ArrayView.numbers */
+    char format;           /* of an integer, as the struct module names it */
+    unsigned char bounded; /* it must not be negative */
+    int divisor;           /* 1: it may be any */
+    int offset;
+} Size;
+
+typedef struct {
+    char kind;   /* s: scalar, c: complex, p: pointer, a: array, e: address of an array, k: constant */
+    char format; /* of a scalar, or of a complex number's parts, as the struct module names it */
+    char layout; /* of an array: C, F, A */
+    unsigned char ndim, writable;
+    unsigned char at;     /* its number among the parameters, which is the argument's */
+    unsigned char bytes;  /* of an integer that is described by `low`, `high` and `mask` alone; else 0 */
+    unsigned char is_int; /* of a constant: it is an int, `low` */
+    unsigned char counts_elements; /* of an array: its kernel counts strides in elements */
+    int offset;
+    int itemsize;
+    int64_t divisor;         /* of a number, or of an array's address; 1 for none */
+    int64_t least, most;     /* the bounds that the signature promises; those of int64 for none */
+    int64_t low, high, mask; /* of an integer: all bounds, and bits that must not be set */
+    PyObject *value;         /* of a constant; NULL for None */
+    PyObject *dtype;         /* of an array: the element type, as arrays.element() in Python names it */
+    int words_count, sizes_count;
+    unsigned char words[MOST_WORDS]; /* of an array: places in ArrayView.numbers, in the order of the block */
+    Size sizes[MOST_SIZES];
+} Parameter;
+
+/* Where the arguments of one overload go in its parameter block. */
+typedef struct {
+    PyObject_HEAD
+    Parameter *parameters; /* constants, then numbers, then arrays, each in the order of the arguments */
+    int size;              /* bytes of the block */
+    int count, constants_count, numbers_count, arrays_count;
+    int pairs_count;  /* of arrays that must not overlap, by their number among the arrays */
+    int starts_count; /* 0: the driver gets the block; else a pointer to each of these places in it */
+    int *starts;
+    unsigned char pairs[MOST_PAIRS][2];
+} ArgumentLayout;
+
+extern PyTypeObject *argument_layout_type;
+int is_array(const Parameter *parameter);
+const Parameter *parameter_of(const ArgumentLayout *layout, int at);
+int takes_kind(const Parameter *parameter, int kind);
+int normalize(ArrayView *view, int itemsize, int address_alone);
+int read_number(int kind, PyObject *value, Number *number);
+int fill_block(const ArgumentLayout *layout, const Number *numbers, ArrayView *views, unsigned char *block);
+int are_apart(const ArgumentLayout *layout, const ArrayView *views);
+
+/* --------------------------------------------------------------------------------------------------------- specializations */
+
+/* The types of a launch's arguments, and how each argument is read. */
+typedef struct {
+    int count, arrays_count, numbers_count;
+    PyTypeObject **types;
+    Reader *readers; /* of the arrays, then of the numbers, each in the order of the arguments */
+} ArgumentTypes;
+
+enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
+
+/* An overload that may take the arguments, and its kernel. */
+typedef struct {
+    ArgumentLayout *layout;
+    void *kernel;
+    unsigned threads, shared; /* the kernel's own, where users give the grid alone; no threads where users give the block */
+} Candidate;
+
+/* An array as all candidates take it. */
+typedef struct {
+    uint64_t element;
+    int itemsize, ndim, address_alone;
+} ArrayType;
+
+typedef struct Specialization {
+    const ArgumentTypes *types;
+    void *context;  /* the CUDA context that it is for; NULL: for any */
+    PyObject *live; /* a list, empty once the images are not loaded any more */
+    SHARED(unsigned) *in_flight; /* the counters of `live` */
+    unsigned limits[LIMITS];
+    Candidate *candidates;
+    int candidates_count, most_bytes; /* of the candidates' blocks */
+    int arrays_count;
+    ArrayType arrays[MOST_ARRAYS];
+    int device; /* with several GPUs the one of the context; -1 with one GPU: arrays are not asked where they are */
+    LaunchKernel launch;
+    PointerAttribute pointer_attribute;
+    StreamContext stream_context;
+    OrderingFunctions ordering;
+    SHARED(void *) event;        /* for the next launch that orders streams; NULL: in use, or none was needed yet */
+    PyObject *dtypes;            /* keeps the objects alive whose addresses identify element types */
+    struct Specialization *next; /* of all that the Specializations object ever had */
+} Specialization;
+
+/* Specializations that were replaced live as long as the object: a launcher that is held while images are loaded again and again
+ * must not gather them without end. */
+enum { MOST_SPECIALIZATIONS = 256, MOST_ARGUMENT_TYPES = 32, MOST_MADE = 1024 };
+
+typedef struct Table {
+    SHARED(const Specialization *) last; /* the one that was used last */
+    GetCurrentContext current_context;   /* NULL: it does not matter which context is current */
+    struct Table *previous;
+    int types_count, count;
+    const ArgumentTypes *types[MOST_ARGUMENT_TYPES];
+    const Specialization *specializations[MOST_SPECIALIZATIONS];
+} Table;
+
+typedef struct {
+    PyObject_HEAD
+    SHARED(Table *) table;
+    Specialization *all; /* read and written under the object's lock alone */
+    int made;            /* how many these are */
+} Specializations;
+
+extern PyTypeObject *specializations_type;
+int read_arrays(const ArgumentTypes *types, PyObject *const *args, ArrayView *views, LaunchStreams *streams);
+PyObject *element_of(int kind, PyObject *array, const ArrayView *view);
+const DLPackExchange *exchange_of(PyTypeObject *type);
+const ArgumentTypes *find_types(const Table *table, PyObject *const *args, Py_ssize_t count);
+const Specialization *find_specialization(Table *table, const ArgumentTypes *types, void *context, const ArrayView *views);
+int begin_launch(const Specialization *specialization);
+void end_launch(const Specialization *specialization);
+int may_order(const Specialization *specialization, const LaunchStreams *streams);
+void *take_event(Specialization *specialization);
+void give_event(Specialization *specialization, void *event, int works);
+int order(const Specialization *specialization, void *event, uintptr_t before, uintptr_t after);
+
+/* ---------------------------------------------------------------------------------------------------------------- launchers */
+
+typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
+
+/* A launcher for a stream object has a `base`, the launcher for the stream's handle, and keeps the object alive. It has nothing else. */
+typedef struct Launcher {
+    PyObject_HEAD
+    Vectorcall vectorcall;
+    struct Launcher *base;
+    PyObject *stream_object;
+    PyObject *general; /* the launcher in Python, which takes the general path */
+    Specializations *specializations;
+    unsigned dimensions[LIMITS];
+    int is_stream_given; /* 0: the stream is the one that is current at each launch */
+    void *stream;
+    PyObject *attributes; /* bytes: an array of CUlaunchAttribute; NULL for none */
+    PyObject *names;      /* of all arguments in order, interned, where calls may name them; else NULL */
+    PyObject *defaults;   /* of arguments that a call leaves out; `names` itself for one that has to be given */
+    int positional;       /* how many arguments may be given by position */
+} Launcher;
+
+extern PyTypeObject *launcher_type, *configurations_type;
+Launcher *base_of(PyObject *launcher);
+PyObject *launcher_for_stream(Launcher *base, PyObject *stream);
+
+/* --------------------------------------------------------------------------------------------- small functions, and the module */
+
+int is_forgiven(void);
+int64_t as_number(PyObject *value);
+uint64_t as_address(PyObject *value);
+int64_t attribute_number(PyObject *object, PyObject *name);
+
+int arrays_init(void);
+int streams_init(void);
+int block_init(PyObject *module);
+int specializations_init(PyObject *module);
+int launcher_init(PyObject *module);
+int configurations_init(PyObject *module);
+
+extern PyMethodDef streams_functions[], launcher_functions[], configurations_functions[], xla_functions[];
+
+#pragma GCC visibility pop
+#endif

@@ -1,0 +1,425 @@
+/* Launchers: a kernel with a launch configuration, and the launch itself. launch.h describes its steps. */
+#include "launch.h"
+
+PyTypeObject *launcher_type;
+SHARED(int) fast_path_disabled = 0;
+static PyObject *s_fail;
+
+enum {
+    DECLINED = -1,
+    AFTER = 1 << 16, /* added to the driver's code where the launch was made, and a stream does not wait for it */
+};
+
+enum { DEVICE_ORDINAL = 9 };      /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+enum { LAST_DEFAULT_STREAM = 2 }; /* CU_STREAM_PER_THREAD; these handles are of whatever context is current */
+enum { ATTRIBUTE_BYTES = 72 };    /* sizeof(CUlaunchAttribute) */
+
+/* CUlaunchConfig */
+typedef struct {
+    unsigned dimensions[6], shared;
+    void *stream;
+    const void *attributes;
+    unsigned count;
+} LaunchConfig;
+
+/* Return the launcher that has what a launch needs. */
+Launcher *base_of(PyObject *object) {
+    Launcher *launcher = (Launcher *)object;
+    return launcher->base ? launcher->base : launcher;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- the launch */
+
+/* An array that is asked may launch, and the arrays of that launch, too. Each level takes some hundred bytes of the stack for each array,
+ * of which Python knows nothing. Launches that are deeper take the general path, where Python bounds the recursion. */
+enum { MOST_DEPTH = 16 };
+#ifdef Py_GIL_DISABLED
+static _Thread_local int depth;
+#else
+static int depth; /* of all threads that are asking arguments */
+#endif
+
+/* With several GPUs: return 1 if all arrays are on the specialization's. */
+static int arrays_are_here(const Specialization *specialization, const ArrayView *views) {
+    for (int i = 0; i < specialization->arrays_count; i++) {
+        int device = views[i].device;
+        if (views[i].address && ((device < 0 && specialization->pointer_attribute(&device, DEVICE_ORDINAL, views[i].address)) ||
+                                 device != specialization->device))
+            return 0;
+    }
+    return 1;
+}
+
+/* With several GPUs: return 1 if the stream is of the current context. The driver would launch in the stream's context, and a
+ * handle that was freed may be that of another GPU's stream by now. A stream that does not exist can be asked whether it is
+ * captured; asking for its context crashes. */
+static int stream_is_here(const Specialization *specialization, void *stream, void *context) {
+    void *owner;
+    int status;
+    return (uintptr_t)stream <= LAST_DEFAULT_STREAM || (!specialization->ordering.is_capturing(stream, &status) &&
+                                                        !specialization->stream_context(stream, &owner) && owner == context);
+}
+
+static int is_within_limits(const unsigned *dimensions, const unsigned *limits) {
+    for (int i = 0; i < LIMITS; i++)
+        if (dimensions[i] > limits[i])
+            return 0;
+    return 1;
+}
+
+/* Pack the parameter block of the first candidate that takes the arguments; return its number. Return -1 if none does, or if one
+ * of the arguments is not for the fast path: it is not known then which candidate the general path would choose. */
+static int pack(const Specialization *specialization, PyObject *const *args, ArrayView *views, unsigned char *block) {
+    const ArgumentTypes *types = specialization->types;
+    Number numbers[types->count + 1]; /* no more of the stack than is needed: the driver has filled the processor's cache */
+    for (int i = 0; i < specialization->arrays_count; i++)
+        if (!normalize(&views[i], specialization->arrays[i].itemsize, specialization->arrays[i].address_alone))
+            return -1;
+    const Reader *reader = types->readers + types->arrays_count;
+    for (int i = 0; i < types->numbers_count; i++, reader++)
+        if (!read_number(reader->kind, args[reader->at], &numbers[reader->at]))
+            return -1;
+    for (int number = 0; number < specialization->candidates_count; number++) {
+        const ArgumentLayout *layout = specialization->candidates[number].layout;
+        int apart = fill_block(layout, numbers, views, block) ? are_apart(layout, views) : 0;
+        if (apart)
+            return apart > 0 ? number : -1;
+    }
+    return -1;
+}
+
+/* Make the launch's stream wait, launch, and make streams wait for it; return the driver's code or DECLINED. begin_launch() was
+ * called. */
+static int submit(const Launcher *self, const Specialization *specialization, const Candidate *candidate,
+                  const LaunchStreams *streams, unsigned char *block) {
+    const ArgumentLayout *layout = candidate->layout;
+    const unsigned *d = self->dimensions;
+    unsigned block_x = candidate->threads ? candidate->threads : d[3], shared = candidate->threads ? candidate->shared : d[6];
+    void *stream = (void *)streams->handle;
+    size_t size = (size_t)layout->size;
+    void *whole[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
+    void *starts[MOST_STARTS], **parameters = NULL, **extra = whole;
+    if (layout->starts_count) {
+        for (int i = 0; i < layout->starts_count; i++)
+            starts[i] = block + layout->starts[i];
+        parameters = starts;
+        extra = NULL;
+    }
+    LaunchConfig config;
+    if (self->attributes)
+        config = (LaunchConfig){{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, PyBytes_AsString(self->attributes),
+                                (unsigned)(PyBytes_Size(self->attributes) / ATTRIBUTE_BYTES)};
+    int code = 0, ordered = 0, waits = streams->waits;
+    void *event = NULL;
+    if (waits && (!may_order(specialization, streams) || !(event = take_event((Specialization *)specialization))))
+        return DECLINED;
+    /* A full queue makes the driver wait, and it may wait for a host function that needs the GIL. */
+    Py_BEGIN_ALLOW_THREADS
+    for (int i = 0; i < waits && !ordered; i++)
+        ordered = order(specialization, event, streams->waits_for[i].stream, (uintptr_t)stream);
+    if (!ordered && !self->attributes)
+        code = specialization->launch(candidate->kernel, d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, parameters, extra);
+    else if (!ordered)
+        code = specialization->ordering.launch(&config, candidate->kernel, parameters, extra);
+    for (int i = 0; i < waits && !ordered && !code; i++)
+        if (streams->waits_for[i].mutual && (code = order(specialization, event, (uintptr_t)stream, streams->waits_for[i].stream)))
+            code += AFTER;
+    Py_END_ALLOW_THREADS
+    if (event)
+        give_event((Specialization *)specialization, event, !ordered && !code);
+    return ordered ? DECLINED : code; /* the general path says why streams could not be ordered */
+}
+
+/* Launch; return the driver's code, or DECLINED, perhaps with a Python error set. */
+static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count) {
+    Table *table = READ(self->specializations->table);
+    if (!table || READ(fast_path_disabled) || depth >= MOST_DEPTH)
+        return DECLINED;
+    const ArgumentTypes *types = find_types(table, args, count);
+    if (!types)
+        return DECLINED;
+    ArrayView views[types->arrays_count + 1];
+    LaunchStreams streams;
+    begin_streams(&streams, self->is_stream_given, self->stream, READ(table->last)->device >= 0);
+    depth++;
+    int arrays = read_arrays(types, args, views, &streams);
+    depth--;
+    if (arrays < 0 || (!streams.is_known && !set_launch_stream(&streams, 0)))
+        return DECLINED;
+    void *context = NULL;
+    if (table->current_context && table->current_context(&context))
+        return DECLINED;
+    const Specialization *specialization = find_specialization(table, types, context, views);
+    if (!specialization || !is_within_limits(self->dimensions, specialization->limits))
+        return DECLINED;
+    if (specialization->device >= 0 &&
+        (!arrays_are_here(specialization, views) || !stream_is_here(specialization, (void *)streams.handle, context)))
+        return DECLINED;
+    uint64_t room[(specialization->most_bytes + 15) / 16 * 2 + 2]; /* of the block, which begins at a multiple of 16 */
+    unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
+    depth++;
+    int number = pack(specialization, args, views, block);
+    depth--;
+    if (number < 0 || !begin_launch(specialization))
+        return DECLINED;
+    int code = submit(self, specialization, &specialization->candidates[number], &streams, block);
+    end_launch(specialization);
+    return code;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------- calls */
+
+/* Let the general path launch, or say why the driver refused a launch. */
+static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject *keywords) {
+    if (code > 0) {
+        PyObject *number = PyLong_FromLong(code);
+        PyObject *result = number ? PyObject_CallMethodObjArgs(self->general, s_fail, number, args, NULL) : NULL;
+        Py_XDECREF(number);
+        return result;
+    }
+    return PyObject_Call(self->general, args, keywords);
+}
+
+static PyObject *launcher_call(PyObject *object, PyObject *args, PyObject *keywords) {
+    Launcher *self = base_of(object);
+    PyObject *array[MOST_ARGUMENTS];
+    Py_ssize_t count = PyTuple_Size(args);
+    int code = DECLINED;
+    if (!keywords && !self->names && count <= MOST_ARGUMENTS) {
+        for (Py_ssize_t i = 0; i < count; i++)
+            array[i] = PyTuple_GetItem(args, i);
+        code = launch(self, array, count);
+        if (code == 0)
+            Py_RETURN_NONE;
+        if (code == DECLINED && !is_forgiven())
+            return NULL;
+    }
+    return call_general(self, code, args, keywords);
+}
+
+/* Put the arguments of a call in order, with those given by name and those left out; return how many, or DECLINED. */
+static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **full) {
+    Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, next = count;
+    if (count > self->positional)
+        return DECLINED;
+    for (Py_ssize_t i = 0; i < total; i++)
+        full[i] = i < count ? args[i] : PyTuple_GetItem(self->defaults, i);
+    for (Py_ssize_t j = 0; j < named; j++) {
+        PyObject *name = PyTuple_GetItem(names, j);
+        Py_ssize_t left = total - count, i = next;
+        for (; left && (i == total || PyTuple_GetItem(self->names, i) != name); left--) /* most calls name them in order */
+            i = i < total - 1 ? i + 1 : count;
+        if (!left) /* a name that the compiler did not intern, an unknown one, or one that is given by position, too */
+            return DECLINED;
+        full[i] = args[count + j];
+        next = i + 1;
+    }
+    for (Py_ssize_t i = count; i < total; i++)
+        if (full[i] == self->names)
+            return DECLINED;
+    return total;
+}
+
+/* Call by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have it before. */
+static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names) {
+    Launcher *self = base_of(object);
+    Py_ssize_t count = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    PyObject *full[MOST_ARGUMENTS];
+    int code = DECLINED;
+    if (self->names) {
+        Py_ssize_t total = arranged(self, args, count, names, full);
+        code = total < 0 ? DECLINED : launch(self, full, total);
+        if (code > 0) { /* the error shows all arguments in order */
+            args = full;
+            count = total;
+            named = 0;
+        }
+    } else if (!named) {
+        code = launch(self, args, count);
+    }
+    if (code == 0)
+        Py_RETURN_NONE;
+    if (code == DECLINED && !is_forgiven())
+        return NULL;
+    PyObject *tuple = PyTuple_New(count), *keywords = named ? PyDict_New() : NULL;
+    int made = tuple && (!named || keywords);
+    for (Py_ssize_t i = 0; made && i < count; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; made && i < named; i++)
+        made = PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]) == 0;
+    PyObject *result = made ? call_general(self, code, tuple, keywords) : NULL;
+    Py_XDECREF(tuple);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- the Python object */
+
+static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    (void)keywords;
+    PyObject *general, *specializations, *given, *attributes, *names = NULL, *defaults = NULL;
+    int positional = 0;
+    unsigned d[LIMITS];
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS|O!O!i", &general, specializations_type, &specializations, &d[0], &d[1], &d[2], &d[3],
+                          &d[4], &d[5], &d[6], &given, &attributes, &PyTuple_Type, &names, &PyTuple_Type, &defaults, &positional))
+        return NULL;
+    if (names && (!defaults || PyTuple_Size(names) != PyTuple_Size(defaults) || PyTuple_Size(names) > MOST_ARGUMENTS ||
+                  positional < 0 || positional > PyTuple_Size(names))) {
+        PyErr_SetString(PyExc_ValueError, "names and defaults that do not agree, or too many");
+        return NULL;
+    }
+    unsigned long long stream = given == Py_None ? 0 : PyLong_AsUnsignedLongLong(given);
+    if (PyErr_Occurred())
+        return NULL;
+    uint64_t threads = (uint64_t)d[3] * d[4];
+    threads = threads > UINT32_MAX ? threads : threads * d[5];
+    d[7] = threads > UINT32_MAX ? UINT32_MAX : (unsigned)threads;
+    Launcher *self = (Launcher *)PyType_GenericAlloc(type, 0);
+    if (!self)
+        return NULL;
+    self->vectorcall = launcher_vectorcall;
+    self->general = Py_NewRef(general);
+    self->specializations = (Specializations *)Py_NewRef(specializations);
+    self->names = Py_XNewRef(names);
+    self->defaults = Py_XNewRef(defaults);
+    self->positional = positional;
+    memcpy(self->dimensions, d, sizeof d);
+    self->attributes = PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
+    self->is_stream_given = given != Py_None;
+    self->stream = (void *)(uintptr_t)stream;
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
+    /* So that threads do not contend for its reference count. It and the general launcher refer to each other, so the garbage
+     * collector frees it anyway. */
+    PyUnstable_Object_EnableDeferredRefcount((PyObject *)self);
+#endif
+    return (PyObject *)self;
+}
+
+/* Return a launcher like another one, which keeps a stream object alive. */
+PyObject *launcher_for_stream(Launcher *base, PyObject *stream) {
+    Launcher *made = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    if (made) {
+        made->vectorcall = launcher_vectorcall;
+        made->base = (Launcher *)Py_NewRef((PyObject *)base);
+        made->stream_object = Py_NewRef(stream);
+    }
+    return (PyObject *)made;
+}
+
+static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->base);
+    Py_VISIT(self->stream_object);
+    Py_VISIT(self->general);
+    return 0; /* the rest refers to nothing that could refer back */
+}
+
+/* `base` stays: it clears its own references, and calls of this launcher use it. */
+static int launcher_clear(Launcher *self) {
+    PyObject *general = self->general;
+    self->general = Py_NewRef(Py_None);
+    Py_XDECREF(general);
+    Py_CLEAR(self->stream_object);
+    return 0;
+}
+
+static void launcher_dealloc(Launcher *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->base);
+    Py_CLEAR(self->stream_object);
+    Py_CLEAR(self->general);
+    Py_XDECREF(self->attributes);
+    Py_XDECREF(self->names);
+    Py_XDECREF(self->defaults);
+    Py_XDECREF((PyObject *)self->specializations);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyObject *launcher_getattro(PyObject *self, PyObject *name) {
+    PyObject *value = PyObject_GenericGetAttr(self, name);
+    if (value || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return value;
+    PyErr_Clear();
+    return PyObject_GetAttr(base_of(self)->general, name);
+}
+
+static PyObject *launcher_repr(PyObject *self) { return PyObject_Repr(base_of(self)->general); }
+
+static PyObject *launcher_reduce(PyObject *self, PyObject *none) {
+    (void)none;
+    return PyObject_CallMethod(base_of(self)->general, "__reduce__", NULL);
+}
+
+/* A launcher belongs to its process. Its copy is the launcher itself, so that objects that have one can be copied. */
+static PyObject *launcher_copy(PyObject *self, PyObject *memo) {
+    (void)memo;
+    return Py_NewRef(self);
+}
+
+static PyMethodDef launcher_methods[] = {
+    {"__copy__", (PyCFunction)launcher_copy, METH_NOARGS, "Return the launcher itself."},
+    {"__deepcopy__", (PyCFunction)launcher_copy, METH_O, "Return the launcher itself."},
+    {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "Refuse, as the general launcher does."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef launcher_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, vectorcall), READONLY, NULL},
+    {"specializations", T_OBJECT, offsetof(Launcher, specializations), READONLY, "The launch plans that it looks arguments up in."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL /* the stable ABI names it from 3.12 on */
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+#endif
+
+static PyType_Slot launcher_slots[] = {
+    /* Users see this text. Python makes one of (general, specializations, (grid x, y, z, block x, y, z, shared), stream, attributes[,
+     * names, defaults, positional]). */
+    {Py_tp_doc, "A kernel with a launch configuration; call it with the kernel's arguments."},
+    {Py_tp_new, launcher_new},
+    {Py_tp_call, launcher_call},
+    {Py_tp_getattro, launcher_getattro},
+    {Py_tp_methods, launcher_methods},
+    {Py_tp_members, launcher_members},
+    {Py_tp_repr, launcher_repr},
+    {Py_tp_traverse, launcher_traverse},
+    {Py_tp_clear, launcher_clear},
+    {Py_tp_dealloc, launcher_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec launcher_spec = {"aotcuda.runtime.fast._launch.Launcher", sizeof(Launcher), 0,
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, launcher_slots};
+
+static PyObject *hold(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *launcher, *stream;
+    return PyArg_ParseTuple(args, "O!O", launcher_type, &launcher, &stream) ? launcher_for_stream(base_of(launcher), stream) : NULL;
+}
+
+static PyObject *disable(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    WRITE(fast_path_disabled, 1);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef launcher_functions[] = {
+    {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher\n\nReturn a launcher like this one, which keeps the stream object alive."},
+    {"disable", disable, METH_NOARGS, "Let every launch take the general path from now on: the process has forked."},
+    {NULL, NULL, 0, NULL},
+};
+
+int launcher_init(PyObject *module) {
+    if (!s_fail && !(s_fail = PyUnicode_InternFromString("fail")))
+        return -1;
+    if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))
+        return -1;
+    return PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
+                   PyModule_AddIntConstant(module, "MOST_ARGUMENTS", MOST_ARGUMENTS)
+               ? -1
+               : 0;
+}

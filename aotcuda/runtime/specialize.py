@@ -1,0 +1,77 @@
+"""Teaching the fast path in C a specialization, after a launch by the general path."""
+
+from __future__ import annotations
+
+import aotcuda
+from aotcuda.runtime.launch_config import allow_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.runtime.arguments.overloads import Specialization
+    from aotcuda.runtime.fast import Records
+    from aotcuda.runtime.launch_config import Configuration
+    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded_library import DeviceKernel
+
+_MOST_TAUGHT = 64
+
+
+def teach(
+    loaded: Loaded,
+    records: Records,
+    specialization: Specialization,
+    args: tuple[object, ...],
+    configuration: Configuration,
+    where: str,
+) -> None:
+    """Teach the fast path in C a specialization, after a launch with `args`, unless it knows it for this context.
+
+    The fast path takes no debug kernels and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the kernel.
+    """
+    library = loaded.library
+    if library.synchronous:
+        return
+    context, device = 0, library.device
+    if device < 0:  # several GPUs, or callbacks, which have to see each context
+        try:
+            context, device = library.driver.current_context(), library.driver.current_device() or 0
+        except aotcuda.errors.CudaError:  # the launch was made
+            return
+    key, taught = (configuration, context), specialization.taught
+    if key in taught:
+        return
+    if library.callbacks is not None and not library.callbacks.has_seen(context):
+        return  # a setup callback that launches; other threads have to wait for its end
+    if len(taught) >= _MOST_TAUGHT:
+        taught.clear()
+    try:
+        taught.add(key)
+        kernels = _device_kernels(loaded, specialization, device, configuration, where)
+        if kernels is not None:
+            from aotcuda.runtime.fast import learning  # noqa: PLC0415 (many kernels are launched once)
+
+            learning.learn(records, library, specialization, kernels, args, configuration.shared)
+    except BaseException:  # an interrupt: the next launch teaches it
+        taught.discard(key)
+        raise
+
+
+def _device_kernels(
+    loaded: Loaded, specialization: Specialization, device: int, configuration: Configuration, where: str
+) -> list[DeviceKernel] | None:
+    """Return the overloads of a specialization, ready to launch; None if any of them needs the general path."""
+    found = []
+    try:
+        for overload in specialization.overloads:
+            if loaded.is_compiled_elsewhere(overload, device):
+                return None  # looking it up could compile it
+            kernel = loaded.device_kernel(overload, device)
+            allow_once(configuration, kernel, where)
+            is_cooperative = kernel.cooperative or (kernel.fixed is not None and "cluster" in kernel.fixed)
+            # An overload whose kernel is not cached has callbacks of its own, which have to see each context.
+            if is_cooperative or kernel.watch is not None or overload.kernels.get(device) is not kernel:
+                return None
+            found.append(kernel)
+    except aotcuda.errors.AotcudaError:  # of an overload that was not the one launched: a launch of that one raises it
+        return None
+    return found
