@@ -164,6 +164,7 @@ def build(
         trace=trace,
         watched=manifest_dependencies.patterns(settings.watch, root) if trace else (),
         prelude=settings.prelude,
+        known_faults=settings.known_faults,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
     )

@@ -76,6 +76,7 @@ def job(
         trace=True,
         watched=watched,
         prelude=settings.prelude,
+        known_faults=settings.known_faults,
         linkable={name: item for result in linked for name, item in result.linkable.items()},
         wanted=wanted,
         cache=cache,

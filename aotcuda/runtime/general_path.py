@@ -69,7 +69,13 @@ class GeneralPath:
 
     def launch(self, args: tuple[object, ...]) -> None:
         """Launch by the general path; errors as for a call of `Launcher`."""
-        again(self._launch, args)
+        for _ in range(_ATTEMPTS - 1):  # as `again`, without a call more
+            try:
+                self._launch(args)
+            except aotcuda.errors.UnloadedError:
+                continue
+            return
+        self._launch(args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
         loader = self._loader

@@ -66,8 +66,8 @@ host_abi = true
     tool.aotcuda.host_abi: unknown key; did you mean host-abi?
 
 "two words" = 1
-    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, prelude, types,
-    watch, host-abi, options, modules
+    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, known-faults,
+    prelude, types, watch, host-abi, options, modules
 
 prelude = "pkg/_p.py"
     tool.aotcuda.prelude: "pkg/_p.py" cannot be imported, because "pkg/_p" is not a Python identifier; give ...
@@ -108,6 +108,10 @@ load = "lazy"
 
 fallback = false
     tool.aotcuda.fallback: expected "jit" or "error", found the boolean false; write for example fallback = "error"
+
+known-faults = "ignore"
+    tool.aotcuda.known-faults: expected "warn" or "error", found the string "ignore"; write for example known-faults =
+    "error"
 
 host-abi = "yes"
     tool.aotcuda.host-abi: expected true or false, found the string "yes"; write for example host-abi = true

@@ -71,3 +71,26 @@ def test_pointers_of_c_are_told_what_to_write(notation: Any, written: str) -> No
     for text in (f"void({written})", f"void(int32, {written}, int32)"):
         with pytest.raises(ValueError, match=expected):
             notation.parse(text, {})
+
+
+UNKNOWN = [
+    np.dtype(">f4"),
+    np.dtype(">i8"),
+    np.dtype("O"),
+    np.dtype("V4"),
+    np.dtype([("a", ">f4")]),
+    np.dtype("(2,)f4"),
+]
+
+
+@pytest.mark.parametrize("dtype", UNKNOWN, ids=str)
+def test_dtypes_that_numba_does_not_know_matter_in_signatures_alone(notation: Any, dtype: np.dtype) -> None:
+    """A module has them beside its kernels: for files, say."""
+    args, _ = notation.parse("void(float32[::1])", {"D": dtype})
+    assert notation.spell(args[0]) == "float32[::1]"
+
+
+@pytest.mark.parametrize("dtype", UNKNOWN[:3], ids=str)
+def test_a_signature_that_names_an_unknown_dtype_is_told(notation: Any, dtype: np.dtype) -> None:
+    with pytest.raises(ValueError, match=r"^D is dtype.*, and Numba has no type for it; use a dtype"):
+        notation.parse("void(D[::1])", {"D": dtype})

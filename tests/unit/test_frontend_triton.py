@@ -328,6 +328,9 @@ hooked.add_pre_run_hook(hook)
 guessed = triton.heuristics({"BLOCK": lambda args: 128})(add)
 tuned_guess = triton.autotune(configs=[triton.Config({"BLOCK": 64})], key=["n"])(guessed)
 tuned = triton.autotune(configs=[triton.Config({"BLOCK": 64}, pre_hook=hook)], key=["n"])(add)
+limited = triton.autotune(configs=[triton.Config({"BLOCK": 64}, maxnreg=64)], key=["n"])(add)
+overridden = triton.autotune(configs=[triton.Config({"BLOCK": 64}, ir_override="x.ttir")], key=["n"])(add)
+asserting = triton.jit(debug=True)(add.fn)
 untuned = triton.autotune(configs=[triton.Config({"BLOCK": 64}, num_warps=2)], key=["n"])(add)
 
 @triton.jit
@@ -371,6 +374,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
             'BLOCK at each launch; package what is below, python = "tuned_guess.fn.fn", and give these',
         ),
         ({"python": "tuned"}, SourceError, "add: triton_sources.tuned has a pre_hook in its configs"),
+        ({"python": "limited"}, SourceError, "add: triton_sources.limited has maxnreg in its configs, and the table"),
+        ({"python": "overridden"}, SourceError, "add: triton_sources.overridden has ir_override in its configs"),
+        ({"python": "asserting"}, SourceError, "add: triton_sources.asserting has debug=True, and packaged kernels"),
         (
             {"python": "untuned"},
             SourceError,

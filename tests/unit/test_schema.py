@@ -40,6 +40,7 @@ GOOD: dict[str, Any] = {
     "frontend": "numba-cuda-mlir",
     "load": "first-use",
     "fallback": "error",
+    "known-faults": "error",
     "prelude": "pkg._prelude",
     "types": {"C2": "complex128[:, ::1]"},
     "host-abi": True,
@@ -221,7 +222,19 @@ def test_schema_and_dataclasses_have_the_same_keys() -> None:
         frozenset(table["properties"]) for table in objects(schema.tool_schema("aotcuda")) if "properties" in table
     }
     by_hand = {
-        Config: {"arch", "frontend", "load", "fallback", "prelude", "types", "watch", "host-abi", "options", "modules"},
+        Config: {
+            "arch",
+            "frontend",
+            "load",
+            "fallback",
+            "known-faults",
+            "prelude",
+            "types",
+            "watch",
+            "host-abi",
+            "options",
+            "modules",
+        },
         Options: {_key(field.name) for field in dataclasses.fields(Options)},
         Module: {_key(field.name) for field in dataclasses.fields(Module)} - {"key", "name", "types"},
         LinkItem: {_key(field.name) for field in dataclasses.fields(LinkItem)} - {"key"},
@@ -265,6 +278,7 @@ def test_every_default_in_the_schema_is_the_parsers() -> None:
     assert {key: value["default"] for key, value in properties.items() if "default" in value} == {
         "frontend": config.frontend,
         "load": config.load,
+        "known-faults": config.known_faults,
         "fallback": config.fallback,
         "types": dict(config.types),
         "watch": [*config.watch],

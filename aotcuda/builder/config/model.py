@@ -236,6 +236,14 @@ class Config:
             Choice(("jit", "error")), "What happens where nothing in the wheel fits: compile, or raise.", '"error"'
         ),
     )
+    known_faults: str = field(
+        default="warn",
+        metadata=setting(
+            Choice(("warn", "error")),
+            "What becomes of code that the compiler is [known to get wrong](frontends.md#known-faults).",
+            '"error"',
+        ),
+    )
     prelude: str | None = field(
         default=None,
         metadata=setting(

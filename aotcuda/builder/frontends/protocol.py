@@ -149,6 +149,23 @@ class External:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Code of a source that the compiler is known to compile wrongly.
+
+    Attributes:
+        compiler: The compiler and its release.
+        place: File and line of the code.
+        fact: The wrong result.
+        remedy: Code with the right result.
+    """
+
+    compiler: str
+    place: str
+    fact: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledKernel:
     """A kernel for one signature and one compute capability.
 
@@ -181,6 +198,7 @@ class CompiledKernel:
         read: The Python functions that the compiler read: the file and first line of each. For the build cache alone.
         lined: Its code tells in which lines of files something stands. For the build cache alone.
         asked: What functions of the sources asked of the machine while the compiler ran them, as the build notes it.
+        faults: Its code that the compiler is known to compile wrongly.
     """
 
     code: tuple[LinkInput, ...]
@@ -208,6 +226,7 @@ class CompiledKernel:
     read: tuple[tuple[str, int], ...] = ()
     lined: bool = False
     asked: DependencyTrace | None = None
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +258,7 @@ class CompiledFunction:
         callbacks: Those of what it links.
         externals: The functions that it expects others to define.
         warnings: What the user should know about it.
-        read, lined, asked: As for a kernel.
+        read, lined, asked, faults: As for a kernel.
     """
 
     ir: tuple[str, ...]
@@ -256,6 +275,7 @@ class CompiledFunction:
     read: tuple[tuple[str, int], ...] = ()
     lined: bool = False
     asked: DependencyTrace | None = None
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ _HIDDEN = re.compile(
     _DIRECTIVE + rb"(?:include_next|include\b" + _GAP + rb"[^\"<\\]|embed\b|import\b)|__has_(?:include|embed)|\?\?/",
     re.MULTILINE,
 )
+_MARK = b"\xef\xbb\xbf"
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _READING = re.compile(r"--?(?:I|i|pre|opt|use-pch|pch)")
 _PLACE = re.compile(rb"\b(?:__FILE__|__BASE_FILE__|__builtin_FILE|source_location|assert)\b")
@@ -85,6 +86,13 @@ def files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -
     return (*sorted(search.own), *sorted(search.others))
 
 
+def with_marks(item: LinkInput, include_dirs: Sequence[str]) -> dict[str, Path]:
+    """Return the headers that begin with a byte order mark, by the names under which they are included."""
+    search = _search([item], Path(item.folder or "/"), include_dirs)
+    marked = (path for path in search.own | search.others if path.read_bytes().startswith(_MARK))
+    return {name: path for path in marked for name, other in search.names.items() if other == path}
+
+
 @dataclass(slots=True)
 class _Search:
     """Headers that were met.
@@ -94,12 +102,14 @@ class _Search:
         own: Those below it, and the files that include them.
         others: Those that lie elsewhere.
         missing: Where one would have been found before the place where it is, or at all.
+        names: By the name in an include, the first header that it stands for.
     """
 
     root: Path
     own: set[Path] = field(default_factory=set)
     others: set[Path] = field(default_factory=set)
     missing: set[Path] = field(default_factory=set)
+    names: dict[str, Path] = field(default_factory=dict)
 
     def follow(self, text: bytes, folders: list[Path]) -> None:
         """Look for what a source includes, and for what that includes in turn; `folders` are searched for all of them.
@@ -122,6 +132,7 @@ class _Search:
                     continue
                 met.add(where)
                 self.add(path)
+                self.names.setdefault(name, path.resolve())
                 waiting.append((path.read_bytes(), path.parent))
 
     def add(self, path: Path) -> None:

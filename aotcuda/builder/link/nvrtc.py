@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuda.bindings import nvrtc
 
 from aotcuda.builder import toolchain
+from aotcuda.builder.link import included_headers
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -84,7 +86,13 @@ def _compile(
     arguments += ["--device-debug"] if options.debug and not source.internal else []
     arguments += _seed(source)
     arguments += list(options.nvrtc_options)
-    _, program = nvrtc.nvrtcCreateProgram(source.data, source.name.encode(), 0, [], [])
+    marked = included_headers.with_marks(source, include_dirs)
+    arguments += [f"--include-path={path.parent}" for path in dict.fromkeys(marked.values())]
+    texts = [_without_mark(path.read_bytes()) for path in marked.values()]
+    data = _without_mark(source.data)
+    _, program = nvrtc.nvrtcCreateProgram(
+        data, source.name.encode(), len(marked), texts, [name.encode() for name in marked]
+    )
     try:
         for name in names:
             nvrtc.nvrtcAddNameExpression(program, name.encode())
@@ -106,6 +114,11 @@ def _compile(
         return code[:size], symbols
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _without_mark(text: bytes) -> bytes:
+    """Return a text without UTF-8's byte order marks, which NVRTC takes for tokens; also where texts were joined."""
+    return re.sub(rb"^\xef\xbb\xbf", b"", text, flags=re.MULTILINE)
 
 
 _SEEDED = (12, 9)

@@ -35,6 +35,7 @@ class Job:
         watched: Absolute globs of files that it depends on besides.
         carry: The files that are linked are wanted, to be packaged for a JIT build.
         prelude: A module that is imported before the sources.
+        known_faults: `warn` or `error`: what becomes of code that the compiler is known to compile wrongly.
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
         extensions: Files of extension modules that are not in the import roots, by their names.
@@ -54,6 +55,7 @@ class Job:
     watched: tuple[str, ...] = ()
     carry: bool = False
     prelude: str | None = None
+    known_faults: str = "warn"
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
     extensions: Mapping[str, str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from aotcuda import manifest
 from aotcuda.arch import Target
 from aotcuda.binary import grid_sync
-from aotcuda.builder import consistency, failures, resource_warnings
+from aotcuda.builder import consistency, failures, resource_warnings, source_faults
 from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
@@ -194,6 +194,8 @@ class Steps:
     def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, list[bytes]]]:
         self._meet(plan)
         compiled = yield from self._compile(plan)
+        built = ((unit, one) for (unit, _), one in compiled.items())
+        self.warnings += source_faults.check(built, self.job.known_faults)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         self._meet(plan)
         merges = self._merges(plan, compiled)

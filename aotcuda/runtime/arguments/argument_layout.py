@@ -13,7 +13,7 @@ from collections import deque
 from weakref import ref
 
 import aotcuda
-from aotcuda.runtime.arguments import parameters
+from aotcuda.runtime.arguments import parameters, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class PackedOverload:
         record: The overload's entry in the manifest.
         parameters: The entries of its parameters.
         size: Bytes of the block.
-        fits: For each parameter the closure that appends the numbers of an argument that was read, or returns False.
+        fits: For each parameter the closure that appends the numbers of an argument that was read, or returns False;
+            None for a number that is appended as it is.
         forms: `parameters.form` of each parameter.
         pack_into: Writes a block's numbers, in the order of the parameters, into a buffer.
         addresses: Indices of those numbers that are the addresses of arrays.
@@ -100,7 +101,8 @@ class PackedOverload:
         try:
             fields = [field for each in self.parameters for field in parameters.of(each).fields(each)]
             self.pack_into = _packing(fields, self.size)
-            self.fits = tuple([parameters.of(parameter).fit(parameter) for parameter in self.parameters])
+            fits = [parameters.of(parameter).fit(parameter) for parameter in self.parameters]
+            self.fits = tuple([None if fit is scalars.fit_plain else fit for fit in fits])
             self.apart = [(first, second) for first, second in overload.get("apart", ())]
             for at in [at for pair in self.apart for at in pair]:
                 self.parameters[at]["dtype"]  # only arrays have one

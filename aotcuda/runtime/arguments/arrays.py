@@ -67,6 +67,9 @@ _CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
 _is_contiguous = attrgetter(_CONTIGUOUS)
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
 _OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
+_elements: dict[int, tuple[object, str]] = {}  # NumPy's dtypes by their ids, with their type strings
+_MOST_ELEMENTS = 64
+_torch_streams: list[Any] = [None, None]  # the module, and its function for the current stream
 _families: dict[type, str] = {}  # likewise; "" for types that are no arrays
 _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the memory
 
@@ -130,17 +133,23 @@ def is_of_library(array: object) -> bool:
 
 def element(name: Any) -> str:
     """Return the type string, byte order as NumPy writes it, of an array's dtype; or of DLPack's code and bits."""
-    if isinstance(name, str):
-        known = _PLAIN.get(name)
-        return known[0] if known is not None else _views().canonical(name)
-    if isinstance(name, tuple):
-        text: str = _dlpack().typestr(*name)
-        return text
+    kept = _elements.get(id(name))
+    if kept is not None and kept[0] is name:
+        return kept[1]
     found = getattr(name, "str", None)  # NumPy's, which CuPy uses
     if found is None:
+        if isinstance(name, str):
+            known = _PLAIN.get(name)
+            return known[0] if known is not None else _views().canonical(name)
+        if isinstance(name, tuple):
+            text: str = _dlpack().typestr(*name)
+            return text
         return _torch_typestr(name)
     typestr: str = found
     if "V" not in typestr:
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is not None and len(_elements) < _MOST_ELEMENTS and isinstance(name, numpy.dtype):
+            _elements[id(name)] = name, typestr
         return typestr
     from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
 
@@ -207,9 +216,13 @@ def cupy_says_stream() -> bool:
 
 
 def torch_stream() -> Callable[[int], int] | None:
-    """PyTorch's function from a GPU's ordinal to the handle of its current stream, None if it has none."""
-    found: Callable[[int], int] | None = foreign_names.TORCH_STREAM.find()
-    return found
+    """Return PyTorch's function from a GPU's ordinal to the handle of its current stream, None if it has none."""
+    torch = sys.modules.get("torch")
+    known, found = _torch_streams
+    if known is not torch:
+        found = foreign_names.TORCH_STREAM.find()
+        _torch_streams[:] = [torch, found]
+    return found  # type: ignore[no-any-return]
 
 
 def _read_interface(array: Any, pending: list[object], stream: int) -> View | None:
@@ -236,13 +249,13 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
         wait(handle, pending, stream, mutual=True)
     address, readonly = data
     typestr, shape, strides = _typestr(array, interface), interface.get("shape"), interface.get("strides")
-    return _view(typestr, address, shape, strides, readonly=bool(readonly))
+    return _view(typestr, address, shape, strides, bool(readonly))
 
 
 def _read_cupy(array: Any, _pending: list[object], _stream: int) -> View | None:
     name = array.dtype
     strides = None if _is_contiguous(array) else array.strides
-    return _view(element(name), array.data.ptr, array.shape, strides, readonly=False)
+    return _view(element(name), array.data.ptr, array.shape, strides, False)
 
 
 def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
@@ -276,7 +289,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
     if type(address) is int and 0 < address < _LEAST_ADDRESS:
         begin: int = tensor.storage_offset() * tensor.element_size()
         address -= begin if begin == address else 0  # its storage was resized to nothing
-    return _view(name, address, tuple(tensor.shape), strides, readonly=False)
+    return _view(name, address, tuple(tensor.shape), strides, False)
 
 
 def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> View | None:
@@ -293,7 +306,7 @@ def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
             wait(_whole(ready), pending, stream, mutual=True)
         # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
-        return _view(name, _whole(address), array.shape, array.strides, readonly=False)
+        return _view(name, _whole(address), array.shape, array.strides, False)
     except (AttributeError, TypeError):  # another version's, made otherwise
         return _read_interface(array, pending, stream)
 
@@ -303,8 +316,8 @@ def _whole(number: Any) -> int:
     return int.__index__(number) if isinstance(number, int) else int(number)
 
 
-def _view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool) -> View:
-    """What `views.view` gives; it is asked where a glance does not tell that all of its rules hold."""
+def _view(typestr: str, address: Any, shape: Any, strides: Any, readonly: bool) -> View:
+    """Return what `views.view` does, and call it where a glance does not show that all of its rules hold."""
     known = _PLAIN.get(typestr)
     if known is not None and strides is None and type(shape) is tuple and len(shape) <= _MOST_DIMENSIONS:
         typestr, size = known

@@ -72,31 +72,34 @@ class Candidates:
 
     Attributes:
         overloads: The overloads, best first.
-        readers: For each argument the closure that reads it.
+        readers: For each argument the closure that reads it; None for a number that is taken as it is.
         leader: The library whose current stream a launch is on, `"cupy"` or `"torch"`; None for the default stream.
             PyTorch's leads only if a tensor is on a GPU.
+        deciding: The indices of the arrays whose dtype and dimensions decide which overloads may fit.
+        plain: The specialization of all overloads, where there are no such arrays.
         cupy_at: The index of the first argument that is on CuPy's current stream; -1 if there is none.
     """
 
-    __slots__ = ("_deciding", "_plain", "_specializations", "cupy_at", "leader", "overloads", "readers")
+    __slots__ = ("_specializations", "cupy_at", "deciding", "leader", "overloads", "plain", "readers")
 
     def __init__(self, overloads: list[PackedOverload], readers: list[Read], args: tuple[object, ...]) -> None:
         self.overloads = overloads
-        self.readers = readers
-        self._plain = Specialization(overloads)
+        self.readers = [None if read is scalars.as_it_is else read for read in readers]
+        self.plain = Specialization(overloads)
         self._specializations: dict[object, Specialization] = {}
         # A parameter that takes any number of dimensions decides too, since the fast path is for arrays of one number.
         forms = [{overload.forms[at] for overload in overloads} for at in range(len(readers))]
-        self._deciding = [at for at, found in enumerate(forms) if len(found) > 1 or any(map(_takes_any, found))]
+        self.deciding = [at for at, found in enumerate(forms) if len(found) > 1 or any(map(_takes_any, found))]
         families = [[arrays.family(leaf) for leaf in _leaves((arg,))] for arg in args]
         self.leader = next((found for each in families for found in each if found in ("cupy", "torch")), None)
         self.cupy_at = next((at for at, each in enumerate(families) if "cupy" in each), -1)
         if self.cupy_at >= 0 and not arrays.cupy_says_stream():
             self.cupy_at = -1
 
-    def waiting_for(self, current: int) -> list[Read]:
+    def waiting_for(self, current: int) -> list[Read | None]:
         """Return the readers for a launch that has to wait for CuPy's current stream, if it is on another one."""
         first = self.readers[self.cupy_at]
+        assert first is not None  # noqa: S101 (of an array)
 
         def read(array: object, pending: list[object], stream: int) -> object:
             arrays.wait(current, pending, stream, mutual=True)
@@ -106,16 +109,14 @@ class Candidates:
 
     def specialization(self, reads: Sequence[Any]) -> Specialization:
         """Return the overloads for the arguments of which this was read."""
-        if not self._deciding:
-            return self._plain
-        views = [reads[at] for at in self._deciding]
+        views = [reads[at] for at in self.deciding]
         forms: Any = tuple([(view[0], len(view[2])) if view is not None else None for view in views])
         found = self._specializations.get(forms)
         if found is not None:
             return found
         if None in forms or len(self._specializations) >= _MOST_KEPT:
-            return self._plain
-        pairs = list(zip(self._deciding, forms, strict=True))
+            return self.plain
+        pairs = list(zip(self.deciding, forms, strict=True))
         # A parameter that takes arrays and is none, a record, decides for itself.
         overloads = [
             overload for overload in self.overloads if all(_takes(overload.forms[at], form) for at, form in pairs)
@@ -243,7 +244,9 @@ class OverloadTable:
                     raise self.unreadable(args, error) from error
         return types
 
-    def _fit(self, candidates: Candidates, args: tuple[object, ...], given: int | None) -> Selection | None:
+    def _fit(  # noqa: PLR0912 (a function more would take a twentieth of a launch)
+        self, candidates: Candidates, args: tuple[object, ...], given: int | None
+    ) -> Selection | None:
         """Read the arguments once, and pack them for the first overload that takes them."""
         pending: list[object] = []
         reads: list[object] = []
@@ -254,18 +257,20 @@ class OverloadTable:
                 readers = candidates.waiting_for(current)
         try:
             for read, arg in zip(readers, args):  # noqa: B905 (as many; strict costs time)
-                reads.append(read(arg, pending, stream))
+                reads.append(arg if read is None else read(arg, pending, stream))
         except aotcuda.errors.UnreadableError as error:
             raise self.unreadable(args, error, len(reads)) from error.__cause__
         except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:
             raise self.unreadable(args, error, len(reads)) from error
-        specialization = candidates.specialization(reads)
+        specialization = candidates.specialization(reads) if candidates.deciding else candidates.plain
         for overload in specialization.overloads:
             values: list[object] = []
             for fit, item in zip(overload.fits, reads):  # noqa: B905 (likewise)
-                if not fit(item, values):
+                if fit is None:
+                    values.append(item)
+                elif not fit(item, values):
                     break
             else:
                 if overload.apart and _overlap(overload, reads):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from operator import itemgetter
 
-from aotcuda.runtime.arguments import arrays, scalars
+from aotcuda.runtime.arguments import arrays, scalars, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,18 +89,25 @@ class Array:
         names = _names(ndim)
         words = [word for word in (*parameter["words"], *sizes(parameter)) if word != "zero"]
         pick = _picker([names.index(word) for word in words])
-        is_line = ndim == 1 and layout != "A"
-        if not is_line:
-            from aotcuda.runtime.arguments import views  # noqa: PLC0415 (many kernels take nothing else)
         divisor, promises = parameter.get("divisor", 1), _promises(parameter)
         first = -len(parameter.get("sizes", ()))
 
         def fit_promised(view: View | None, values: list[object]) -> bool:
             return (
-                fit(view, values)
+                fit_array(view, values)
                 and view[1] % divisor == 0  # type: ignore[index]  # of a view that fits
                 and all(_keeps(values[first + at], *promise) for at, promise in promises)
             )
+
+        def fit_line(view: View | None, values: list[object]) -> bool:
+            if view is None:
+                return False
+            typestr, address, shape, strides, readonly = view
+            if strides is not None or typestr != dtype or len(shape) != 1 or (readonly and writable):
+                return False
+            extent = shape[0]
+            values += pick((itemsize, address, extent, extent, itemsize, 1))
+            return True
 
         def fit(view: View | None, values: list[object]) -> bool:
             if view is None:
@@ -108,10 +115,6 @@ class Array:
             typestr, address, shape, strides, readonly = view
             if typestr != dtype or len(shape) != ndim or (readonly and writable):
                 return False
-            if is_line:  # the most frequent ones, made the quickest
-                if strides is None:
-                    values += pick((itemsize, address, shape[0], shape[0], itemsize, 1))
-                return strides is None
             if strides is None and (layout != "F" or ndim < 2):
                 strides = views.contiguous_strides(shape, itemsize, "C")
             elif layout != "A":
@@ -129,7 +132,8 @@ class Array:
             values += pick((itemsize, address, items, *shape, *strides, *[step // itemsize for step in strides]))
             return True
 
-        return fit_promised if divisor > 1 or promises else fit
+        fit_array = fit_line if ndim == 1 and layout != "A" else fit
+        return fit_promised if divisor > 1 or promises else fit_array
 
     def fields(self, parameter: Parameter) -> Fields:
         return [

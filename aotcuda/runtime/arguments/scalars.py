@@ -112,7 +112,7 @@ def is_foreign(value: object) -> bool:
 def reader(value: object) -> Read:
     """The function that reads numbers of the type of `value`: it gives a plain bool, int, float or complex."""
     if type(value) in PLAIN:
-        return _as_it_is
+        return as_it_is
     for plain in (int, float, complex):
         if isinstance(value, plain):
             return _read_by(_HELD[plain])
@@ -127,7 +127,8 @@ def _index(value: object) -> int:
     return int.__index__(index(value))  # type: ignore[arg-type]  # that it has one was asked
 
 
-def _as_it_is(value: object, _pending: list[object], _stream: int) -> object:
+def as_it_is(value: object, _pending: list[object], _stream: int) -> object:
+    """Read a number of Python's own types."""
     return value
 
 

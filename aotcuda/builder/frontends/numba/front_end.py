@@ -14,7 +14,16 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.builder.frontends import read_functions
-from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, ir_settings, target_questions, units
+from aotcuda.builder.frontends.numba import (
+    c_abi,
+    declarations,
+    found,
+    gpu,
+    ir_settings,
+    jit_options,
+    target_questions,
+    units,
+)
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
@@ -28,10 +37,10 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.calling_convention import CallingConvention
     from aotcuda.builder.frontends.numba.found import Found
+    from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
-    from aotcuda.builder.frontends.numba.units import JitOptions
-    from aotcuda.builder.frontends.protocol import LinkInput, Question
+    from aotcuda.builder.frontends.protocol import Fault, LinkInput, Question
     from aotcuda.builder.worker.calls import Calls
 
 MERGED = "functions"
@@ -94,6 +103,10 @@ class NumbaFrontEnd(ABC):
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
         """The block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
+
+    def known_faults(self) -> AbstractContextManager[list[Fault]]:
+        """Note in a block what the compiler is known to compile wrongly; the list is complete after the block."""
+        return nullcontext([])
 
     @abstractmethod
     def lower(
@@ -217,7 +230,7 @@ class NumbaFrontEnd(ABC):
 
     def _kernels(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledKernel]:
         python, notation = loaded.python, self.convention.notation
-        jit = units.jit_options(unit, self.given(loaded.value))
+        jit = jit_options.read(unit, self.given(loaded.value))
         args, _ = units.signature(unit, loaded, notation)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
@@ -225,6 +238,7 @@ class NumbaFrontEnd(ABC):
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
             read_functions.watching() as read,
             read_functions.running() if self._is_extended else nullcontext(),
+            self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
@@ -232,7 +246,7 @@ class NumbaFrontEnd(ABC):
             code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
             lined = False
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, unit.options, jit.options) for text in plain]
+                texts = [ir_settings.applied(text, jit.options) for text in plain]
                 needed = self.needs(compiled, texts, jit)
                 lined = lined or any(map(_has_lines, texts))
                 alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
@@ -257,6 +271,7 @@ class NumbaFrontEnd(ABC):
             ),  # Numba's own mark, which it sets for eager signatures
             read=tuple(sorted(read)),
             lined=lined,
+            faults=tuple(faults),
         )
         return {
             target: replace(
@@ -272,7 +287,7 @@ class NumbaFrontEnd(ABC):
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
         python, notation = _copy(loaded.python), self.convention.notation
-        jit = units.jit_options(unit, self.given(loaded.value))
+        jit = jit_options.read(unit, self.given(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
         jit = replace(jit, options=replace(jit.options, debug=False))
         args, result = units.signature(unit, loaded, notation)
@@ -281,6 +296,7 @@ class NumbaFrontEnd(ABC):
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
             read_functions.watching() as read,
             read_functions.running() if self._is_extended else nullcontext(),
+            self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
@@ -288,7 +304,7 @@ class NumbaFrontEnd(ABC):
             declared = c_abi.prototype(self.convention, unit, python, args, returned)
             code = []
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, unit.options, jit.options) for text in plain]
+                texts = [ir_settings.applied(text, jit.options) for text in plain]
                 code.append((group, texts, self.needs(compiled, texts, jit)))
         every = CompiledFunction(
             ir=(),
@@ -305,6 +321,7 @@ class NumbaFrontEnd(ABC):
             ),
             read=tuple(sorted(read)),
             lined=any(map(_has_lines, (text for _, texts, _ in code for text in texts))),
+            faults=tuple(faults),
         )
         found: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:

@@ -19,22 +19,11 @@ _ARITHMETIC = re.compile(
     rf"(?P<type>half|bfloat|float|double) (?P<left>{_VALUE}), (?P<right>{_VALUE})(?P<rest>.*)$",
     re.MULTILINE,
 )
-_DEFINE = re.compile(r"^(define\b[^\n{]*?\))(?=[^()\n]*\{$)", re.MULTILINE)
 
 
-def applied(text: str, wanted: Options, own: Options) -> str:
-    """Return LLVM IR of a function with those settings that belong to it alone.
-
-    Args:
-        text: The LLVM IR of one of its modules.
-        wanted: The options of the table.
-        own: Those joined with what its decorator has.
-    """
-    if own.fma is False:
-        text = without_contraction(text, flush=own.fastmath)
-    if own.opt_level == 0 != wanted.opt_level and not own.debug:
-        text = without_optimisation(text)
-    return text
+def applied(text: str, options: Options) -> str:
+    """Return LLVM IR of a function with those of its options that LTOIR would lose."""
+    return without_contraction(text, flush=options.fastmath) if options.fma is False else text
 
 
 def without_contraction(text: str, *, flush: bool) -> str:
@@ -80,8 +69,3 @@ def without_contraction(text: str, *, flush: bool) -> str:
 def _named(result: str, part: str) -> str:
     """Return a name for a value beside `result`; numbered values must stay in order, so it has letters."""
     return f'%"aotcuda.{part}.{result[1:].strip(chr(34))}"'
-
-
-def without_optimisation(text: str) -> str:
-    """Return LLVM IR whose functions LLVM leaves as they are written."""
-    return _DEFINE.sub(r"\1 noinline optnone", text)

@@ -99,12 +99,14 @@ class Notation:
         Raises:
             ValueError: The text is no signature; the message says why.
         """
+        # A module may have dtypes that Numba does not know, for its own use; only those in a signature matter.
+        named = [name for part in (text, *names.values()) for name in rules.names_in_type(part)]
         known = {
-            name: self._type(value)
+            name: self._type(value, name)
             for name, value in namespace.items()
-            if isinstance(value, self.types.Type | np.dtype)
+            if isinstance(value, self.types.Type) or (isinstance(value, np.dtype) and name in named)
         }
-        for name in [name for part in (text, *names.values()) for name in rules.names_in_type(part)]:
+        for name in named:
             if name in self._named:
                 module, attribute = self._named[name]
                 known.setdefault(name, getattr(importlib.import_module(module), attribute))
@@ -139,7 +141,7 @@ class Notation:
         try:
             if rules.ELSEWHERE.fullmatch(text):
                 module, _, attribute = text.partition(":")
-                value = self._type(getattr(importlib.import_module(module), attribute))
+                value = self._type(getattr(importlib.import_module(module), attribute), attribute)
             else:
                 value = self._evaluate(text, namespace, known, names)
         except Exception as error:
@@ -150,8 +152,19 @@ class Notation:
             raise ValueError(message)  # noqa: TRY004 (as for whatever else is wrong with a signature)
         return value
 
-    def _type(self, value: Any) -> Any:
-        return self._numpy.from_dtype(value) if isinstance(value, np.dtype) else value
+    def _type(self, value: Any, name: str) -> Any:
+        """Return Numba's type for a dtype, and other values as they are.
+
+        Raises:
+            ValueError: Numba has none.
+        """
+        if not isinstance(value, np.dtype):
+            return value
+        try:
+            return self._numpy.from_dtype(value)
+        except Exception as error:
+            message = f"{name} is {value!r}, and Numba has no type for it; use a dtype in native byte order, of numbers"
+            raise ValueError(message) from error
 
     def _evaluate(
         self, text: str, namespace: Mapping[str, object], known: Mapping[str, object], names: Iterable[str]

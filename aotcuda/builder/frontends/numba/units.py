@@ -1,10 +1,9 @@
-"""What a unit asks of a compiler: its Python function, its signature, and the options of `@cuda.jit` that matter."""
+"""Check a unit's Python function and read its signature."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import dataclass, replace
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +16,9 @@ from aotcuda.errors import CompileError, SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.found import Found
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.type_notation import Notation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JitOptions:
-    """The options of `@cuda.jit` that matter to code, joined with those of the configuration."""
-
-    options: Options
-    launch_bounds: tuple[int, ...]
-    max_registers: int
-    carveout: int | None
-    link: tuple[Any, ...]
-    inline: str
-    forceinline: bool
 
 
 def namespace(unit: NumbaUnit, python: FunctionType) -> Mapping[str, object]:
@@ -163,28 +148,3 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
-
-
-def jit_options(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:
-    """The options that a decorator was `given`, joined with those of the unit."""
-    bounds = given.get("launch_bounds") or ()
-    unoptimised = given.get("opt") is False or given.get("opt_level") == 0
-    options = replace(
-        unit.options,
-        fastmath=unit.options.fastmath or bool(given.get("fastmath")),
-        debug=unit.options.debug or bool(given.get("debug")),
-        lineinfo=unit.options.lineinfo or bool(given.get("lineinfo")),
-        opt_level=0 if unoptimised else unit.options.opt_level,
-    )
-    carveout = given.get("shared_memory_carveout")
-    if isinstance(carveout, str):
-        carveout = {"default": -1, "maxl1": 0, "maxshared": 100}[carveout.lower()]
-    return JitOptions(
-        options=options,
-        launch_bounds=unit.launch_bounds or ((bounds,) if isinstance(bounds, int) else tuple(bounds)),
-        max_registers=int(given.get("max_registers") or 0),
-        carveout=carveout,
-        link=tuple(given.get("link") or ()),
-        inline=given.get("inline") or "never",
-        forceinline=bool(given.get("forceinline")),
-    )

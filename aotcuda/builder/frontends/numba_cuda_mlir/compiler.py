@@ -15,7 +15,7 @@ from numba_cuda_mlir.numba_cuda.cudadrv import nvvm
 from aotcuda.builder.frontends.numba import verification
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba.messages import RaisesError
-from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir, patches
+from aotcuda.builder.frontends.numba_cuda_mlir import known_faults, linking, llvm_ir, patches
 from aotcuda.builder.frontends.numba_cuda_mlir.types import check, check_result, constants, convention
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.errors import CompileError
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.front_end import Raise
+    from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
-    from aotcuda.builder.frontends.numba.units import JitOptions
+    from aotcuda.builder.frontends.protocol import Fault
 
 
 class NumbaCudaMlir(NumbaFrontEnd):
@@ -44,6 +45,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""
         patches.install()
+        known_faults.install()
         _warm_up()
         return {
             "numba-cuda-mlir": version("numba-cuda-mlir"),
@@ -56,6 +58,10 @@ class NumbaCudaMlir(NumbaFrontEnd):
     ) -> AbstractContextManager[list[str]]:
         """See NumbaFrontEnd."""
         return patches.compiling(f"{unit.module}.{unit.symbol}", target, jit.options, python, c_abi=c_abi)
+
+    def known_faults(self) -> AbstractContextManager[list[Fault]]:
+        """See NumbaFrontEnd."""
+        return known_faults.watching(self.root)
 
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
@@ -77,6 +83,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
                 "launch_bounds": jit.launch_bounds or None,
                 "link": list(jit.link),
                 "lto": True,
+                "experimental_ast_transforms": jit.ast_transforms,
             }
         )
         settings["_compile_output"] = "ltoir"

@@ -45,7 +45,7 @@ from aotcuda.builder.frontends.numba import (
     toolkit_paths,
 )
 from aotcuda.builder.frontends.numba.messages import RaisesError
-from aotcuda.builder.frontends.numba_cuda_mlir import additions
+from aotcuda.builder.frontends.numba_cuda_mlir import additions, known_faults
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ PRIVATE_PARTS = {
     "numba_cuda_mlir.descriptor:_ForAll.__call__": "(self, *args)",
     "numba_cuda_mlir.mlir_compiler:compile_mlir": "(pyfunc, return_type, args, targetoptions)",
     **additions.PRIVATE_PARTS,
+    **known_faults.PRIVATE_PARTS,
     **{f"numba_cuda_mlir.numba_cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
 }
 """What is replaced, or called by keywords, with the parameters that it had.

@@ -301,6 +301,9 @@ def _function(unit: TritonUnit, name: str, value: Any, path: str) -> Any:
         kind = "a kernel of Gluon" if isinstance(value, JITFunction) else f"of type {type(value).__qualname__}"
         message = f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another one"
         raise SourceError(message)
+    if getattr(value, "debug", None):
+        message = f"{unit.key}: {name} has debug=True, and packaged kernels have no device_assert; leave debug out"
+        raise SourceError(message)
     if getattr(value, "pre_run_hooks", None):
         message = f"{unit.key}: {name} has launch hooks (add_pre_run_hook), which nothing would call: take them off"
         raise SourceError(message)
@@ -328,6 +331,16 @@ def _check_configs(unit: TritonUnit, name: str, tuner: Any, function: Any) -> No
     Raises:
         SourceError: Constexprs that are tuned have no value.
     """
+    for config in tuner.configs:
+        if getattr(config, "ir_override", None):
+            message = f"{unit.key}: {name} has ir_override in its configs, which a build does not read; take it out"
+            raise SourceError(message)
+        if (registers := getattr(config, "maxnreg", None)) and not unit.maxnreg:
+            message = (
+                f"{unit.key}: {name} has maxnreg in its configs, and the table does not say how many registers a "
+                f"thread may use; write maxnreg = {registers}"
+            )
+            raise SourceError(message)
     open_ = {parameter.name for parameter in function.params if parameter.is_constexpr and not _is_constant(parameter)}
     open_ -= {given for given, _ in unit.constexprs}
     tuned = [config.kwargs for config in tuner.configs if open_ & config.kwargs.keys()]

@@ -1,0 +1,120 @@
+"""The options of `@cuda.jit`: which ones a build honours, and what to write in place of the others."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+
+_HONOURED = (
+    *("debug", "experimental_ast_transforms", "fast_math", "fastmath", "forceinline", "inline", "launch_bounds"),
+    *("lineinfo", "link", "max_registers", "opt", "opt_level", "shared_memory_carveout"),
+)
+_WITHOUT_EFFECT = (
+    *("annotations_as_signatures", "cache", "device", "no_cpython_wrapper"),
+    *("nopython", "profile_jit", "signature", "print_before_all", "print_after_all"),
+    *("dump", "dump_numba_ir", "dump_mlir", "dump_cubin", "dump_llvmir", "dump_ptx", "dump_ast", "dump_ast_after_all"),
+)
+"""Options that act when the decorator runs, or that leave the code as it is."""
+
+_TABLE = "leave it out, and list the targets in arch"
+_REFUSED = {
+    "abi": "leave it out: kernels have Numba's ABI, and functions in the table the C ABI",
+    "abi_info": "leave it out: the key in the table is the name",
+    "capi": "leave it out: the key in the table is the name",
+    "cc": _TABLE,
+    "chip": _TABLE,
+    "extensions": "leave it out, and convert the arguments before the launch",
+    "features": _TABLE,
+    "lto": "leave it out: builds link with link-time optimization",
+    "ptxas_options": "leave it out, and set max-registers and opt-level in options",
+    "_dbg_optnone": "write opt=False",
+    "_nrt": "leave it out: packaged kernels cannot allocate memory on the device",
+}
+"""By name the remedy for an option that a build cannot honour; a value that means the same as no value is accepted."""
+
+_HIGHEST = 3
+
+_PLAIN: tuple[object, ...] = (None, False, "", (), [], {}, "numba")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JitOptions:
+    """The options of `@cuda.jit` that matter to code, joined with those of the configuration."""
+
+    options: Options
+    launch_bounds: tuple[int, ...]
+    max_registers: int
+    carveout: int | None
+    link: tuple[Any, ...]
+    inline: str
+    forceinline: bool
+    ast_transforms: bool
+
+
+def read(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:
+    """Return the options that a decorator was given, as the compiler keeps them, joined with those of the unit.
+
+    Raises:
+        CompileError: A build cannot honour one of them.
+    """
+    _check(unit, given)
+    bounds = given.get("launch_bounds") or ()
+    options = replace(
+        unit.options,
+        fastmath=unit.options.fastmath or bool(given.get("fastmath")),
+        debug=unit.options.debug or bool(given.get("debug")),
+        lineinfo=unit.options.lineinfo or bool(given.get("lineinfo")),
+    )
+    options = replace(options, opt_level=0 if options.debug else options.opt_level)
+    _check_level(unit, given, options)
+    carveout = given.get("shared_memory_carveout")
+    if isinstance(carveout, str):
+        carveout = {"default": -1, "maxl1": 0, "maxshared": 100}[carveout.lower()]
+    return JitOptions(
+        options=options,
+        launch_bounds=unit.launch_bounds or ((bounds,) if isinstance(bounds, int) else tuple(bounds)),
+        max_registers=int(given.get("max_registers") or 0),
+        carveout=carveout,
+        link=tuple(given.get("link") or ()),
+        inline=given.get("inline") or "never",
+        forceinline=bool(given.get("forceinline")),
+        ast_transforms=bool(given.get("experimental_ast_transforms")),
+    )
+
+
+def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
+    known = (*_HONOURED, *_WITHOUT_EFFECT, *_REFUSED)
+    for name, value in given.items():
+        if name not in known and not name.startswith("_"):
+            near = difflib.get_close_matches(name, _HONOURED, n=1)
+            remedy = f"did you mean {near[0]}?" if near else "leave it out"
+            if name in ("fma", "fmad"):
+                remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
+            message = f"{unit.key}: @cuda.jit has no option {name}, which {unit.python} gives it; {remedy}"
+            raise CompileError(message)
+        # Both compilers keep an `lto` of their own: Numba-CUDA's is false in debug builds, the other says who set it.
+        is_unlinked = name == "lto" and not value and not given.get("debug") and given.get("_lto_explicit", True)
+        if is_unlinked or (name in _REFUSED and name != "lto" and value not in _PLAIN):
+            message = f"{unit.key}: @cuda.jit({name}={value!r}) of {unit.python} cannot be honoured; {_REFUSED[name]}"
+            raise CompileError(message)
+
+
+def _check_level(unit: NumbaUnit, given: Mapping[str, Any], options: Options) -> None:
+    """Refuse a level of optimization of one kernel: the linker optimizes all code of a module alike."""
+    level = 0 if given.get("opt") is False else given.get("opt_level", _HIGHEST)
+    if level not in (_HIGHEST, options.opt_level):
+        written = "opt=False" if given.get("opt") is False else f"opt_level={level}"
+        message = (
+            f"{unit.key}: @cuda.jit({written}) of {unit.python} cannot be honoured for one kernel; write "
+            f"opt-level = {level} in the options of {unit.module}"
+        )
+        raise CompileError(message)

@@ -1,0 +1,277 @@
+"""Run the conformance suite, `tests/support/conformance`, with wheels of each release of the compilers.
+
+    python bench/conformance.py build FOLDER                     # wheels of all cases; needs no GPU
+    python bench/conformance.py run FOLDER --out DIRECTORY       # on a GPU, with CuPy; needs no compiler
+    python bench/conformance.py run FOLDER --cpu                 # the PTX by an interpreter on the CPU
+
+`build` makes a folder for each release, with a wheel and a file that names the kernels which the compiler refuses.
+`run` writes one JSON file for each release. A kernel that ends the context ends a process of its own chain alone: the
+next process goes on with the next case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import machine
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import numpy as np  # noqa: E402
+
+from support import ptx  # noqa: E402
+from support.conformance import outcome, project  # noqa: E402
+from support.conformance.cases import CASES  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from support.conformance.case import Case
+
+COMPILERS = ("numba-cuda", "numba-cuda-mlir")
+SECOND = "numba-cuda"
+"""The compiler whose results are the oracle of the cases in which Numba differs from Python on purpose."""
+SILENCE = 60
+"""Seconds after which a case that has not ended is given up."""
+CHUNK = 250
+"""Cases of one chain of processes."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    builds = commands.add_parser("build")
+    builds.add_argument("folder", type=Path)
+    builds.add_argument("--release", action="append", metavar="NAME==VERSION", help="these releases alone")
+    builds.add_argument("--every", type=int, default=1, metavar="N", help="every Nth case")
+    runs = commands.add_parser("run")
+    runs.add_argument("folder", type=Path)
+    runs.add_argument("--out", type=Path, default=machine.RESULTS, help="the folder of the JSON files (%(default)s)")
+    runs.add_argument("--cpu", action="store_true", help="interpret the PTX, without a GPU")
+    runs.add_argument("--processes", type=int, default=8, help="chains that run at a time (%(default)s)")
+    chain = commands.add_parser("chain", help="what `run` starts: cases of one wheel, named on standard input")
+    chain.add_argument("site", type=Path)
+    chain.add_argument("--cpu", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.command == "build":
+        return build(arguments.folder, arguments.release or releases(), arguments.every)
+    if arguments.command == "chain":
+        return run_chain(arguments.site, cpu=arguments.cpu)
+    return run(arguments.folder, arguments.out, cpu=arguments.cpu, processes=arguments.processes)
+
+
+# Wheels.
+
+
+def releases() -> list[str]:
+    """The last release of numba-cuda, and all accepted ones of the other compiler."""
+    from aotcuda import registry
+
+    tested = {name: registry.BUILT_IN[name].tested for name in COMPILERS}
+    return [f"{SECOND}=={tested[SECOND][-1]}", *(f"{COMPILERS[1]}=={one}" for one in reversed(tested[COMPILERS[1]]))]
+
+
+def build(folder: Path, wanted: Sequence[str], every: int) -> int:
+    """Build the wheel of each release."""
+    from importlib.metadata import version
+
+    cases = [*CASES.values()][::every]
+    for text in wanted:
+        name, _, release = text.partition("==")
+        environment = {**os.environ, "AOTCUDA_PROGRESS": "0", "AOTCUDA_UNTESTED": "1"}
+        environment.setdefault("AOTCUDA_BUILD_CACHE", str(folder.resolve() / "cache"))
+        with tempfile.TemporaryDirectory() as temporary:
+            if version(name) != release:
+                overlay = Path(temporary, "overlay")
+                pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps")
+                subprocess.run([*pip, "--target", overlay, text], check=True)
+                environment["PYTHONPATH"] = str(overlay)
+            wheel, refused = project.build(Path(temporary, "project"), name, cases, environment)
+            own = folder / f"{name}-{release}"
+            own.mkdir(parents=True, exist_ok=True)
+            (own / wheel.name).write_bytes(wheel.read_bytes())
+        beside = {one: version(one) for one in ("numba", "llvmlite", "numpy", "cuda-bindings", "nvidia-nvvm")}
+        about = {"compiler": name, "release": release, "beside": beside, "refused": refused}
+        about["cases"] = [case.name for case in cases]
+        (own / "built.json").write_text(json.dumps(about, indent=1) + "\n")
+        print(
+            f"{text}: {len(cases)} cases, {len(refused)} refused, {(own / wheel.name).stat().st_size} bytes", flush=True
+        )
+    return 0
+
+
+# One release after another, in chains of processes.
+
+
+def run(folder: Path, out: Path, *, cpu: bool, processes: int) -> int:
+    """Run all wheels below a folder, and write a JSON file for each."""
+    here = machine.describe()
+    built = [json.loads(path.read_text()) | {"folder": path.parent} for path in sorted(folder.glob("*/built.json"))]
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(processes) as pool:
+        waiting = []
+        for item in built:
+            site = Path(temporary, item["folder"].name)
+            (wheel,) = item["folder"].glob("*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site)  # as pip installs a wheel of nothing but modules and data
+            names = [name for name in item["cases"] if name not in item["refused"] and not (cpu and CASES[name].gpu)]
+            chunks = [names[start : start + CHUNK] for start in range(0, len(names), CHUNK)]
+            waiting.append([pool.submit(_chained, site, chunk, cpu=cpu) for chunk in chunks])
+        found = [{name: said for chunk in chunks for name, said in chunk.result().items()} for chunks in waiting]
+    second = {item["compiler"]: results for item, results in zip(built, found, strict=True)}.get(SECOND, {})
+    rows = []
+    for item, results in zip(built, found, strict=True):
+        failed = {name: text for name, said in results.items() if (text := _failure(CASES[name], said, second))}
+        groups = _by_group(item, results, failed)
+        path = out / f"conformance_{item['compiler']}_{item['release']}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        report = {key: item[key] for key in ("compiler", "release", "beside")}
+        report |= {
+            "by": "PTX on the CPU" if cpu else "GPU",
+            "cases": len(results),
+            "passed": len(results) - len(failed),
+        }
+        report |= {"groups": groups, "failed": failed, "refused": item["refused"]}
+        machine.write(path, here, **report)
+        rows.append((f"{item['compiler']} {item['release']}", len(results), len(failed), len(item["refused"])))
+    machine.table(("release", "cases", "wrong", "refused"), rows)
+    return 0
+
+
+def _failure(case: Case, said: dict[str, Any], second: dict[str, dict[str, Any]]) -> str:
+    """What is wrong in a case; empty if nothing is."""
+    if "error" in said:
+        return str(said["error"])
+    if case.oracle == "python":
+        return "; ".join(said["wrong"])
+    oracle = second.get(case.name, {})
+    if "arrays" not in oracle:
+        return ""
+    found, wanted = (_arrays(case, one["arrays"]) for one in (said, oracle))
+    return "; ".join(outcome.differences(case, found, wanted))
+
+
+def _arrays(case: Case, given: dict[str, str]) -> dict[str, np.ndarray]:
+    arrays = {}
+    for name, text in given.items():
+        value = case.arguments[name]
+        arrays[name] = np.frombuffer(bytes.fromhex(text), value.dtype).reshape(value.shape)
+    return arrays
+
+
+def _by_group(
+    item: dict[str, Any], results: dict[str, dict[str, Any]], failed: dict[str, str]
+) -> dict[str, dict[str, int]]:
+    groups: dict[str, dict[str, int]] = {}
+    for kind, names in (("cases", results), ("wrong", failed), ("refused", item["refused"])):
+        for name in names:
+            row = groups.setdefault(CASES[name].group, {"cases": 0, "wrong": 0, "refused": 0})
+            row[kind] += 1
+    return groups
+
+
+def _chained(site: Path, names: Sequence[str], *, cpu: bool) -> dict[str, dict[str, Any]]:
+    """Run cases by one process after another; each begins behind the case that ended the one before."""
+    found: dict[str, dict[str, Any]] = {}
+    while left := [name for name in names if name not in found]:
+        before = len(found)
+        for said in _said(site, left, cpu=cpu):
+            found[said.pop("name")] = said
+        if len(found) == before:
+            found[left[0]] = {"error": "the process ends before the first case"}
+    return found
+
+
+def _said(site: Path, names: Sequence[str], *, cpu: bool) -> Iterator[dict[str, Any]]:
+    """What one process says of each case; of the case that it ends in, how it ended."""
+    command = [sys.executable, __file__, "chain", str(site), *(["--cpu"] if cpu else [])]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write("\n".join(names))
+    process.stdin.close()
+    errors: list[str] = []
+    reader = threading.Thread(target=errors.extend, args=(process.stderr,))
+    reader.start()
+    left = iter(names)
+    while True:
+        watch = threading.Timer(SILENCE, process.kill)
+        watch.start()
+        line = process.stdout.readline()
+        watch.cancel()
+        if not line:
+            break
+        said = json.loads(line)
+        next(left)
+        yield said
+        if said.get("sticky"):
+            break
+    process.kill()
+    status = process.wait()
+    reader.join()
+    if not line and (name := next(left, None)) is not None:
+        yield {"name": name, "error": f"the process ends with status {status}: {' '.join(errors)[-300:]}"}
+
+
+# Inside of such a process.
+
+
+def run_chain(site: Path, *, cpu: bool) -> int:
+    """Run the cases that standard input names, and print a line of JSON for each."""
+    import importlib
+
+    sys.path.insert(0, str(site))
+    names = sys.stdin.read().split()
+    kernels: dict[str, Any] = {}
+    for folder in sorted((site / project.PACKAGE).glob("*.aotcuda")):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        loader = _programs(folder, manifest) if cpu else importlib.import_module(f"{project.PACKAGE}.{folder.stem}")
+        kernels |= {item["name"]: (item, loader) for item in manifest["kernels"]}
+    cupy = None if cpu else importlib.import_module("cupy")
+    for name in names:
+        case = CASES[name]
+        item, loaded = kernels[case.kernel]
+        said: dict[str, Any] = {"name": name}
+        try:
+            if cpu:
+                arrays = outcome.by_ptx(case, loaded, item["overloads"][0])
+            else:
+                arrays = outcome.by_gpu(case, getattr(loaded, case.kernel), cupy)
+        except (ptx.FaultError, ptx.UnsupportedError) as error:
+            said["error"] = str(error)
+        except Exception as error:  # noqa: BLE001 (whatever the driver says is the result)
+            said |= {"error": f"{type(error).__name__}: {str(error)[:300]}", "sticky": not cpu}
+        else:
+            if case.oracle == "python":
+                said["wrong"] = outcome.differences(case, arrays, outcome.expected(case))
+            else:
+                said["arrays"] = {key: value.tobytes().hex() for key, value in arrays.items()}
+        print(json.dumps(said), flush=True)
+        if said.get("sticky"):
+            os._exit(1)  # the context is lost, and whatever would be freed with it
+    return 0
+
+
+def _programs(folder: Path, manifest: dict[str, Any]) -> ptx.Program:
+    from support.images import cuobjdump
+
+    del manifest
+    return ptx.Program(cuobjdump((folder / "kernels.fatbin").read_bytes(), "-ptx"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""One case of the conformance suite: a kernel, what it is launched with, and where the right result comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Value = Any
+"""A NumPy array, or a NumPy scalar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A kernel and a launch.
+
+    Attributes:
+        name: A group and a name in it: `index/uint8`.
+        body: The statements of the kernel.
+        arguments: The parameters by name; all arrays are compared after the launch.
+        threads: Launched threads, in blocks of `block`.
+        block: Threads of a block.
+        oracle: `python`: the body, run by CPython with exact integers and NumPy's floats. `numba-cuda`: what
+            numba-cuda's code leaves in the arrays, where Numba differs from Python and NumPy on purpose.
+        why: Where the oracle is `numba-cuda`, what differs.
+        reference: Statements that the reference runs in place of the body.
+        ulps: How many units in the last place floats may differ by.
+        first: The number of the first thread that the reference and the CPU run; earlier threads do nothing.
+        gpu: The case needs more memory than the CPU's part of the suite has.
+    """
+
+    name: str
+    body: str
+    arguments: Mapping[str, Value]
+    threads: int = 1
+    block: int = 64
+    oracle: Literal["python", "numba-cuda"] = "python"
+    why: str = ""
+    reference: str = ""
+    ulps: int = 0
+    first: int = 0
+    gpu: bool = False
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name."""
+        return self.name.replace("/", "_").replace("-", "_")
+
+    @property
+    def group(self) -> str:
+        """The part of the table that it belongs to."""
+        return self.name.partition("/")[0]
+
+    @property
+    def signature(self) -> str:
+        """The kernel's signature in Numba's notation."""
+        return f"void({', '.join(map(_type_of, self.arguments.values()))})"
+
+    @property
+    def source(self) -> str:
+        """The kernel as a Python function."""
+        lines = [f"    {line}" for line in self.body.splitlines()]
+        return "\n".join([f"def {self.kernel}({', '.join(self.arguments)}):", *lines, ""])
+
+
+RECORDS: dict[str, np.dtype[Any]] = {
+    "particle": np.dtype([("x", "f4"), ("id", "u1"), ("n", "i8")], align=True),
+    "packed": np.dtype([("flag", "u1"), ("x", "f8"), ("k", "i2")]),
+    "same": np.dtype([("a", "i4"), ("b", "i4"), ("c", "i4")]),
+}
+"""The record types of cases, by the names that signatures have for them."""
+
+
+def _type_of(value: Value) -> str:
+    dtype = value.dtype
+    name = next((name for name, record in RECORDS.items() if record == dtype), dtype.name.replace("bool", "boolean"))
+    if not isinstance(value, np.ndarray):
+        return name
+    if value.flags.c_contiguous:
+        return f"{name}[{', '.join([':'] * (value.ndim - 1) + ['::1'])}]"
+    return f"{name}[{', '.join([':'] * value.ndim)}]"

@@ -1,0 +1,7 @@
+"""All cases of the conformance suite, by their names."""
+
+from __future__ import annotations
+
+from support.conformance import memory, numbers
+
+CASES = {case.name: case for case in (*numbers.cases(), *memory.cases())}

@@ -1,0 +1,181 @@
+"""Run one case of the suite, on a GPU or on the CPU, and compare what it leaves with the reference."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from support import ptx
+from support.conformance import reference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from support.conformance.case import Case
+
+GUARD = 1 << 16
+"""Bytes before and behind each array on a GPU, which no kernel may change."""
+
+Arrays = dict[str, np.ndarray]
+
+
+def differences(case: Case, found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> list[str]:
+    """What is wrong in each array: the first place that differs, and how many do."""
+    return [text for name in wanted if (text := _difference(name, found[name], wanted[name], case.ulps))]
+
+
+def _difference(name: str, found: np.ndarray, wanted: np.ndarray, ulps: int) -> str:
+    wrong = [place for place in np.ndindex(wanted.shape) if not _equal(found[place], wanted[place], ulps)]
+    if not wrong:
+        return ""
+    place = wrong[0]
+    where = ", ".join(map(str, place))
+    return f"{name}[{where}] is {found[place]}, not {wanted[place]}" + (
+        f" ({len(wrong)} of {wanted.size} differ)" if len(wrong) > 1 else ""
+    )
+
+
+def _equal(found: Any, wanted: Any, ulps: int) -> bool:
+    if isinstance(wanted, np.void):
+        return all(_equal(found[name], wanted[name], ulps) for name in wanted.dtype.names)
+    if isinstance(wanted, np.complexfloating):
+        size = max(abs(wanted.real), abs(wanted.imag))
+        return bool(abs(found - wanted) <= ulps * np.spacing(type(wanted.real)(size))) or bool(found == wanted)
+    if isinstance(wanted, np.floating):
+        if np.isnan(wanted) or np.isnan(found):
+            return bool(np.isnan(wanted) and np.isnan(found))
+        return bool(found == wanted or abs(found - wanted) <= ulps * np.spacing(abs(wanted)))
+    return bool(found == wanted)
+
+
+# On the CPU.
+
+
+def by_ptx(case: Case, program: ptx.Program, overload: Mapping[str, Any]) -> Arrays:
+    """Run a case on the CPU; returns its arrays.
+
+    Raises:
+        ptx.FaultError: The kernel reads or writes outside of its arrays.
+        ptx.UnsupportedError: The kernel has an instruction that the interpreter does not have.
+    """
+    memory = ptx.Memory()
+    block = bytearray(overload["parameter_bytes"])
+    placed: dict[str, tuple[bytearray, int, np.ndarray]] = {}
+    for parameter, (name, value) in zip(overload["parameters"], case.arguments.items(), strict=True):
+        if isinstance(value, np.ndarray):
+            content, start = _flat(value)
+            address = memory.add(content)
+            placed[name] = (content, start, value)
+            _place_array(block, parameter, value, address + start)
+        else:
+            data = value.tobytes()
+            block[parameter["offset"] : parameter["offset"] + len(data)] = data
+    threads = range(case.first, case.threads)
+    blocks = -(-case.threads // case.block)
+    program.run(overload["symbol"], bytes(block), memory, threads=threads, block=case.block, blocks=blocks)
+    return {
+        name: np.ndarray(value.shape, value.dtype, bytes(content), start, value.strides).copy()
+        for name, (content, start, value) in placed.items()
+    }
+
+
+def _flat(array: np.ndarray) -> tuple[bytearray, int]:
+    """The bytes that an array reaches over, and where its first element lies in them."""
+    steps = [stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True)]
+    low = sum(step for step in steps if step < 0)
+    size = sum(map(abs, steps)) + array.itemsize
+    content = bytearray(size)
+    np.ndarray(array.shape, array.dtype, content, -low, array.strides)[...] = array
+    return content, -low
+
+
+def _place_array(block: bytearray, parameter: Mapping[str, Any], array: np.ndarray, address: int) -> None:
+    for number, word in enumerate(parameter["words"]):
+        axis = int(word[-1]) if word[-1].isdigit() else 0
+        values = {"zero": 0, "items": array.size, "itemsize": array.itemsize, "data": address}
+        if word.startswith("shape"):
+            value = array.shape[axis]
+        elif word.startswith("stride"):
+            value = array.strides[axis]
+        elif word.startswith("step"):
+            value = array.strides[axis] // array.itemsize
+        else:
+            value = values[word]
+        struct.pack_into("<q", block, parameter["offset"] + 8 * number, value)
+
+
+# On a GPU.
+
+
+def by_gpu(case: Case, kernel: Any, cupy: Any) -> Arrays:
+    """Run a case on the GPU; returns its arrays.
+
+    Raises:
+        ptx.FaultError: The kernel writes into the memory around its arrays.
+        Exception: The launch fails, as the driver says.
+    """
+    if case.gpu:
+        return _far(case, kernel, cupy)
+    guards, views, given = [], {}, []
+    for name, value in case.arguments.items():
+        if not isinstance(value, np.ndarray):
+            given.append(value.item())
+            continue
+        content, start = _flat(value)
+        block = np.full(GUARD * 2 + len(content), 0xA5, np.uint8)
+        block[GUARD : GUARD + len(content)] = np.frombuffer(bytes(content), np.uint8)
+        device = cupy.asarray(block)
+        guards.append((name, device, len(content)))
+        views[name] = (device, GUARD + start, value)
+        given.append(_DeviceArray(device, GUARD + start, value))
+    blocks = -(-case.threads // case.block)
+    kernel[blocks, case.block](*given)
+    cupy.cuda.runtime.deviceSynchronize()
+    for name, device, size in guards:
+        after = device.get()
+        changed = np.flatnonzero(np.concatenate([after[:GUARD], after[GUARD + size :]]) != 0xA5)
+        if changed.size:
+            place = int(changed[0])
+            away = place - GUARD if place < GUARD else place - GUARD + size
+            message = f"the kernel writes {away:+d} bytes from the start of {name}, which has {size}"
+            raise ptx.FaultError(message)
+    return {
+        name: np.ndarray(value.shape, value.dtype, device.get().tobytes(), start, value.strides).copy()
+        for name, (device, start, value) in views.items()
+    }
+
+
+class _DeviceArray:
+    """Memory on the GPU with the layout of an array of NumPy's."""
+
+    def __init__(self, device: Any, start: int, array: np.ndarray) -> None:
+        self._kept = device
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "strides": None if array.flags.c_contiguous else array.strides,
+            "typestr": array.dtype.str,
+            "descr": array.dtype.descr,
+            "data": (device.data.ptr + start, False),
+            "version": 3,
+        }
+
+
+def _far(case: Case, kernel: Any, cupy: Any) -> Arrays:
+    """A case whose `x` is large: the elements that `p` names, as the array `x` of the result."""
+    places = case.arguments["p"]
+    x = cupy.zeros(case.arguments["x"].shape, case.arguments["x"].dtype)
+    kernel[1, case.block](x, cupy.asarray(places))
+    cupy.cuda.runtime.deviceSynchronize()
+    found = x[cupy.asarray(places.astype("int64"))].get()
+    del x
+    cupy.get_default_memory_pool().free_all_blocks()
+    return {"x": found}
+
+
+def expected(case: Case) -> Arrays:
+    """The arrays after a right launch, of a case whose oracle is Python."""
+    if case.gpu:
+        return {"x": np.arange(1, case.threads + 1, dtype="int8")}
+    return reference.results(case)

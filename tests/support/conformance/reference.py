@@ -1,0 +1,224 @@
+"""Run the kernel of a case by CPython, for what it must leave in its arrays.
+
+Integers are exact while they are computed with, and wrap where they are stored or converted, as in Numba's 64-bit
+arithmetic. Floats are NumPy's of the array's type, so float32 is computed in float32. Threads run one after another.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from support.conformance.case import Case
+
+
+def results(case: Case) -> dict[str, Any]:
+    """The arrays of a case after its launch, by the names of the parameters."""
+    arrays = {name: _copy(value) for name, value in case.arguments.items() if isinstance(value, np.ndarray)}
+    given = {name: Array(arrays[name]) if name in arrays else loaded(value) for name, value in case.arguments.items()}
+    cuda = _Cuda(case)
+    text = case.source
+    if case.reference:
+        head = text.splitlines()[0]
+        text = "\n".join([head, *(f"    {line}" for line in case.reference.splitlines()), ""])
+    names: dict[str, Any] = {"cuda": cuda, "math": _Math, "np": np}
+    exec(compile(text, case.name, "exec"), names)
+    with np.errstate(all="ignore"):
+        for thread in range(case.first, case.threads):
+            cuda.enter(thread)
+            names[case.kernel](**given)
+    return arrays
+
+
+def _copy(array: np.ndarray) -> np.ndarray:
+    """A copy with the same strides."""
+    if array.flags.c_contiguous:
+        return array.copy()
+    copied = array.copy(order="K")
+    return copied if copied.strides == array.strides else like(array)
+
+
+def like(array: np.ndarray) -> np.ndarray:
+    """A copy of an array with any strides, of either sign."""
+    low = sum(stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True) if stride < 0)
+    high = sum(stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True) if stride > 0)
+    block = np.zeros(high - low + array.itemsize, np.uint8)
+    view = np.ndarray(array.shape, array.dtype, block, -low, array.strides)
+    view[...] = array
+    return view
+
+
+def loaded(value: Any) -> Any:
+    """A NumPy scalar as kernels compute with it."""
+    if isinstance(value, np.integer):
+        return int(value)
+    return bool(value) if isinstance(value, np.bool_) else value
+
+
+def stored(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A value as an array of this type takes it."""
+    if dtype.kind in "iu":
+        bits = 8 * dtype.itemsize
+        wrapped = int(value) & (1 << bits) - 1
+        return wrapped - (1 << bits) if dtype.kind == "i" and wrapped >> (bits - 1) else wrapped
+    return value
+
+
+class Array:
+    """An array whose elements are Python's integers and NumPy's floats."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.array[index]
+        if isinstance(found, np.void):
+            return Record(self.array, index)
+        return Array(found) if isinstance(found, np.ndarray) else loaded(found)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(value, Array):
+            self.array[index] = value.array
+        elif isinstance(value, Record):
+            self.array[index] = value.value
+        else:
+            self.array[index] = stored(value, self.array.dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if self.array.dtype.names and name in self.array.dtype.names:
+            return Array(self.array[name])
+        found = getattr(self.array, name)
+        return Array(found) if isinstance(found, np.ndarray) else found
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def view(self, dtype: Any) -> Array:
+        """The same memory as elements of another type."""
+        return Array(self.array.view(dtype.dtype if isinstance(dtype, _Type) else dtype))
+
+
+class Record:
+    """One record of an array."""
+
+    def __init__(self, array: np.ndarray, index: Any) -> None:
+        object.__setattr__(self, "_place", (array, index))
+
+    @property
+    def value(self) -> Any:
+        array, index = self._place
+        return array[index]
+
+    def __getattr__(self, name: str) -> Any:
+        return loaded(self.value[name])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        array, index = self._place
+        array[name][index] = stored(value, array.dtype[name])
+
+    __getitem__ = __getattr__
+    __setitem__ = __setattr__
+
+
+class _Type:
+    """A type of Numba's, called to convert."""
+
+    def __init__(self, name: str) -> None:
+        self.dtype = np.dtype(name)
+
+    def __call__(self, value: Any) -> Any:
+        if self.dtype.kind == "b":
+            return bool(value)
+        return loaded(self.dtype.type(stored(value, self.dtype)))
+
+
+_Math = SimpleNamespace(**{**vars(math), "trunc": int})
+"""Python's `math`, whose `trunc` takes NumPy's floats too."""
+
+
+class _Atomic:
+    """`cuda.atomic`, for threads that run one after another."""
+
+    def add(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, lambda old, x: old + x, value)
+
+    def sub(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, lambda old, x: old - x, value)
+
+    def max(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, max, value)
+
+    def min(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, min, value)
+
+    def and_(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, lambda old, x: old & x, value)
+
+    def or_(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, lambda old, x: old | x, value)
+
+    def xor(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, lambda old, x: old ^ x, value)
+
+    def exch(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, lambda _, x: x, value)
+
+    def inc(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, lambda old, x: 0 if old >= x else old + 1, value)
+
+    def dec(self, array: Array, index: Any, value: Any) -> Any:
+        return self._put(array, index, lambda old, x: x if old == 0 or old > x else old - 1, value)
+
+    def cas(self, array: Array, index: Any, expected: Any, value: Any) -> Any:
+        wanted = loaded(array.array.dtype.type(stored(expected, array.array.dtype)))
+        return self._put(array, index, lambda old, x: x if old == wanted else old, value)
+
+    def _put(self, array: Array, index: Any, operation: Any, value: Any) -> Any:
+        old = array[index]
+        array[index] = operation(old, loaded(array.array.dtype.type(stored(value, array.array.dtype))))
+        return old
+
+
+class _Cuda:
+    """Numba's `cuda` in a kernel."""
+
+    atomic = _Atomic()
+
+    def __init__(self, case: Case) -> None:
+        blocks = -(-case.threads // case.block)
+        self.blockDim, self.gridDim = _three(case.block, 1), _three(blocks, 1)
+        for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"):
+            setattr(self, name, _Type(name))
+        self.boolean = _Type("bool")
+        self.local = SimpleNamespace(array=lambda shape, dtype: Array(np.zeros(shape, dtype.dtype)))
+
+    def enter(self, thread: int) -> None:
+        """Become this thread."""
+        self.threadIdx = _three(thread % self.blockDim.x, 0)
+        self.blockIdx = _three(thread // self.blockDim.x, 0)
+
+    def grid(self, _: int) -> int:
+        return int(self.blockIdx.x * self.blockDim.x + self.threadIdx.x)
+
+    def gridsize(self, _: int) -> int:
+        return int(self.gridDim.x * self.blockDim.x)
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        return type(x)(float(x) * float(y) + float(z))
+
+    def popc(self, x: int) -> int:
+        return (x & (1 << 64) - 1).bit_count()
+
+    def selp(self, condition: Any, yes: Any, no: Any) -> Any:
+        return yes if condition else no
+
+    def cbrt(self, x: Any) -> Any:
+        return np.cbrt(x)
+
+
+def _three(x: int, others: int) -> SimpleNamespace:
+    return SimpleNamespace(x=x, y=others, z=others)
