@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 
 import aotcuda
+from aotcuda.common.foreign import show, shown
 from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 
 TYPE_CHECKING = False
@@ -36,6 +37,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, or the process's own; returns the exit code."""
     _open_streams()
+    _set_errors("backslashreplace")  # a terminal may lack letters
     try:
         arguments = _parser().parse_args(argv)
     except SystemExit as stop:  # argparse has printed the help, or what is wrong with the usage
@@ -45,14 +47,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except AotcudaError as error:
         if os.environ.get("AOTCUDA_DEBUG") == "1":
-            print(_shown("".join(traceback.format_exception(error)).rstrip(), lines=True), file=sys.stderr)
-        print(f"aotcuda: {_shown(str(error), lines=arguments.run is _build)}", file=sys.stderr)
+            show("".join(traceback.format_exception(error)).rstrip(), sys.stderr)
+        text = f"aotcuda: {error}"
+        show(text if arguments.run is _build else shown(text), sys.stderr)
         return 1
     except MemoryError:
         print("aotcuda: there is not enough memory for that", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
-        print(f"aotcuda: {stop if stop.args else 'interrupted'}", file=sys.stderr)
+        show(f"aotcuda: {stop if stop.args else 'interrupted'}", sys.stderr)
         return getattr(stop, "code", 128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of a pipe has seen enough
         _drop_output()
@@ -79,13 +82,6 @@ def _open_streams() -> None:
             descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, descriptor == number)
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (as Python opens its own)
-
-
-def _shown(message: str, *, lines: bool) -> str:
-    """Return an error's text with control characters escaped; `lines` keeps line breaks."""
-    from aotcuda.common.foreign import shown  # noqa: PLC0415 (as below)
-
-    return "\n".join(shown(line.expandtabs()) for line in message.split("\n")) if lines else shown(message)
 
 
 @functools.cache  # whoever calls `main` again and again waits for this most of the time
@@ -216,13 +212,12 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
     found = Report(modules=tuple(module for target in arguments.target for module in collect(target).modules))
     report = summary.chosen(found, pattern=arguments.filter, sort=arguments.sort)
-    _set_errors("backslashreplace")  # a terminal may lack letters
     if not arguments.json:
         width = _columns()
         if arguments.summary:
-            print(summary.render(report, sort=arguments.sort, width=width))
+            show(summary.render(report, sort=arguments.sort, width=width))
         else:
-            print(table.render(report, width or table.WIDTH))
+            show(table.render(report, width or table.WIDTH))
         return
     for part in json.JSONEncoder(indent=2).iterencode(report.json()):
         sys.stdout.write(part)
@@ -239,9 +234,10 @@ def _columns() -> int | None:
 
 
 def _set_errors(errors: str) -> None:
-    """Set the treatment of characters that standard output cannot encode."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # embedding programs put other things there
-        sys.stdout.reconfigure(errors=errors)
+    """Set the treatment of characters that standard output and error cannot encode."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # embedding programs put other things there
+            stream.reconfigure(errors=errors)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -250,7 +246,7 @@ def _check(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.check import check, table  # noqa: PLC0415
 
     report = check.check(arguments.target, gpu=arguments.gpu, driver=arguments.driver, require=arguments.require)
-    print(json.dumps(report.json(), indent=2) if arguments.json else table.render(report))
+    show(json.dumps(report.json(), indent=2) if arguments.json else table.render(report))
     _fail_if(report.problem())
 
 
@@ -260,7 +256,7 @@ def _diff(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.diff import compare  # noqa: PLC0415
 
     report = compare.compare(arguments.old, arguments.new)
-    print(json.dumps(report.json(), indent=2) if arguments.json else report.render())
+    show(json.dumps(report.json(), indent=2) if arguments.json else report.render())
     _fail_if(report.problem())
 
 
@@ -316,7 +312,7 @@ def _build(arguments: argparse.Namespace) -> None:
             verbose=arguments.verbose,
         )
     for path in () if arguments.quiet else written:
-        print(path)
+        show(shown(path))
 
 
 def _file(text: str) -> Path:
@@ -337,7 +333,7 @@ def _folder(text: str) -> Path:
 
 
 def _warn(text: str) -> None:
-    print(f"aotcuda: {text}", file=sys.stderr)
+    show(f"aotcuda: {text}", sys.stderr)
 
 
 def _record(arguments: argparse.Namespace) -> int:
@@ -355,7 +351,7 @@ def _init(arguments: argparse.Namespace) -> None:
 
     run(arguments.project)
     for line in cuda_cpp_files.report(arguments.project):
-        print(line)
+        show(line)
 
 
 def _doctor(arguments: argparse.Namespace) -> None:
@@ -364,8 +360,7 @@ def _doctor(arguments: argparse.Namespace) -> None:
     from aotcuda.tools import doctor  # noqa: PLC0415
 
     found = doctor.examine()
-    _set_errors("backslashreplace")
-    print(json.dumps(found, indent=2) if arguments.json else doctor.render(found))
+    show(json.dumps(found, indent=2) if arguments.json else doctor.render(found))
 
 
 def _completion(arguments: argparse.Namespace) -> None:
@@ -378,11 +373,12 @@ def _warm(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.cache import warming  # noqa: PLC0415
 
     for line in warming.warm(arguments.module, arguments.arch, arguments.cuda):
-        print(line, flush=True)
+        show(shown(line))
+        sys.stdout.flush()
 
 
 def _cache(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.cache import listing  # noqa: PLC0415
 
     for line in getattr(listing, f"cache_{arguments.action}")():
-        print(line)
+        show(shown(line))

@@ -19,7 +19,7 @@ def text_of(error: BaseException) -> str:
 
 
 def describe(value: object) -> str:
-    """A value with its type, for a message: at most a line, whatever it is."""
+    """Return a value with its type, for a message: at most a line, whatever it is."""
     kind = type(value)
     if value is None:
         return "None"
@@ -153,7 +153,7 @@ class UnloadedError(CudaError):
 
     @classmethod
     def of(cls, what: str) -> UnloadedError:
-        """The error for a module, or for a kernel."""
+        """Return the error for a module, or for a kernel."""
         message = f"the images of {what} were unloaded in the meantime, by another thread or by code that a launch runs"
         return cls(message, name="CUDA_ERROR_INVALID_HANDLE", code=400)
 

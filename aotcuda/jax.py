@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import handed_over, prepared
+from aotcuda.runtime import framework_checks, xla_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def call(
         DependencyError: From the function: this installation of aotcuda has no extension.
     """
     where = str(kernel)
-    handed_over.check_kernel(kernel, "aotcuda.jax.call")
-    handed_over.check_configuration(kernel, grid, block, forall)
+    framework_checks.check_kernel(kernel, "aotcuda.jax.call")
+    framework_checks.check_configuration(kernel, grid, block, forall)
     if vmap_method is not None and vmap_method not in _SEQUENTIAL:
         message = f"{where}: vmap_method is {vmap_method!r}, and a launch is for the shapes of one call: 'sequential'"
         raise ArgumentError(message)
@@ -95,7 +95,7 @@ def call(
     def launch(*args: Any) -> Any:
         whole, places, arrays, numbers = _arguments(kernel, args, results, outputs, aliases)
         _check_numbers(kernel, whole, places)
-        number, identity = prepared.prepare(
+        number, identity = xla_call.prepare(
             kernel.loader,
             kernel.__name__,
             where,
@@ -120,11 +120,11 @@ def call(
 
 def _arguments(
     kernel: Kernel, args: tuple[Any, ...], results: list[Any], outputs: Sequence[str], aliases: dict[int, int]
-) -> tuple[list[object], list[prepared.Place | None], list[Any], dict[int, int]]:
+) -> tuple[list[object], list[xla_call.Place | None], list[Any], dict[int, int]]:
     """The kernel's arguments and their places; the arrays among those that were given, and by argument their number."""
     where = str(kernel)
     whole: list[Any] = []
-    places: list[prepared.Place | None] = []
+    places: list[xla_call.Place | None] = []
     arrays: list[Any] = []
     numbers: dict[int, int] = {}
     for at, arg in enumerate(args):
@@ -133,36 +133,36 @@ def _arguments(
             places.append(None)
             continue
         numbers[at] = len(arrays)
-        places.append(prepared.Place(len(arrays), is_result=False))
+        places.append(xla_call.Place(len(arrays), is_result=False))
         arrays.append(jnp.asarray(arg))
         whole.append(arrays[-1])
     for at, result in aliases.items():
         _check_alias(where, at, result, args, results, numbers)
     if len(set(aliases.values())) < len(aliases):
-        raise prepared.refuse(where, f"input_output_aliases names a result twice: {aliases}")
+        raise xla_call.refuse(where, f"input_output_aliases names a result twice: {aliases}")
     own = [number for number in range(len(results)) if number not in aliases.values()]
     positions = _positions(kernel, len(args), own, outputs)
     for position, number in sorted(zip(positions, own, strict=True)):
         whole.insert(position, results[number])
-        places.insert(position, prepared.Place(number, is_result=True))
+        places.insert(position, xla_call.Place(number, is_result=True))
     shaped = [
-        arg if place is None else prepared.Shaped(number, tuple(arg.shape), _typestr(arg.dtype))
+        arg if place is None else xla_call.Shaped(number, tuple(arg.shape), _typestr(arg.dtype))
         for number, (arg, place) in enumerate(zip(whole, places, strict=True))
     ]
     return shaped, places, arrays, numbers
 
 
 def _positions(kernel: Kernel, given: int, own: list[int], outputs: Sequence[str]) -> list[int]:
-    """The positions of the parameters that are results and no arguments."""
+    """Return the positions of the parameters that are results and no arguments."""
     if not outputs:
         return list(range(given, given + len(own)))
     where, known = str(kernel), _names(kernel)
     if isinstance(outputs, str) or len(outputs) != len(own):
         problem = f"outputs names {outputs!r} where {len(own)} results are no arguments as well; name one for each"
-        raise prepared.refuse(where, problem)
+        raise xla_call.refuse(where, problem)
     for name in outputs:
         if name not in known:
-            raise prepared.refuse(where, f"it has no parameter {name!r}; it has {', '.join(known)}")
+            raise xla_call.refuse(where, f"it has no parameter {name!r}; it has {', '.join(known)}")
     return [known.index(name) for name in outputs]
 
 
@@ -172,17 +172,17 @@ def _check_alias(
     if at not in numbers or not 0 <= result < len(results):
         missing = "array" if at not in numbers else "result"
         problem = f"input_output_aliases has {at}: {result}, and there is no such {missing}"
-        raise prepared.refuse(where, problem)
+        raise xla_call.refuse(where, problem)
     given, wanted = jnp.asarray(args[at]), results[result]
     if tuple(given.shape) != tuple(wanted.shape) or given.dtype != wanted.dtype:
         problem = (
             f"argument {at} is {given.dtype}{list(given.shape)}, and result {result}, which it is to be as well, "
             f"{wanted.dtype}{list(wanted.shape)}"
         )
-        raise prepared.refuse(where, problem)
+        raise xla_call.refuse(where, problem)
 
 
-def _check_numbers(kernel: Kernel, whole: list[object], places: list[prepared.Place | None]) -> None:
+def _check_numbers(kernel: Kernel, whole: list[object], places: list[xla_call.Place | None]) -> None:
     """Raise ArgumentError where an array is given to parameters that are numbers."""
     record: Any = kernel.loader.kernels.get(kernel.__name__)
     for overload in record["overloads"] if record is not None else ():
@@ -196,7 +196,7 @@ def _check_numbers(kernel: Kernel, whole: list[object], places: list[prepared.Pl
                     "the program is traced: give a Python number (static_argnames of jax.jit), or let the kernel take "
                     "an array"
                 )
-                raise prepared.refuse(str(kernel), problem)
+                raise xla_call.refuse(str(kernel), problem)
 
 
 def _names(kernel: Kernel) -> list[str]:
@@ -205,7 +205,7 @@ def _names(kernel: Kernel) -> list[str]:
 
 
 def _is_array(arg: object) -> bool:
-    """Whether JAX has to hand an argument over; numbers of Python's and NumPy's are packed."""
+    """Return True if JAX has to hand an argument over; numbers of Python's and NumPy's are packed."""
     return isinstance(arg, jax.Array | np.ndarray)
 
 
@@ -218,7 +218,7 @@ def _typestr(dtype: Any) -> str:
 def _register() -> None:
     """Make the handlers known to JAX, once."""
     if not _registered:
-        launches, records, refuses = prepared.handlers()
+        launches, records, refuses = xla_call.handlers()
         jax.ffi.register_ffi_target(_TARGET, launches, platform="CUDA")
         jax.ffi.register_ffi_target(_RECORDED, records, platform="CUDA")
         for target in (_TARGET, _RECORDED):

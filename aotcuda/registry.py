@@ -203,7 +203,7 @@ _OF_TRITON = (
 BUILT_IN: Mapping[str, Registration] = {
     "numba-cuda": Registration(
         "numba-cuda",
-        tables="aotcuda.builder.frontends.numba.tables",
+        tables="aotcuda.builder.frontends.numba.config",
         compiler="aotcuda.builder.frontends.numba_cuda.compiler:FRONT_END",
         requires="aotcuda[cu{cuda}]",
         jit_requires="aotcuda[jit-cu{cuda}]",
@@ -222,7 +222,7 @@ BUILT_IN: Mapping[str, Registration] = {
     ),
     "numba-cuda-mlir": Registration(
         "numba-cuda-mlir",
-        tables="aotcuda.builder.frontends.numba.tables",
+        tables="aotcuda.builder.frontends.numba.config",
         compiler="aotcuda.builder.frontends.numba_cuda_mlir.compiler:FRONT_END",
         requires="aotcuda[mlir-cu{cuda}]",
         jit_requires="aotcuda[jit-mlir-cu{cuda}]",
@@ -239,7 +239,7 @@ BUILT_IN: Mapping[str, Registration] = {
     ),
     "triton": Registration(
         "triton",
-        tables="aotcuda.builder.frontends.triton.tables",
+        tables="aotcuda.builder.frontends.triton.config",
         compiler="aotcuda.builder.frontends.triton.compiler:FRONT_END",
         requires="aotcuda[triton]",
         package="triton",
@@ -253,7 +253,7 @@ BUILT_IN: Mapping[str, Registration] = {
     ),
     "cuda-cpp": Registration(
         "cuda-cpp",
-        tables="aotcuda.builder.frontends.cuda_cpp.tables",
+        tables="aotcuda.builder.frontends.cuda_cpp.config",
         compiler="aotcuda.builder.frontends.cuda_cpp.compiler:FRONT_END",
         requires="aotcuda[cpp-cu{cuda}]",
         jit_requires="aotcuda[jit-cpp-cu{cuda}]",
@@ -265,7 +265,7 @@ BUILT_IN: Mapping[str, Registration] = {
     ),
     "cutile": Registration(
         "cutile",
-        tables="aotcuda.builder.frontends.cutile.tables",
+        tables="aotcuda.builder.frontends.cutile.config",
         compiler="aotcuda.builder.frontends.cutile.compiler:FRONT_END",
         requires="aotcuda[cutile]",
         package="cuda_tile",

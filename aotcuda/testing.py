@@ -66,7 +66,7 @@ def has_gpu() -> bool:
 
 
 def is_packaged(module: str) -> bool:
-    """Whether launches of a module's kernels take a packaged image here, in place or by a generated module.
+    """Return True if launches of a module's kernels take a packaged image here, in place or by a generated module.
 
     Args:
         module: Its name; it is imported.

@@ -21,8 +21,8 @@ from functools import lru_cache
 import torch
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime import handed_over
-from aotcuda.runtime.arguments import arrays, names
+from aotcuda.runtime import framework_checks
+from aotcuda.runtime.arguments import arrays, type_names
 from aotcuda.runtime.kernel import Kernel
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ def op(
             "by their grid alone, and not those in place, which are launched on Numba's default stream"
         )
         raise ArgumentError(message)
-    handed_over.check_configuration(kernel, grid, block, forall)
+    framework_checks.check_configuration(kernel, grid, block, forall)
     if forall is not None and attributes:
         message = f"{where}: {next(iter(attributes))} is for configurations with a grid, and not for forall"
         raise LaunchError(message)
@@ -175,7 +175,7 @@ class _Schema:
                 self.refuse(f"{name} cannot be like {like!r}, which is no tensor among the operator's arguments")
 
     def text(self, mutates: Sequence[str], outputs: Sequence[str]) -> str:
-        """The schema behind the operator's name."""
+        """Return the schema behind the operator's name."""
         parts = []
         for number, (name, kind) in enumerate(zip(self.names, self._types, strict=True)):
             if name not in outputs:
@@ -188,7 +188,7 @@ class _Schema:
         given = [(arrays.element(arg.dtype), arg.dim()) if isinstance(arg, torch.Tensor) else None for arg in args]
         if any(all(map(_fits, parameters, given)) for parameters in self.overloads):
             return
-        passed = ", ".join([names.array_name(each[0], each[1], "C") for each in given if each is not None])
+        passed = ", ".join([type_names.array_name(each[0], each[1], "C") for each in given if each is not None])
         packaged = "".join([f"\n  packaged: {', '.join([part['type'] for part in each])}" for each in self.overloads])
         self.refuse(f"no packaged signature takes tensors {passed}{packaged}")
 
@@ -227,7 +227,7 @@ class _Calling:
         self._order = [[*self._inputs, *outputs].index(name) for name in names]
 
     def by_grid(self, grid: Any, block: Any, shared: int, attributes: dict[str, Any]) -> Callable[..., None]:
-        """The launch with a grid; where that is constant, the launcher itself."""
+        """Return the launch with a grid; where that is constant, the launcher itself."""
         kernel = self._kernel
         if not callable(grid):
             return (
@@ -240,7 +240,7 @@ class _Calling:
         return lambda *args: kernel[grid(*args), block, None, shared](*args)
 
     def by_number(self, n: Any, block: Any, shared: int) -> Callable[..., None]:
-        """The launch over so many threads."""
+        """Return the launch over so many threads."""
         kernel = self._kernel
         over = lru_cache(_MOST_NUMBERS)(lambda number: kernel.forall(number, block, None, shared))
         if isinstance(n, int):
@@ -264,7 +264,7 @@ class _Calling:
         return launch
 
     def returning(self, launch: Callable[..., None]) -> Callable[..., Any]:
-        """The launch with what it returns made before."""
+        """Return the launch with what it returns made before."""
         makers, order = self._makers, self._order
         if not makers:
             return launch
@@ -303,7 +303,7 @@ class _Calling:
 
 
 def _on_the_right_gpu(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """The launch on the GPU of its first tensor; with one GPU that is the one."""
+    """Return the launch on the GPU of its first tensor; with one GPU that is the one."""
     if torch.cuda.device_count() <= 1:
         return launch
 
@@ -328,7 +328,7 @@ def _refusing(where: str) -> Callable[..., Any]:
 
 
 def _exact_strides() -> tuple[Any, ...]:
-    """The tag by which Inductor keeps the layout of an operator's arguments; older releases have none."""
+    """Return the tag by which Inductor keeps the layout of an operator's arguments; older releases have none."""
     found = getattr(torch.Tag, "needs_exact_strides", None)
     return () if found is None else (found,)
 

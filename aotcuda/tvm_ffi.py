@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tvm_ffi
 
-from aotcuda.runtime import handed_over
+from aotcuda.runtime import framework_checks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def function(
         ArgumentError: The kernel is launched by its grid alone.
         LaunchError: There is no configuration, or two.
     """
-    handed_over.check_kernel(kernel, "aotcuda.tvm_ffi.function")
-    handed_over.check_configuration(kernel, grid, block, forall)
+    framework_checks.check_kernel(kernel, "aotcuda.tvm_ffi.function")
+    framework_checks.check_configuration(kernel, grid, block, forall)
 
     threads: Any = block
 

@@ -22,8 +22,8 @@ from typing import NoReturn
 import machine
 
 from aotcuda import manifest as manifests
+from aotcuda.common.jit_build import Result
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.jit.cache_files import Artifact
 
 KEYS = [f"{number:02x}" + "0" * 62 for number in range(4)]
 IMAGE = random.Random(1).randbytes(200_000)
@@ -71,12 +71,12 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def _artifact() -> Artifact:
+def _result() -> Result:
     file = {"path": "kernels.cubin", "bytes": len(IMAGE), "sha256": manifests.digest(IMAGE)}
     keys = ("generator", "module", "frontend", "toolchain", "min_driver", "load", "fallback", "options", "images")
     keys += ("ltoir", "kernels", "functions", "sources")
     manifest = {"format": manifests.FORMAT, "files": {"kernels": file}, **dict.fromkeys(keys)}
-    return Artifact(manifest, IMAGE, {"foreign": {}, "variables": {}})  # type: ignore[arg-type]
+    return Result(manifest, IMAGE)  # type: ignore[arg-type]
 
 
 def _write_for_ever(root: str, key: str) -> NoReturn:
@@ -84,7 +84,7 @@ def _write_for_ever(root: str, key: str) -> NoReturn:
     while True:
         lock = cache.lock(key)
         cache.discard(key)
-        cache.put(key, _artifact())
+        cache.put(key, _result(), {})
         if lock is not None:
             lock.release()
 
@@ -96,11 +96,11 @@ def _use(root: str, key: str, problem: object, state: Counter[str]) -> None:
     state["entry there, whole"] += found is not None
     if found is None:
         lock = cache.lock(key)
-        cache.put(key, _artifact())
+        cache.put(key, _result(), {})
         if lock is not None:
             lock.release()
         found = Cache(root, problem).get(key)  # type: ignore[arg-type]
-    if found is None or found.image != IMAGE or found.manifest != _artifact().manifest:
+    if found is None or found.image != IMAGE or found.manifest != _result().manifest:
         message = f"{key} is not what was written"
         raise ValueError(message)
 

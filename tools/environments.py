@@ -29,7 +29,7 @@ def say(text: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The environment variables, less those that would show an environment other packages than its own."""
+    """Return the environment variables, less those that would show an environment other packages than its own."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 
@@ -41,7 +41,7 @@ def run(*command: str | Path, folder: Path = ROOT) -> None:
 
 
 def make(name: str, *requirements: str, fresh: bool = False) -> Path:
-    """The Python of environment `name`, with the requirements installed in their current state.
+    """Return the Python of environment `name`, with the requirements installed in their current state.
 
     Args:
         name: The environment's name; it lies in the folder `.venv-<name>`.

@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def chosen(given: list[str] | None, *, ends: bool) -> list[tuple[str, str]]:
-    """The names and releases of compilers that are asked for."""
+    """Return the names and releases of compilers that are asked for."""
     if given:
         return [(name, release) for name, _, release in (text.partition("==") for text in given)]
     found = []

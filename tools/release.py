@@ -90,7 +90,7 @@ def check_version(tag: str, files: dict[str, Path], changelog: str, left: Sequen
 
 
 def installed(wheels: Sequence[Path], with_python: str) -> list[Path]:
-    """The wheels that a Python takes: each is installed where nothing else is, asked what it is, and removed."""
+    """Return the wheels that a Python takes: each is installed where nothing else is, asked what it is, and removed."""
     taken = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)  # no checkout, whose files Python would find first

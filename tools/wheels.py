@@ -125,7 +125,7 @@ def _cross_compiler(machine: str) -> str:
 
 
 def _environment(python: str, folder: Path) -> Path:
-    """The Python of a new environment of another Python, with what builds a wheel."""
+    """Return the Python of a new environment of another Python, with what builds a wheel."""
     run(python, "-m", "venv", folder)
     made = folder / "bin" / "python"
     run(made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *TOOLS[2:4])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 import struct
 import warnings
 import zipfile
@@ -18,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda.common.foreign import shown
+from aotcuda.common import foreign
+from aotcuda.common.foreign import UnreadableError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,10 +51,6 @@ _DAMAGE = (
     MemoryError,
 )
 """All that `zipfile` raises for damaged, encrypted or unknown content; NotImplementedError is a RuntimeError."""
-
-
-class UnreadableError(Exception):
-    """The file cannot be read. The message continues after its name: "is no regular file"."""
 
 
 class Folder(Protocol):
@@ -96,12 +92,12 @@ class DiskFolder:
 
     def read(self, name: str, most: int) -> bytes:
         """See `Folder`; raises UnreadableError."""
-        return read(self.path / name, most)
+        return foreign.content(self.path / name, most)
 
     def beside(self, name: str, most: int) -> bytes | None:
         """See `Folder`; raises UnreadableError."""
         path = self.path.parent / name
-        return read(path, most) if os.path.lexists(path) else None
+        return foreign.content(path, most) if os.path.lexists(path) else None
 
 
 class WheelFolder:
@@ -150,7 +146,9 @@ class Wheel:
             problem = "is missing" if name not in self.names else "is in the wheel more than once"
             raise UnreadableError(problem)
         info = self._archive.getinfo(name)
-        _check_size(info.file_size, most)
+        if info.file_size > most:
+            problem = f"has {info.file_size:,} bytes, and aotcuda reads {most:,} at most"
+            raise UnreadableError(problem)
         if info.compress_type not in _COMPRESSIONS:
             problem = f"is compressed in a way that wheels are not ({info.compress_type})"
             raise UnreadableError(problem)
@@ -218,54 +216,4 @@ def open_regular(path: Path) -> File:
     Raises:
         UnreadableError: It is missing, no regular file, or may not be read.
     """
-    try:
-        _check_regular(path.stat().st_mode)
-        file = File(io.FileIO(str(path), opener=_open_without_waiting))
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror})"
-        raise UnreadableError(problem) from None
-    except ValueError:  # a null character
-        problem = "is no path"
-        raise UnreadableError(problem) from None
-    try:
-        _check_regular(os.fstat(file.fileno()).st_mode)  # what the path leads to may have changed
-    except UnreadableError:
-        file.close()
-        raise
-    return file
-
-
-def read(path: Path, most: int) -> bytes:
-    """Return the content of the regular file at `path`, of at most `most` bytes.
-
-    Raises:
-        UnreadableError: As for `open_regular`; or it is larger.
-    """
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        _check_size(size, most)
-        try:
-            data = file.read(size + 1)
-        except (OSError, MemoryError) as error:
-            problem = f"cannot be read ({getattr(error, 'strerror', None) or 'not enough memory'})"
-            raise UnreadableError(problem) from None
-    if len(data) != size:
-        problem = "changed while it was read"
-        raise UnreadableError(problem)
-    return data
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _check_regular(mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        problem = "is a folder" if stat.S_ISDIR(mode) else "is no regular file"
-        raise UnreadableError(problem)
-
-
-def _check_size(size: int, most: int) -> None:
-    if size > most:
-        problem = f"has {size:,} bytes, and aotcuda reads {most:,} at most"
-        raise UnreadableError(problem)
+    return File(io.FileIO(foreign.open_regular(path)))

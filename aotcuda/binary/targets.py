@@ -20,8 +20,8 @@ from aotcuda import manifest
 from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.cache.entries import ENTRY
-from aotcuda.common import uninstalled_hook
-from aotcuda.common.foreign import shown
+from aotcuda.common import foreign, uninstalled_hook
+from aotcuda.common.foreign import UnreadableError, shown
 from aotcuda.errors import ManifestError, TargetError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def find(target: str) -> Iterator[PackagedModule | BareImage]:
         return
     try:
         yield from _in_file(path)
-    except files.UnreadableError as error:
+    except UnreadableError as error:
         message = f"{shown(str(path))} {error}"
         raise TargetError(message) from None
 
@@ -204,18 +204,18 @@ def _in_file(path: Path) -> Iterator[PackagedModule | BareImage]:
             magic = file.read(4)
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
-            raise files.UnreadableError(problem) from None
+            raise UnreadableError(problem) from None
     if magic.startswith(_ZIP_MAGIC) or path.suffix == ".whl":
         yield from _in_wheel(path, Budget(size))
     elif magic in (fatbin.MAGIC, _ELF_MAGIC):
-        data = files.read(path, files.LARGEST)
+        data = foreign.content(path, files.LARGEST)
         yield BareImage(where=shown(str(path)), data=data, is_fatbin=magic == fatbin.MAGIC)
     elif magic.startswith(_GZIP_MAGIC) and path.name.endswith(".tar.gz"):
         problem = "is an sdist, in which nothing is compiled yet; build a wheel of it, and inspect that"
-        raise files.UnreadableError(problem)
+        raise UnreadableError(problem)
     else:
         problem = "is neither a wheel nor a fatbin nor a cubin; it may have been truncated or altered"
-        raise files.UnreadableError(problem)
+        raise UnreadableError(problem)
 
 
 def _in_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
@@ -225,11 +225,11 @@ def _in_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
         for name in names:
             if any(part in {"", ".", ".."} for part in name.split("/")):
                 problem = f"has a file whose name leads out of it: {shown(name)}"
-                raise files.UnreadableError(problem)
+                raise UnreadableError(problem)
             try:
                 budget.spend("items", _MODULE_ITEMS)
             except TooMuchError as error:
-                raise files.UnreadableError(error) from None
+                raise UnreadableError(error) from None
             yield _read_module(files.WheelFolder(wheel, name.removesuffix(f"/{manifest.FILE_NAME}")))
 
 
@@ -329,7 +329,7 @@ def _read_module(folder: files.Folder) -> PackagedModule:
 def _read(folder: files.Folder, name: str, most: int) -> bytes:
     try:
         return folder.read(name, most)
-    except (files.UnreadableError, TooMuchError) as error:
+    except (UnreadableError, TooMuchError) as error:
         message = f"{folder.where}/{shown(name)} {error}; install the package again"
         raise ManifestError(message) from None
 
@@ -339,7 +339,7 @@ def _generated(folder: files.Folder) -> bytes | None:
     name = f"{folder.stem}.py"
     try:
         return folder.beside(name, manifest.LARGEST)
-    except (files.UnreadableError, TooMuchError) as error:
+    except (UnreadableError, TooMuchError) as error:
         message = f"{shown(name)} beside {folder.where} {error}; install the package again"
         raise ManifestError(message) from None
 

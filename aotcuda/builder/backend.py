@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import registry
 from aotcuda.builder import api, output, progress, report, run_time_requirement, sbom, source_tree, temporary
-from aotcuda.common import project_file, uninstalled_hook
+from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.manifest import linkable
 
@@ -254,8 +254,8 @@ def _linked_names(sources: Iterable[Path]) -> set[str]:
     found: set[str] = set()
     for module in modules:
         try:
-            tree = ast.parse(module.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError):
+            tree = ast.parse(foreign.content(module))
+        except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError):
             continue
         texts = [
             node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.builder import api, output, output_conflicts, report
 from aotcuda.builder import depfile as depfiles
-from aotcuda.common import project_file, uninstalled_hook
+from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _table(path: Path) -> Mapping[str, object]:
     """Read `[tool.aotcuda]` from a pyproject.toml."""
     try:
         read = project_file.read(path)
-    except project_file.UnreadableError as error:
+    except foreign.UnreadableError as error:
         message = f"{path} {error}"
         raise ConfigError(message) from None
     if read is None:

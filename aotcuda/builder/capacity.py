@@ -22,7 +22,7 @@ def processes(system: Path = Path("/")) -> int:
     Args:
         system: The root of the file system that is asked.
     """
-    cores: float = len(os.sched_getaffinity(0))
+    cores: float = _own_cores()
     memory = _available(system)
     for folder in _groups(system, "cpu"):
         cores = min(cores, _cores(folder))
@@ -31,18 +31,26 @@ def processes(system: Path = Path("/")) -> int:
     return max(1, int(min(cores, memory // _MEMORY)))
 
 
+def _own_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except OSError:  # a sandbox refuses it
+        return os.cpu_count() or 1
+
+
 def _available(system: Path) -> float:
     for line in _text(system / "proc/meminfo").splitlines():
         name, _, value = line.partition(":")
-        if name == "MemAvailable":
-            return int(value.split()[0]) * 1024
+        if name == "MemAvailable" and (number := value.split()[:1]):
+            return int(number[0]) * 1024
     return float("inf")
 
 
 def _groups(system: Path, controller: str) -> Iterator[Path]:
     """Yield the folders of this process's control groups for `controller`, with their parents."""
     for line in _text(system / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
         if controllers and controller not in controllers.split(","):
             continue
         top = system / "sys/fs/cgroup" / (controllers and controller)
@@ -67,7 +75,7 @@ def _left(folder: Path) -> float:
         return float("inf")
     used = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes") or "0"
     names = ("inactive_file", "total_inactive_file")
-    given = dict(line.split(" ", 1) for line in _text(folder / "memory.stat").splitlines())
+    given = dict(line.split(" ", 1) for line in _text(folder / "memory.stat").splitlines() if " " in line)
     files = max((int(given[name]) for name in names if name in given), default=0)
     return max(0, int(limit) - int(used) + files)
 
@@ -75,5 +83,5 @@ def _left(folder: Path) -> float:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, ValueError):  # ValueError: what stands there is no text
         return ""

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest
+from aotcuda.common import foreign
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -117,9 +118,9 @@ def remove_stale(stamp: Path, files: Collection[str], folder: Path) -> None:
 
 def _stamped(stamp: Path, folder: Path) -> dict[str, str]:
     try:
-        found = json.loads(stamp.read_bytes()) if stamp.is_file() else None
+        found = json.loads(foreign.content(stamp)) if stamp.is_file() else None
         if found is None or found["folder"] != str(folder.resolve()):
             return {}
         return {str(name): str(digest) for name, digest in found["files"].items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (foreign.UnreadableError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}

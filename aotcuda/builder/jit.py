@@ -1,78 +1,34 @@
-"""The JIT build: one module, or one kernel of it for one more signature, for one GPU of this very machine.
+"""Build a module, or one kernel for one more signature, for one GPU of this machine.
 
-It is the ahead-of-time build with another end: the same worker compiles, checks and links, and what comes out is a
-manifest with one bare cubin instead of the files of a wheel. Nothing is packed, so nvFatbin need not be installed.
+The same worker compiles, checks and links as for a wheel. The result is a manifest and a single cubin, so nvFatbin
+is not needed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest, registry
-from aotcuda.builder import jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
+from aotcuda.builder import linked_modules, manifest_dependencies, plan, stages, toolkits, wheel_files
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
 from aotcuda.common import gpu_facts
+from aotcuda.common.jit_build import CUBIN, Result
 from aotcuda.errors import ToolchainError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.toolkits import Toolkit
-
-CUBIN = "kernels.cubin"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What to build.
-
-    Attributes:
-        table: `[tool.aotcuda]`.
-        module: Which of its modules.
-        kernel: Which of its kernels; None for all of them.
-        signature: That kernel's types; None for those in the table.
-        target: `sm_XY`, the GPU.
-        driver: The CUDA version that the driver supports.
-        root: The folder that paths in the table are relative to.
-        package_root: The folder that holds the package.
-        names: Every module that the project's wheel gains, with its names; None to take them from the table.
-        project: The table is that of the pyproject.toml in `root`, and the result depends on it.
-    """
-
-    table: Mapping[str, object]
-    module: str
-    kernel: str | None
-    signature: str | None
-    target: str
-    driver: tuple[int, int]
-    root: str
-    package_root: str
-    names: Mapping[str, tuple[str, ...]] | None = None
-    project: bool = False
+    from aotcuda.common.jit_build import Request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """What came out.
-
-    Attributes:
-        manifest: The manifest, which lists everything that the result depends on.
-        image: The cubin.
-    """
-
-    manifest: manifest.Manifest
-    image: bytes
-
-
-def build(request: Request) -> Built:
-    """Build it.
+def build(request: Request) -> Result:
+    """Build what a request asks for.
 
     Raises:
         AotcudaError: As for every build.
@@ -81,24 +37,27 @@ def build(request: Request) -> Built:
     settings = parser.parse(table, environ={})
     whole = plan.make(settings)
     settings = replace(settings, modules=_wanted(settings, request))
-    root = jit_older.working_folder(request.root, request.package_root)
+    root = linked_modules.working_folder(request.root, request.package_root)
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
-    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, jit_older.VARIABLES)
-    names = dict(request.names or plan.names(whole))
+    linked = linked_modules.compiled(
+        settings.modules, settings.arch[0], package_root, toolkit, linked_modules.VARIABLES
+    )
+    given = request.names
+    names = plan.names(whole) if given is None else {module: tuple(found) for module, found in given.items()}
     cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed(), root)
     results = stages.run(
-        jit_older.job(
+        linked_modules.job(
             settings,
             root=root,
             package_root=package_root,
             names=names,
             toolkit=toolkit,
-            watched=manifest_dependencies.patterns(settings.watch, root if request.project else package_root),
+            watched=manifest_dependencies.patterns(settings.watch, root if request.is_project else package_root),
             linked=linked,
             cache=cache,
         ),
-        jit_older.VARIABLES,
+        linked_modules.VARIABLES,
     )
     if cache is not None and any(result.made for result in results):
         trim(cache)
@@ -109,15 +68,15 @@ def build(request: Request) -> Built:
     described = wheel_files.describe(settings, built, result, version=__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     project = manifest_dependencies.Project(
-        root=root, package_root=package_root, names=tuple(names) if request.project else (), tops=_tops(settings)
+        root=root, package_root=package_root, names=tuple(names) if request.is_project else (), tops=_tops(settings)
     )
-    found = manifest_dependencies.of([*linked, result], project, own_variables=jit_older.VARIABLES)
-    if request.project:
+    found = manifest_dependencies.of([*linked, result], project, own_variables=linked_modules.VARIABLES)
+    if request.is_project:
         found.sources.append(manifest_dependencies.table_source(request.table, project))
     described["sources"] = found.sources
     described["reads"] = found.reads
     described["variables"] = found.variables
-    return Built(manifest=described, image=image)
+    return Result(described, image)
 
 
 def _toolkit(settings: Config, request: Request) -> Toolkit | None:
@@ -145,7 +104,7 @@ def _wanted(settings: Config, request: Request) -> tuple[Module, ...]:
     A wheel has the modules that it links beside it, as they were built; the project's own may have been edited since.
     """
     (module,) = [item for item in settings.modules if item.name == request.module]
-    linked = checks.all_linked(module, settings.modules) if request.project else []
+    linked = checks.all_linked(module, settings.modules) if request.is_project else []
     if request.kernel is not None:
         tables = loading.tables(settings.frontend_of(module))
         kernels = tuple(

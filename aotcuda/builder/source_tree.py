@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.builder import output, temporary, wheel_files
-from aotcuda.common import dependencies, project_file
-from aotcuda.errors import ManifestError
+from aotcuda.common import dependencies, foreign, project_file
+from aotcuda.errors import BuildError, ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -137,17 +137,17 @@ def _module(path: Path, root: Path) -> str | None:
 
 def _named(mark: Path) -> set[str]:
     """Return the modules that a mark beside a source names."""
-    lines = mark.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
+    lines = foreign.read(mark, error=BuildError).decode(errors="replace").splitlines()[1:]
     return {line.partition(" ")[0] for line in lines}
 
 
 def _is_editable(path: Path) -> bool:
     """Return True if an editable build wrote a module or data folder."""
     if path.suffix == ".py":
-        return _is_built(path) and b"editable=True" in path.read_bytes()
+        return _is_built(path) and b"editable=True" in foreign.read(path, error=BuildError)
     mark = path / manifest.IN_PLACE
     if mark.is_file():
-        return mark.read_bytes().startswith(manifest.EDITABLE.encode())
+        return foreign.read(mark, error=BuildError).startswith(manifest.EDITABLE.encode())
     return any(source["path"].endswith(dependencies.TABLE) for source in _sources(path) or ())
 
 
@@ -157,7 +157,7 @@ def _is_built(path: Path) -> bool:
         return path.is_file() and wheel_files.is_generated(path)
     mark = path / manifest.IN_PLACE
     if mark.is_file():
-        return mark.read_bytes().startswith((manifest.EDITABLE.encode(), manifest.WHEEL.encode()))
+        return foreign.read(mark, error=BuildError).startswith((manifest.EDITABLE.encode(), manifest.WHEEL.encode()))
     return _sources(path) is not None
 
 

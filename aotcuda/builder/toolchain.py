@@ -62,7 +62,11 @@ def check_loaded() -> None:
             )
             raise ToolchainError(message)
     own = Path(toolkit.libraries["nvvm"]).resolve()
-    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # no /proc: nobody can tell
+        return
+    for line in maps.splitlines():
         mapped = line.split(maxsplit=5)[-1]
         if "libnvvm.so" in mapped and Path(mapped) != own:
             message = f"this build is to use the libNVVM of {toolkit.home}, and {mapped} is loaded as well"

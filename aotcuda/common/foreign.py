@@ -12,6 +12,8 @@ from aotcuda.errors import TargetError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from aotcuda.errors import AotcudaError
 
 LARGEST_TEXT = 16 << 20
@@ -29,6 +31,10 @@ _KINDS = {
 }
 
 
+class UnreadableError(Exception):
+    """A file cannot be read; the text goes on from the file's name: "is a pipe, not a regular file"."""
+
+
 def read(
     path: str | os.PathLike[str],
     limit: int = LARGEST_TEXT,
@@ -36,6 +42,7 @@ def read(
     remedy: str = "name another file",
     follow: bool = True,
     error: type[AotcudaError] = TargetError,
+    where: str = "",
 ) -> bytes:
     """Return the content of a regular file.
 
@@ -45,38 +52,64 @@ def read(
         remedy: What the user can do if the file cannot be read; the error ends with it.
         follow: Follow a symbolic link.
         error: The class of the error.
+        where: What the error begins with, if not the path.
 
     Raises:
         AotcudaError: The file is missing, is not a regular one, is too large, or cannot be read.
     """
     try:
-        problem, data = _read(os.fspath(path), limit, follow=follow)
-    except (OSError, ValueError) as reason:  # ValueError: a NUL in the path
-        problem, data = f"cannot be read ({getattr(reason, 'strerror', None) or reason})", b""
-    if problem is not None:
-        message = f"{shown(os.fspath(path))}: {problem}; {remedy}"
-        raise error(message)
-    return data
+        return content(path, limit, follow=follow)
+    except UnreadableError as problem:
+        message = f"{where or shown(os.fspath(path))}: {problem}; {remedy}"
+        raise error(message) from None
 
 
-def _read(path: str, limit: int, *, follow: bool) -> tuple[str | None, bytes]:
-    """Return what is wrong with a file, or its content."""
-    # Some devices act when they are opened.
-    if (problem := irregular(os.stat(path, follow_symlinks=follow))) is not None:
-        return problem, b""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
-    with open(descriptor, "rb") as file:
-        if (problem := irregular(os.fstat(descriptor))) is not None:
-            return problem, b""
+def content(path: str | os.PathLike[str], limit: int = LARGEST_TEXT, *, follow: bool = True) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes.
+
+    Raises:
+        UnreadableError: The file is missing, is not a regular one, is too large, or cannot be read.
+    """
+    with open(open_regular(path, follow=follow), "rb") as file:
         pieces: list[bytes] = []
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            problem = f"has {size:,} bytes, and aotcuda reads {limit:,} at most"
+            raise UnreadableError(problem)
         left = limit + 1
-        while left and (piece := file.read(min(left, _PIECE))):
-            pieces.append(piece)
-            left -= len(piece)
+        try:
+            while left and (piece := file.read(min(left, _PIECE))):
+                pieces.append(piece)
+                left -= len(piece)
+        except OSError as reason:
+            problem = f"cannot be read ({reason.strerror})"
+            raise UnreadableError(problem) from None
     if not left:
-        return f"has more than {limit:,} bytes, the most that it may have", b""
-    return None, b"".join(pieces)
+        problem = f"has more than the {limit:,} bytes that aotcuda reads at most"
+        raise UnreadableError(problem)
+    return b"".join(pieces)
+
+
+def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> int:
+    """Open a regular file for reading, and return its descriptor; no pipe is waited for, and no device touched.
+
+    Raises:
+        UnreadableError: The file is missing, is not a regular one, or cannot be opened.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        problem = irregular(os.stat(path, follow_symlinks=follow))  # some devices act when they are opened
+        if problem is None:
+            descriptor = os.open(path, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
+            problem = irregular(os.fstat(descriptor))  # the path may lead elsewhere by now
+            if problem is None:
+                return descriptor
+            os.close(descriptor)
+    except OSError as reason:
+        problem = f"cannot be read ({reason.strerror})"
+    except ValueError:  # a NUL, or half a surrogate pair
+        problem = "is not a path"
+    raise UnreadableError(problem)
 
 
 def irregular(status: os.stat_result) -> str | None:
@@ -84,6 +117,16 @@ def irregular(status: os.stat_result) -> str | None:
     if stat.S_ISREG(status.st_mode):
         return None
     return f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a regular file"
+
+
+def show(text: str, stream: TextIO | None = None) -> None:
+    """Print text of one or more lines, each as `shown` has it; to standard output unless a stream is given."""
+    print(lines(text), file=stream)
+
+
+def lines(text: str) -> str:
+    """Return text of several lines, each as `shown` has it, with spaces in place of tabs."""
+    return "\n".join(shown(line.expandtabs()) for line in text.split("\n"))
 
 
 def shown(text: object) -> str:

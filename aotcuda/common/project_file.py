@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
+import re
+
+from aotcuda.common import foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,47 +14,58 @@ if TYPE_CHECKING:
     Content = dict[str, Any]
 
 FILE_NAME = "pyproject.toml"
+_DEEPEST = 100
+"""Tables that a table may lie in; projects have about eight."""
+
+_TOO_DEEP = f"is nested more than {_DEEPEST} tables deep; write fewer"
+_LONG_KEY = re.compile(
+    r"""(?<![\w."'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % _DEEPEST  # noqa: UP031 (braces)
+)
 LISTED = "tool.aotcuda: expected a table, found a list; write [tool.aotcuda], in single brackets"
-
-
-class UnreadableError(Exception):
-    """The file cannot be read. The message continues after the file name: "is not valid TOML: ..."."""
 
 
 def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
     """Return the text and the content of a TOML file; None if there is no such file.
 
     Raises:
-        UnreadableError: It cannot be read, or is no TOML.
+        foreign.UnreadableError: It cannot be read, or is no TOML.
     """
     import tomllib  # noqa: PLC0415 (few launches come here)
 
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
-            message = "is no file"
-            raise UnreadableError(message)
-        with open(path, "rb") as file:
-            text = file.read().decode()
+        if not os.path.lexists(path):
+            return None
+        text = foreign.content(path).decode()
         if text.startswith("\ufeff"):
             message = "begins with a byte order mark, which no TOML has; save it without one"
-            raise UnreadableError(message)
-        return text, tomllib.loads(text)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        message = f"cannot be read ({error.strerror})"
+            raise foreign.UnreadableError(message)
+        if _LONG_KEY.search(text) is None:  # reading such a key takes minutes
+            data = tomllib.loads(text)
+            if _depth(data) <= _DEEPEST:
+                return text, data
+        message = _TOO_DEEP
     except ValueError as error:
         message = f"is not valid TOML: {error}"
     except RecursionError:
-        message = "is not valid TOML: it is nested too deeply"
-    raise UnreadableError(message)
+        message = _TOO_DEEP
+    raise foreign.UnreadableError(message)
+
+
+def _depth(data: object) -> int:
+    """Return how deep tables and lists are nested."""
+    found, level = 0, [data]
+    while level and found <= _DEEPEST:
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+        found += 1
+    return found
 
 
 def content(path: str | os.PathLike[str]) -> Content:
     """Return the content of a TOML file; empty if it cannot be read."""
     try:
         found = read(path)
-    except UnreadableError:
+    except foreign.UnreadableError:
         return {}
     return {} if found is None else found[1]
 

@@ -25,8 +25,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 
+from aotcuda.common import foreign
 from aotcuda.common.data_folder import EDITABLE as EDITABLE
 from aotcuda.common.data_folder import FILE_NAME as FILE_NAME
 from aotcuda.common.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
@@ -197,13 +197,10 @@ def content(path: str, size: int) -> bytes:
         ManifestError: The file cannot be read, or is no regular file.
     """
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if stat.S_ISREG(status.st_mode):
-                return file.read(min(status.st_size, size) + 1)
-        reason = "it is no regular file"
-    except OSError as error:
-        reason = str(error.strerror)
+        with open(foreign.open_regular(path), "rb") as file:  # noqa: PTH123 (a descriptor)
+            return file.read(min(os.fstat(file.fileno()).st_size, size) + 1)
+    except foreign.UnreadableError as error:
+        reason = str(error)
     raise _unreadable(path, reason)
 
 
@@ -215,7 +212,7 @@ def _unreadable(path: str, reason: str) -> ManifestError:
             "install the package, or unpack the archive"
         )
         return ManifestError(message)
-    return ManifestError(f"{path} cannot be read ({reason}); install the package again")
+    return ManifestError(f"{path} {reason}; install the package again")
 
 
 def _file_above(path: str) -> str | None:
@@ -226,11 +223,6 @@ def _file_above(path: str) -> str | None:
             return folder
         before, folder = folder, os.path.dirname(folder)  # noqa: PTH120 (likewise)
     return None
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file as `os.open` does, but do not wait for a writer of a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def check_file(data: bytes, file: File, where: str) -> None:

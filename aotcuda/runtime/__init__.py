@@ -14,11 +14,10 @@ An import with `load = "first-use"` reads `module` alone; other modules are impo
 # launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
 # kernel_attributes   what the driver and the disassembler tell of a kernel; occupancy: how much of it a GPU holds
 # device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.integrations.interop`)
-# loader              which images are launched now: loading and replacing them; those of a wheel
+# loader              which images are launched now: loading and replacing them
 # loaded              what is launched for as long as they stay: the overloads of their kernels
-# edits               what is launched for sources that were edited; unloading: how images leave the driver
-# origins             where others come from: an editable install's, or those of a tree that was never built;
-#                     source: what a loader asks of any of them
+# image_source        where images come from: a wheel, an editable install, a source tree that was never built
+# staleness           compares an editable install's images with its sources; unloading: how images leave the driver
 # loaded_library      images in the driver, and their kernels on each GPU
 # driver              libcuda; driver_errors: what its errors mean
 # streams             streams of every library, their order; `AOTCUDA_SYNCHRONIZE`: launches that wait
@@ -37,9 +36,9 @@ An import with `load = "first-use"` reads `module` alone; other modules are impo
 # foreign_names       the private names of other libraries that launches use
 # images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
 #                     debug_exceptions: what debug kernels raise
-# jit/                fallback: what was compiled, and what could not be; compile: from the cache or the builder;
-#                     recipe: what to build from; sources: whether it has changed; cache_key, cache, cache_files,
-#                     cache_lock
+# jit/                fallback: compiled images, and what could not be compiled; compile: from the cache or the builder;
+#                     overloads: kernels for more signatures or GPUs; build_inputs: what to build from;
+#                     cache_key: names entries and decides whether one is current; cache, cache_lock
 
 from __future__ import annotations
 

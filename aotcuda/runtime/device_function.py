@@ -52,9 +52,9 @@ class _Callable:
         Raises:
             CallError: Always.
         """
-        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise mismatch.on_the_host(str(self))
+        raise errors.on_the_host(str(self))
 
     def __str__(self) -> str:
         return f"{self.__module__}.{self.__name__}"

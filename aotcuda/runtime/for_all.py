@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, SupportsIndex
 
     from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.kernel_table import KernelTable
     from aotcuda.runtime.launcher import Launcher
-    from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
     class Kernel(Protocol):
@@ -75,11 +75,11 @@ class ForAll(OfThisProcess):
         def __call__(self, *args: object, **named: object) -> None:
             """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
             if named:
-                from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+                from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
                 name = self._kernel.__name__
                 record = self._loader.kernels.get(name)
-                raise mismatch.by_name(str(self._kernel), f"{name}.forall(n)", record, named)
+                raise errors.by_name(str(self._kernel), f"{name}.forall(n)", record, named)
             again(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
@@ -112,7 +112,7 @@ class ForAll(OfThisProcess):
         block = self._block or best
         return self._kernel[-(-self._n // block), block, self._stream, self._shared]
 
-    def _known_block(self, loaded: Loaded, args: tuple[object, ...]) -> int | None:
+    def _known_block(self, loaded: KernelTable, args: tuple[object, ...]) -> int | None:
         """Return the block size of most occupancy, if all overloads that may be selected are known to have one."""
         candidates = loaded.table(self._kernel.__name__).candidates(args)
         if candidates is None or loaded.library.device < 0:
@@ -123,7 +123,7 @@ class ForAll(OfThisProcess):
             known.add(kernel.blocks.get(self._shared) if kernel is not None else None)
         return known.pop() if len(known) == 1 else None
 
-    def _best_block(self, loaded: Loaded, selection: Selection) -> int:
+    def _best_block(self, loaded: KernelTable, selection: Selection) -> int:
         """Return the block size of most occupancy for the selected overload."""
         overload, _, values, pending, stream, _ = selection
         kernel: DeviceKernel | None = overload.kernels.get(loaded.library.device)

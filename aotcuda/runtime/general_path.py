@@ -15,14 +15,13 @@ from aotcuda.runtime.launch_config import allow_once
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Device, Driver
-    from aotcuda.runtime.fast import Records
+    from aotcuda.runtime.kernel_table import KernelTable
     from aotcuda.runtime.launch_config import Configuration
-    from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
     T = TypeVar("T")
@@ -55,17 +54,17 @@ class GeneralPath:
         configuration: The configuration.
     """
 
-    __slots__ = ("_loader", "_records", "configuration", "name", "where")
+    __slots__ = ("_loader", "_specializations", "configuration", "name", "where")
 
     def __init__(
-        self, loader: Loader, name: str, where: str, configuration: Configuration, records: Records | None
+        self, loader: Loader, name: str, where: str, configuration: Configuration, specializations: Any
     ) -> None:
-        """Of a kernel that `loader` has; `records` are the fast path's, None to go without."""
+        """Of a kernel that `loader` has; `specializations` are the fast path's, None to go without."""
         self.name = name
         self.where = where
         self.configuration = configuration
         self._loader = loader
-        self._records = records
+        self._specializations = specializations
 
     def launch(self, args: tuple[object, ...]) -> None:
         """Launch by the general path; errors as for a call of `Launcher`."""
@@ -88,10 +87,10 @@ class GeneralPath:
             launch_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
             return
         self.submit(loaded, selection)
-        if self._records is not None:
+        if self._specializations is not None:
             self.settle(loaded, selection, args)
 
-    def submit(self, loaded: Loaded, selection: Selection) -> None:
+    def submit(self, loaded: KernelTable, selection: Selection) -> None:
         """Launch with arguments that were selected and packed already, and give their slot back.
 
         Raises:
@@ -114,16 +113,16 @@ class GeneralPath:
             if self._loader.leaving:
                 self._loader.sweep()
 
-    def settle(self, loaded: Loaded, selection: Selection, args: tuple[object, ...]) -> None:
+    def settle(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Teach the fast path after a launch of `selection` with `args`, if it may know them."""
         specialization = selection[5]
-        if self._records is None or specialization is None or self._loader.asks:
+        if self._specializations is None or specialization is None or self._loader.asks:
             return
         specialization.launches += 1
         if specialization.launches >= LEARNT_AT and specialization.teaches(selection[0]):
             from aotcuda.runtime import specialize  # noqa: PLC0415 (many kernels are launched once)
 
-            specialize.teach(loaded, self._records, specialization, args, self.configuration, self.where)
+            specialize.teach(loaded, self._specializations, specialization, args, self.configuration, self.where)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise for a launch that the fast path could not make; launch where the thread only had no context.
@@ -164,7 +163,7 @@ class GeneralPath:
             configured = configured.of(kernel)
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
 
-    def _submit_checked(self, loaded: Loaded, selection: Selection) -> None:
+    def _submit_checked(self, loaded: KernelTable, selection: Selection) -> None:
         """Launch with all checks, and note the target where the next launch needs none of them."""
         overload, slot, _, pending, stream, _ = selection
         library, configured = loaded.library, self.configuration
@@ -204,7 +203,7 @@ class GeneralPath:
                 overload.targets.clear()
             overload.targets[configured] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)
 
-    def _enter(self, loaded: Loaded, selection: Selection) -> int:
+    def _enter(self, loaded: KernelTable, selection: Selection) -> int:
         """Enter a context, and check where the arrays are."""
         overload, _, values, pending, stream, _ = selection
         library, places = loaded.library, overload.addresses_of(values)
@@ -216,7 +215,7 @@ class GeneralPath:
             launch_problems.check_gpu(self.where, driver, device, places, stream)
         return device
 
-    def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
+    def _recover(self, code: int, loaded: KernelTable, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
         overload, slot, values, pending, stream, _ = selection
         driver = loaded.library.driver
@@ -247,7 +246,7 @@ class GeneralPath:
 
 def launch_copies(
     loader: Loader,
-    loaded: Loaded,
+    loaded: KernelTable,
     kernel: tuple[str, str],
     given: int | None,
     args: tuple[object, ...],

@@ -3,7 +3,7 @@
 Block, shared memory and clusters are known of each variant. What stands in brackets is always the grid: one to three
 ints, or a function that gets what the launch was given, by name, and returns them. Constants may be given by name or by
 position; with the options (`num_warps` and such) they are arguments like the others, of which nothing is packed
-(`aotcuda.runtime.arguments.parameters.Constant`). So one look at the arguments chooses the variant.
+(`aotcuda.runtime.arguments.parameter_kinds.Constant`). So one look at the arguments chooses the variant.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 
 from aotcuda.runtime import integer
+from aotcuda.runtime.config_key import are_exact, exact
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launcher import OfThisProcess
-from aotcuda.runtime.written import are_exact, exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ class GridKernel(Kernel):
             Raises:
                 CallError: Always.
             """
-            from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+            from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-            raise mismatch.unconfigured(str(self), self.__name__, "[grid]")
+            raise errors.unconfigured(str(self), self.__name__, "[grid]")
 
     def bind(self, count: int, names: tuple[str, ...]) -> Bind:
         """What makes the arguments of a launch, in order, from `count` positional ones and some by name.
@@ -224,10 +224,10 @@ class GridKernel(Kernel):
         from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in Kernel.launcher)
 
         configuration = inner.configuration
-        records = None if self._loader.asks else extension.records(self._cache(), configuration)
-        if records is None:
+        specializations = None if self._loader.asks else extension.specializations_of(self._cache(), configuration)
+        if specializations is None:
             return launcher
-        return extension.in_front(launcher, configuration, records, _named(self.record()))
+        return extension.in_front(launcher, configuration, specializations, _named(self.record()))
 
 
 class GridLauncher(OfThisProcess):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import integer
+from aotcuda.runtime import config_key, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from aotcuda import typing as types
     from aotcuda.runtime.for_all import ForAll
     from aotcuda.runtime.kernel_attributes import OnThisGpu
+    from aotcuda.runtime.kernel_table import KernelCache
     from aotcuda.runtime.launch_attributes import LaunchAttributes
     from aotcuda.runtime.launcher import Launcher
-    from aotcuda.runtime.loaded import KernelCache
     from aotcuda.runtime.loader import Loader
 
 _MOST_LAUNCHERS = 256
@@ -95,7 +95,7 @@ class Kernel:
 
             found = handle(stream)
             return held(self[grid, block, found, shared], stream, found or 0)  # type: ignore[no-any-return]
-        key = _key(configuration)
+        key = config_key.of(configuration)
         if key is None:
             return self.launcher(grid, block, stream, shared)
         return self._kept_launcher(key, key, stream, None)
@@ -205,7 +205,7 @@ class Kernel:
         if not attributes:
             return self[grid, block, stream, shared]
         configuration = grid, block, stream, shared
-        key = _key(configuration)
+        key = config_key.of(configuration)
         if key is None:
             return self.launcher(grid, block, stream, shared, attributes)
         return self._kept_launcher((key, attributes.values()), key, stream, attributes)
@@ -224,9 +224,9 @@ class Kernel:
 
         where = str(self)
         configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
-        records = extension.records(self._cache(), configuration)
-        launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, records)
-        return launcher if records is None else extension.in_front(launcher, configuration, records)
+        specializations = extension.specializations_of(self._cache(), configuration)
+        launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, specializations)
+        return launcher if specializations is None else extension.in_front(launcher, configuration, specializations)
 
     def _launcher_class(self) -> type[Launcher]:
         from aotcuda.runtime.launcher import Launcher  # noqa: PLC0415 (as in launcher)
@@ -310,23 +310,23 @@ class Kernel:
             Raises:
                 CallError: Always.
             """
-            from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+            from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-            raise mismatch.unconfigured(str(self), self.__name__)
+            raise errors.unconfigured(str(self), self.__name__)
 
     def documentation(self) -> str:
         """What `help` shows, `__doc__`; of the class where the manifest cannot be read."""
-        from aotcuda.runtime import described  # noqa: PLC0415 (few programs ask)
+        from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
-        return described.doc(record) if record is not None else str(Kernel.__doc__)
+        return help_text.doc(record) if record is not None else str(Kernel.__doc__)
 
     def parameters(self) -> Signature | None:
         """What `inspect.signature` shows, `__signature__`; None where the manifest cannot be read."""
-        from aotcuda.runtime import described  # noqa: PLC0415 (few programs ask)
+        from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
-        return described.signature(record) if record is not None else None
+        return help_text.signature(record) if record is not None else None
 
     def _record(self) -> Any:
         from aotcuda.errors import ManifestError  # noqa: PLC0415 (as in launcher)
@@ -355,28 +355,3 @@ class Kernel:
 
         message = f"{self} cannot be launched: {problem}"
         raise LaunchError(message)
-
-
-def _key(configuration: tuple[object, ...]) -> tuple[Any, ...] | None:
-    """What the launcher of a configuration is kept by: the same in Python's own ints, None and tuples of them.
-
-    None of one that cannot be kept, as it has parts of other types, or holds something alive.
-    """
-    if _is_plain(configuration):
-        return configuration
-    if type(configuration) is not tuple:
-        return None
-    from aotcuda.runtime.written import exact  # noqa: PLC0415 (few programs write others)
-
-    try:
-        key: tuple[Any, ...] = exact(tuple([tuple(part) if type(part) is list else part for part in configuration]))
-    except KeyError:
-        return None
-    return None if any(type(part) is object for part in key) else key
-
-
-def _is_plain(configuration: object) -> bool:
-    """Whether a configuration is made of ints, None and tuples of them, and so holds nothing alive and can be kept."""
-    if type(configuration) is not tuple:  # another one may be equal to what it is not
-        return False
-    return all(part is None or type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)

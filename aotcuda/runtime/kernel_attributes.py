@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from aotcuda.errors import DependencyError, LaunchError, quoted
-from aotcuda.runtime import occupancy
 from aotcuda.runtime.launch_config import dimensions
 
 TYPE_CHECKING = False
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.loaded_library import DeviceKernel
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
 ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registers": 4}
@@ -51,7 +50,7 @@ class OnThisGpu:
             raise LaunchError(message)
         if shared > kernel.device.limit("shared") - kernel.static_shared:
             kernel.allow_shared()
-        return occupancy.active_blocks(kernel, x * y * z, shared), kernel
+        return kernel.active_blocks(x * y * z, shared), kernel
 
     def device_kernel(self, signature: str | None) -> DeviceKernel:
         """The overload of a signature; None means the only one.

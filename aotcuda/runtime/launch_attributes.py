@@ -10,12 +10,11 @@ import ctypes
 
 from aotcuda.errors import LaunchError, quoted, shown
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import occupancy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.loaded_library import DeviceKernel
 
     Dimensions = tuple[int, int, int]
 
@@ -181,7 +180,7 @@ class LaunchAttributes:
                 return f"grid {shown(grid)} has {shown(extent)} blocks in {axis}, which {clusters} do not divide"
         if size > _PORTABLE_CLUSTER:
             kernel.allow_large_clusters()
-        most = occupancy.largest_cluster(kernel, config)
+        most = kernel.largest_cluster(config)
         if size > most:
             return f"clusters of {size} blocks, where at most {most} of this block and shared memory fit on {device}"
         return None
@@ -201,7 +200,7 @@ def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensio
     if not device.limit("cooperative"):
         return f"a cooperative launch is not possible on {device}"
     blocks = grid[0] * grid[1] * grid[2]
-    most = occupancy.active_blocks(kernel, block[0] * block[1] * block[2], shared) * device.limit("multiprocessors")
+    most = kernel.active_blocks(block[0] * block[1] * block[2], shared) * device.limit("multiprocessors")
     if blocks > most:
         return f"a cooperative grid must fit on the GPU at once: {blocks} blocks, where {most} of them fit on {device}"
     return None

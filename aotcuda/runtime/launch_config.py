@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import ctypes
     from collections.abc import Sequence
 
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes
-    from aotcuda.runtime.loaded_library import DeviceKernel
 
     Dimensions = tuple[int, int, int]
 

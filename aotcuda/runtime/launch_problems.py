@@ -9,7 +9,7 @@ import ctypes
 
 import aotcuda
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.arguments import parameters
+from aotcuda.runtime.arguments import parameter_kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from aotcuda.errors import CudaError
     from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.callbacks import Callbacks
     from aotcuda.runtime.launch_config import Configuration
-    from aotcuda.runtime.loaded_library import DeviceKernel
 
 _COOPERATIVE_TOO_LARGE = 720
 _LOCAL = 3  # CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
@@ -68,7 +68,7 @@ def failed(
         f"signature: {overload.record['signature']}",
         f"launched with {configuration.on(stream)}",
         *[
-            f"argument {number}, {parameter['name']}: {parameters.of(parameter).given(parameter, block)}"
+            f"argument {number}, {parameter['name']}: {parameter_kinds.of(parameter).given(parameter, block)}"
             for number, parameter in enumerate(overload.parameters, 1)  # from the block, as the arguments may be gone
         ],
     ]

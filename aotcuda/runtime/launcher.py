@@ -91,10 +91,10 @@ class Launcher(OfThisProcess, GeneralPath):
         return self.configuration.shared
 
     def _refuse_names(self, named: dict[str, object]) -> NoReturn:
-        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
         record = self._loader.kernels.get(self.name)
-        raise mismatch.by_name(self.where, f"{self.name}[grid, block]", record, named)
+        raise errors.by_name(self.where, f"{self.name}[grid, block]", record, named)
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""

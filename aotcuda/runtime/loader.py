@@ -2,19 +2,16 @@
 
 # Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
 #
-# A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.source.Source`, which is
-# `Packaged` for what a wheel brought (`aotcuda.runtime.origins` has the others).
+# A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.image_source.ImageSource`.
 #
-# What it has loaded is an `aotcuda.runtime.loaded.Loaded`: where images are replaced or unloaded, that is put out of
-# use, and whoever launches asks the loader for what there is now.
+# Loaded images have an `aotcuda.runtime.kernel_table.KernelTable`. Where they are replaced or unloaded, the table is
+# put out of use, and a launch asks the loader for the table of today.
 
 from __future__ import annotations
 
-import os
 import sys
 
 import aotcuda
-from aotcuda import manifest as manifests
 from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
@@ -22,74 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aotcuda.manifest import Kernel, Manifest
-    from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.edits import Edits
-    from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.jit.fallback import Case, Compiled, Fallback
-    from aotcuda.runtime.jit.recipe import Recipe
+    from aotcuda.runtime.image_source import ImageSource
+    from aotcuda.runtime.jit.fallback import Case, Fallback
     from aotcuda.runtime.jit.sources import Sources
-    from aotcuda.runtime.loaded import KernelCache, Loaded
-    from aotcuda.runtime.loaded_library import LoadedLibrary
-    from aotcuda.runtime.source import Source
+    from aotcuda.runtime.kernel_table import KernelCache, KernelTable
+    from aotcuda.runtime.library import Library
+    from aotcuda.runtime.staleness import Staleness
     from aotcuda.runtime.unloading import Leaving
 
     MakesFallback = Callable[[], Fallback]
-
-
-class Packaged:
-    """The images of a wheel; see `Source`."""
-
-    is_editable = False
-
-    def __init__(self, name: str, path: str, sha256: str | None, package_root: str) -> None:
-        self.name = name
-        self.package_root = package_root
-        self._path = path
-        self._sha256 = sha256
-        self._lock = new_lock()
-        self._manifest: Manifest | None = None
-
-    def manifest(self, _fallback: MakesFallback | None = None) -> Manifest:
-        """See Source."""
-        if self._manifest is None:
-            with self._lock:
-                if self._manifest is None:
-                    self._manifest = manifests.read(self._path, sha256=self._sha256)
-        return self._manifest
-
-    def load(self, _fallback: MakesFallback) -> LoadedLibrary:
-        """See Source."""
-        fatbin = self.check()  # damage is reported before a missing driver
-        from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415 (only launches need the driver)
-
-        return LoadedLibrary(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
-
-    def check(self) -> bytes:
-        """See Source."""
-        return manifests.read_file(os.path.dirname(self._path), self.manifest()["files"]["kernels"])
-
-    @property
-    def setting(self) -> str:
-        """See Source."""
-        return self.manifest()["fallback"]
-
-    def recipe(self) -> Recipe | None:
-        """See Source."""
-        from aotcuda.runtime.jit import recipe  # noqa: PLC0415 (few programs ever need it)
-
-        return recipe.packaged(self.manifest(), self.package_root)
-
-    @property
-    def is_read(self) -> bool:
-        """See Source."""
-        return self._manifest is not None
-
-    def packaged_choice(self, device: Device) -> Choice | None:
-        """See Source."""
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
-
-        return choose(self.manifest(), device.capability, driver=drivers.get().version, gpu=str(device))
 
 
 class Loader:
@@ -102,17 +40,17 @@ class Loader:
         leaving: Images that are out of use, and stay in the driver until launches of them have ended.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ImageSource) -> None:
         self.source = source
         self.asks = source.is_editable
-        self.current: Loaded | None = None
+        self.current: KernelTable | None = None
         self.leaving: list[Leaving] = []
         self._lock = new_lock()
-        self._replaced: list[Loaded] = []  # launches of them may still be under way
-        self._going: list[LoadedLibrary] = []  # images that are being put out of use
+        self._replaced: list[KernelTable] = []  # launches of them may still be under way
+        self._going: list[Library] = []  # images that are being put out of use
         self._launched: Manifest | None = None
         self._records: tuple[Manifest | None, dict[str, Kernel]] = (None, {})
-        self._edits: Edits | None = None
+        self._staleness: Staleness | None = None
         self._fallback: Fallback | None = None
         self._making = new_lock()  # not the lock above, which a thread holds while it compiles
         self._caches: dict[str, KernelCache] = {}  # for the images that are loaded, or that will be next
@@ -135,8 +73,8 @@ class Loader:
         return found[1]
 
     @property
-    def compiled(self) -> dict[tuple[Case, tuple[int, int]], Compiled]:
-        """What the JIT fallback has compiled, as `Fallback.loaded` has it."""
+    def compiled(self) -> dict[tuple[Case, tuple[int, int]], Library]:
+        """The images that the JIT fallback has loaded, as in `Fallback.loaded`."""
         return dict(self._fallback.loaded) if self._fallback is not None else {}
 
     def fallback(self) -> Fallback:
@@ -148,18 +86,18 @@ class Loader:
                 self._fallback = self._fallback or Fallback(self.source)
         return self._fallback
 
-    def edits(self) -> Edits:
-        """What was edited of an editable install's sources since the images were built."""
-        if self._edits is None:
-            from aotcuda.runtime.edits import Edits  # noqa: PLC0415 (wheels have none)
+    def staleness(self) -> Staleness:
+        """Return what compares an editable install's images with its sources."""
+        if self._staleness is None:
+            from aotcuda.runtime.staleness import Staleness  # noqa: PLC0415 (wheels have none)
 
             with self._making:
-                self._edits = self._edits or Edits(self.source, self.fallback)
-        return self._edits
+                self._staleness = self._staleness or Staleness(self.source, self.fallback)
+        return self._staleness
 
     def cache(self, name: str) -> KernelCache:
         """Return the cache of the kernel of this name."""
-        from aotcuda.runtime.loaded import KernelCache  # noqa: PLC0415 (an import makes no launcher)
+        from aotcuda.runtime.kernel_table import KernelCache  # noqa: PLC0415 (an import makes no launcher)
 
         return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
@@ -167,7 +105,7 @@ class Loader:
         """Whether the manifest was read."""
         return self.source.is_read
 
-    def ready(self) -> Loaded:
+    def ready(self) -> KernelTable:
         """The images, loaded and up to date; every launch asks for them.
 
         Raises:
@@ -185,11 +123,13 @@ class Loader:
             return loaded
         with self._lock:  # of threads that find an edit, one has it compiled, and the others wait
             loaded = self.current or self._load()
-            other = self.edits().in_place_of(loaded.library, loaded.sources)
+            other = self.staleness().in_place_of(loaded.library, loaded.sources)
             return loaded if other is None else self._launch(*other)
 
-    def enter(self, loaded: Loaded, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = "") -> int:
-        """`LoadedLibrary.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
+    def enter(
+        self, loaded: KernelTable, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = ""
+    ) -> int:
+        """`Library.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
 
         Args:
             loaded: What is launched.
@@ -285,7 +225,7 @@ class Loader:
                 raise error
             return not self.leaving
 
-    def _load(self, *, early: bool = False) -> Loaded:
+    def _load(self, *, early: bool = False) -> KernelTable:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
         manifest = self.manifest  # damage is reported before a missing driver
@@ -298,21 +238,21 @@ class Loader:
                     if early:  # an import never compiles
                         raise
                     compiled = self.fallback().compiled((None, None), drivers.get().devices[0], error)
-                    return self._launch(compiled.library, compiled.manifest)
+                    return self._launch(compiled, compiled.manifest)
                 if self.current is None:
                     return self._launch(library, manifest)
                 library.close()  # meanwhile something in this thread has launched, a destructor perhaps
                 self.leaving.append(([library], []))
             return self.current
 
-    def _launch(self, library: LoadedLibrary, manifest: Manifest, sources: Sources | None = None) -> Loaded:
+    def _launch(self, library: Library, manifest: Manifest, sources: Sources | None = None) -> KernelTable:
         """From now on launch these images, in place of the ones launched so far."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-        from aotcuda.runtime.loaded import Loaded  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (see above)
 
         if self.current is not None:
             self._caches = {}
-        loaded = Loaded(library, manifest, self.fallback, drivers.live_mark(), self._caches, sources)
+        loaded = KernelTable(library, manifest, self.fallback, drivers.live_mark(), self._caches, sources)
         before, self.current, self._launched = self.current, loaded, manifest
         library.keep()
         if before is not None:
@@ -335,8 +275,8 @@ class Loader:
             self._going += [loaded.library]
             self._replaced += [loaded]
             self.current, self._caches = None, {}
-        if self._edits is not None:
-            self._edits.withdraw(self._going)
+        if self._staleness is not None:
+            self._staleness.withdraw(self._going)
         if self._fallback is not None:  # which may have loaded what an interrupt kept from being launched
             self._fallback.withdraw(self._going)
         if not self._going:

@@ -15,15 +15,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from aotcuda.runtime.images.choice import Choice, Tier
-    from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.library import Library
     from aotcuda.runtime.loader import Loader
     from aotcuda.runtime.simulator import Simulator
-    from aotcuda.runtime.source import Source
+    from aotcuda.runtime.symbol import Symbol
 
 _LOADS = ("import", "first-use")
 
@@ -48,7 +48,7 @@ class Module:
         sha256: str | None,
         *,
         editable: bool,
-        unbuilt: Recipe | None = None,
+        unbuilt: Request | None = None,
     ) -> None:
         self.name = name
         self.path = path
@@ -90,7 +90,7 @@ class Module:
         return dict(self._functions or {})
 
     @property
-    def library(self) -> LoadedLibrary | None:
+    def library(self) -> Library | None:
         """The loaded images; None until something needs them."""
         loaded = self._made.current if self._made is not None else None
         return loaded.library if loaded is not None else None
@@ -152,6 +152,16 @@ class Module:
 
         return module_attributes.choice_for(self._loader, capability, driver)
 
+    def symbol(self, name: str) -> Symbol:
+        """Return a `__device__` or `__constant__` variable of the images; nothing is loaded before it is used.
+
+        Args:
+            name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
+        """
+        from aotcuda.runtime.symbol import Symbol  # noqa: PLC0415 (few programs ask)
+
+        return Symbol(name, self._loader)
+
     def attribute(self, name: str) -> object:
         """The generated module's `__getattr__`: a kernel or function, kept as an ordinary attribute from then on.
 
@@ -176,7 +186,7 @@ class Module:
         """The generated module's `__dir__`."""
         return sorted({*self._namespace, *self._exported()} - _UNLISTED)
 
-    def ready(self) -> LoadedLibrary:
+    def ready(self) -> Library:
         """The images, loaded and up to date, as a launch has them.
 
         Raises:
@@ -240,20 +250,17 @@ class Module:
         return self._made or self._make_loader()
 
     def _make_loader(self) -> Loader:
-        from aotcuda.runtime.loader import Loader, Packaged  # noqa: PLC0415 (load = "first-use" needs none)
+        from aotcuda.runtime import image_source  # noqa: PLC0415 (load = "first-use" needs none)
+        from aotcuda.runtime.loader import Loader  # noqa: PLC0415 (see above)
 
         with self._lock:
             if self._made is None:
-                self._made = Loader(self._edited() if self.editable else Packaged(*self._files()))
+                if self._unbuilt is not None:
+                    self._made = Loader(image_source.Unbuilt(self._unbuilt))
+                else:
+                    kind = image_source.Editable if self.editable else image_source.Packaged
+                    self._made = Loader(kind(self.name, self.path, self._sha256, self.package_root))
             return self._made
-
-    def _files(self) -> tuple[str, str, str | None, str]:
-        return self.name, self.path, self._sha256, self.package_root
-
-    def _edited(self) -> Source:
-        from aotcuda.runtime import origins  # noqa: PLC0415 (wheels need none)
-
-        return origins.Editable(*self._files()) if self._unbuilt is None else origins.Unbuilt(self._unbuilt)
 
     def _exported(self) -> list[str]:
         """The names of all exports, in order."""
@@ -334,9 +341,9 @@ def load(
         ConfigError: `AOTCUDA_LOAD` has an unknown value.
     """
     if manifest is None:
-        from aotcuda.runtime import by_name  # noqa: PLC0415 (not for an import)
+        from aotcuda.runtime import module_registry  # noqa: PLC0415 (not for an import)
 
-        found: Module = by_name.find(name, Module)
+        found: Module = module_registry.find(name, Module)
         return found
     generated = sys.modules.get(name)  # who executes a module by its file need not have put it there
     namespace = vars(generated) if generated is not None else sys._getframe(1).f_globals  # noqa: SLF001 (as `warnings`)

@@ -38,12 +38,12 @@ def tiers(loader: Loader) -> dict[str, list[Tier]]:
         taken = choice
         whole = compiled.get(((None, None), choice.capability))
         if choice.arch is None and whole is not None:
-            taken = whole.choice
+            taken = whole.choice_for(choice.capability)
         for kernel in manifest["kernels"]:
             found[kernel["name"]] += [Tier(overload["signature"], taken) for overload in kernel["overloads"]]
-    for ((name, signature), _), one in compiled.items():
+    for ((name, signature), capability), one in compiled.items():
         if name is not None and signature is not None:
-            found.setdefault(name, []).append(Tier(signature, one.choice))
+            found.setdefault(name, []).append(Tier(signature, one.choice_for(capability)))
     return found
 
 
@@ -84,7 +84,7 @@ def shown(loader: Loader) -> str:
     state, loaded = "not loaded", loader.current
     if loaded is not None:
         state = "; ".join([*map(str, loaded.library.choices.values()), f"fast path {fast_path(loader)}"])
-    if loader.asks and (changed := loader.edits().changed()):
+    if loader.asks and (changed := loader.staleness().changed()):
         state += f"; out of date: {changed}"
     counts = f"{_counted(loader.kernels, 'kernel')}, {_counted(loader.manifest['functions'], 'function')}"
     return f"<aotcuda.Module {loader.source.name}: {counts}; {state}>"

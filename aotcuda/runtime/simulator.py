@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
+    from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.jit.recipe import Recipe
 
 _SIMULATED = registry.DEFAULT
 """The one front end that has a simulator."""
@@ -61,10 +61,10 @@ class Simulator:
         return found
 
     @classmethod
-    def of_table(cls, module: str, recipe: Recipe) -> Simulator:
+    def of_table(cls, module: str, request: Request) -> Simulator:
         """Of a module of a source tree that was never built; its kernels take any arguments. Errors as above."""
-        found = cls(module, recipe.frontend, "jit")
-        modules: Any = recipe.table["modules"]
+        found = cls(module, request.frontend, "jit")
+        modules: Any = request.table["modules"]
         table = modules[module]
         sources = [table["source"]] if isinstance(table["source"], str) else table["source"]
         for kind in ("kernels", "functions"):
@@ -143,18 +143,18 @@ class SimulatedKernel:
         Raises:
             CallError: Always.
         """
-        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise mismatch.unconfigured(str(self), self.__name__)
+        raise errors.unconfigured(str(self), self.__name__)
 
     def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
         """What launches it with a configuration, which is written as `how` says; None for no launch."""
 
         def launch(*args: object, **named: object) -> None:
             if named:
-                from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+                from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-                raise mismatch.by_name(str(self), f"{self.__name__}{how}", self._record, named)
+                raise errors.by_name(str(self), f"{self.__name__}{how}", self._record, named)
             taken = self._taken(args)
             if configuration is not None:
                 self._kernel[configuration](*taken)

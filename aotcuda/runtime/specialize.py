@@ -7,18 +7,19 @@ from aotcuda.runtime.launch_config import allow_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from aotcuda.runtime.arguments.overloads import Specialization
-    from aotcuda.runtime.fast import Records
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.kernel_table import KernelTable
     from aotcuda.runtime.launch_config import Configuration
-    from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loaded_library import DeviceKernel
 
 _MOST_TAUGHT = 64
 
 
 def teach(
-    loaded: Loaded,
-    records: Records,
+    loaded: KernelTable,
+    specializations: Any,
     specialization: Specialization,
     args: tuple[object, ...],
     configuration: Configuration,
@@ -48,16 +49,16 @@ def teach(
         taught.add(key)
         kernels = _device_kernels(loaded, specialization, device, configuration, where)
         if kernels is not None:
-            from aotcuda.runtime.fast import learning  # noqa: PLC0415 (many kernels are launched once)
+            from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
 
-            learning.learn(records, library, specialization, kernels, args, configuration.shared)
+            fast_path.add(specializations, library, specialization, kernels, args, configuration.shared)
     except BaseException:  # an interrupt: the next launch teaches it
         taught.discard(key)
         raise
 
 
 def _device_kernels(
-    loaded: Loaded, specialization: Specialization, device: int, configuration: Configuration, where: str
+    loaded: KernelTable, specialization: Specialization, device: int, configuration: Configuration, where: str
 ) -> list[DeviceKernel] | None:
     """Return the overloads of a specialization, ready to launch; None if any of them needs the general path."""
     found = []

@@ -5,8 +5,8 @@ The extension does the same in C, as far as it knows the objects' types.
 
 from __future__ import annotations
 
+from aotcuda.runtime.config_key import are_exact, exact
 from aotcuda.runtime.launcher import OfThisProcess
-from aotcuda.runtime.written import are_exact, exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.library import Library
 
-    Leaving = tuple[list[LoadedLibrary], list[Callable[[], bool]]]
+    Leaving = tuple[list[Library], list[Callable[[], bool]]]
     """Images that are to go together, and who is asked whether launches of them have ended."""
 
 _PATIENCE = 100

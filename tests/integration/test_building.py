@@ -16,7 +16,7 @@ from aotcuda.binary import fatbin
 from aotcuda.builder import api
 from aotcuda.builder import jit as late
 from aotcuda.common.dependencies import TABLE
-from aotcuda.runtime.jit import recipe
+from aotcuda.runtime.jit import build_inputs
 from integration import projects
 from integration.projects import MODULE, refused, source, write
 
@@ -369,24 +369,17 @@ def test_a_late_build_makes_the_same_from_what_the_wheel_has(front_end: str, tmp
         archive.extractall(site)
     shutil.rmtree(tmp_path / "project")
     packaged = projects.manifest_of(projects.tree(site), "pkg.k")
-    found = recipe.packaged(packaged, str(site))
+    found = build_inputs.packaged(packaged, str(site))
     assert found is not None
-    asked = {
-        "table": found.table,
-        "module": "pkg.k",
-        "root": found.root,
-        "package_root": str(site),
-        "names": found.names,
-    }
 
-    def kernels(**case: str | None) -> dict[str, list[str]]:
-        built = late.build(late.Request(**asked, target="sm_90", driver=(13, 0), **case)).manifest
+    def kernels(*case: str | None) -> dict[str, list[str]]:
+        built = late.build(found.case(*case, (9, 0), (13, 0))).manifest
         return {item["name"]: [overload["signature"] for overload in item["overloads"]] for item in built["kernels"]}
 
-    whole = kernels(kernel=None, signature=None)
+    whole = kernels(None, None)
     assert whole == {item["name"]: [one["signature"] for one in item["overloads"]] for item in packaged["kernels"]}
     assert whole["held"] == ["void(int64[::1])", "void(int32[::1])"]
-    assert kernels(kernel="held", signature="void(float64[::1])") == {"held": ["void(float64[::1])"]}
+    assert kernels("held", "void(float64[::1])") == {"held": ["void(float64[::1])"]}
 
 
 def test_an_editable_install_depends_on_the_prelude_and_on_its_own_sources(front_end: str, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from aotcuda import cli
 from aotcuda.builder import api, jit
 from aotcuda.errors import NoImageError
+from aotcuda.runtime.image_source import Packaged
 from aotcuda.runtime.jit import compile as jit_compile
-from aotcuda.runtime.loader import Packaged
 from integration import projects
 from support.late import forget_cache
 
@@ -26,16 +26,6 @@ def installed(tmp_path_factory):
         (project / path).write_bytes(data)
     (project / "pyproject.toml").unlink()
     return project
-
-
-class Gpu:
-    driver_version = (13, 0)
-
-    def __init__(self, *capability):
-        self.capability = capability
-
-    def __str__(self):
-        return "a GPU"
 
 
 @pytest.fixture
@@ -60,10 +50,10 @@ def test_what_was_warmed_is_found_by_the_fallback(warmed, monkeypatch, capsys):
     monkeypatch.setattr(jit, "build", compiled)
     forget_cache(monkeypatch)
     path = str(warmed / "flat" / "kernels.aotcuda" / "manifest.json")
-    recipe = Packaged("flat.kernels", path, None, str(warmed)).recipe()
+    inputs = Packaged("flat.kernels", path, None, str(warmed)).build_inputs()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = jit_compile.obtain(recipe, None, None, Gpu(7, 5), NoImageError("there is none"))
+        found = jit_compile.obtain(inputs.case(None, None, (7, 5), (13, 0)), "GPU 0", NoImageError("there is none"))
     assert [image["arch"] for image in found.manifest["images"]] == ["sm_75"]
 
 

@@ -17,8 +17,8 @@ import pytest
 
 from aotcuda.builder import api, jit, source_tree, stages
 from aotcuda.errors import FallbackWarning, NoImageError, StaleBuildError
+from aotcuda.runtime.jit import build_inputs
 from aotcuda.runtime.jit import compile as jit_compile
-from aotcuda.runtime.jit import recipe
 from integration import projects
 from support import reading
 from support.late import forget_cache
@@ -142,7 +142,7 @@ def table_of(root):
 
 def ask(found):
     """The module for a GPU, from the cache or compiled."""
-    made = recipe.project("pkg.k", str(found.root))
+    made = build_inputs.project("pkg.k", str(found.root))
     return jit_compile.obtain(made, None, None, Gpu(), NoImageError("it was never built"))
 
 

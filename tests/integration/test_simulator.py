@@ -108,7 +108,7 @@ def test_arguments_that_no_signature_takes_are_refused_where_nothing_may_be_comp
 
 
 def test_an_import_touches_no_driver(installed: Path) -> None:
-    code = "import pkg.k, sys\nprint('aotcuda.runtime.loaded_library' in sys.modules)"
+    code = "import pkg.k, sys\nprint('aotcuda.runtime.library' in sys.modules)"
     assert simulated(installed, code, AOTCUDA_LOAD="import").out == "False\n"
 
 

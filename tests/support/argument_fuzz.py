@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as fast_extension
 from aotcuda.runtime import general_path
-from aotcuda.runtime.arguments import views
+from aotcuda.runtime.arguments import array_view
 from aotcuda.runtime.general_path import GeneralPath
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.loader import Loader
@@ -521,7 +521,7 @@ def _special_record(parameter: Any, name: str, offset: int) -> tuple[dict[str, A
         return {**found, "dtype": what}, offset + 1
     if kind == "struct":
         text = _RECORD_TEXT if what == "<f4" else _RECORD_TEXT.replace("<i8@8", "<i4@4").replace("V16", "V8")
-        size = views.item_bytes(text)
+        size = array_view.item_bytes(text)
         return {**found, "dtype": text, "bytes": size}, offset + size
     if kind == "number":
         record, end = manifests.parameter(name, what, offset)
@@ -593,10 +593,10 @@ def _state(draw: Any, typestr: str, ndim: int, layout: str, library: str) -> Sta
             shape[0] = draw(st.sampled_from(_HUGE[:6]))
         if library == "exchange" or library in ("dlpack", "versioned", "old"):
             shape = [min(extent, 2**63 - 1) for extent in shape]
-    itemsize = views.item_bytes(typestr)
+    itemsize = array_view.item_bytes(typestr)
     strides = None
     if (layout == "F" and draw(st.booleans())) or near == "strides":
-        strides = list(views.contiguous_strides(tuple(shape), itemsize, draw(st.sampled_from("CF"))))
+        strides = list(array_view.contiguous_strides(tuple(shape), itemsize, draw(st.sampled_from("CF"))))
     if near in ("strides", "steps") or (layout == "A" and draw(st.booleans())):
         steps = (0, 1, 2, -1, 3, 7, 2**40) if near != "huge" else (0,)
         strides = [itemsize * draw(st.sampled_from(steps)) for _ in range(ndim)]

@@ -33,9 +33,9 @@ from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput
 from aotcuda.cache.entries import ENTRY, VERSION, Files, entry_bytes
 from aotcuda.cli import main
+from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
 from support.manifests import kernel
 
@@ -191,7 +191,7 @@ class Project:
         shutil.rmtree(cache, ignore_errors=True)
         whole, data = late.manifest([kernel("k", "void(int32)")])
         record = {"module": "pkg.k", "kernel": "k", "signature": "void(int32)", "target": "sm_90"}
-        Cache(str(cache), _ignore).put(KEY, Artifact(whole, data, record))
+        Cache(str(cache), _ignore).put(KEY, Result(whole, data), record)
         raw = Raw(KEY, *_entry(cache, KEY))
         spoil(raw)
         shutil.rmtree(Files(str(cache)).path(KEY))
@@ -360,23 +360,20 @@ def _remanifest(raw: Raw, chance: random.Random, outside: Path) -> None:
 
 def _redirect(raw: Raw, chance: random.Random, outside: Path) -> None:
     """Have the build's files lie elsewhere, or say something else."""
-    try:
+    with contextlib.suppress(LookupError, TypeError, ValueError):  # another way has spoilt it before
         files, *others = values.decode(raw.contents["value"])
-        names = [*files]
-    except (LookupError, TypeError, ValueError):
-        return
-    name = chance.choice(names)
-    way = chance.randrange(4)
-    if way == 0:
-        files[named(chance.choice(OUTPUTS), outside)] = files.pop(name)
-    elif way == 1:
-        files[named(chance.choice(OUTPUTS), outside)] = b"import planted\n"
-    elif way == 2:
-        files[name] = files[name] + b"\nimport planted\n"
-    else:
-        (path,) = (each for each in names if each.endswith(manifests.FILE_NAME))
-        files[path] = manifests.dump(_changed(json.loads(files[path]), chance))
-    raw.contents["value"] = values.encode((files, *others))
+        name = chance.choice([*files])
+        way = chance.randrange(4)
+        if way == 0:
+            files[named(chance.choice(OUTPUTS), outside)] = files.pop(name)
+        elif way == 1:
+            files[named(chance.choice(OUTPUTS), outside)] = b"import planted\n"
+        elif way == 2:
+            files[name] = files[name] + b"\nimport planted\n"
+        else:
+            path = [each for each in files if each.endswith(manifests.FILE_NAME)][0]  # noqa: RUF015 (LookupError)
+            files[path] = manifests.dump(_changed(json.loads(files[path]), chance))
+        raw.contents["value"] = values.encode((files, *others))
 
 
 def _flip(raw: Raw, chance: random.Random, outside: Path) -> None:
@@ -408,6 +405,7 @@ def _link(raw: Raw, chance: random.Random, outside: Path) -> None:
         root = folder.parents[2]
         if above in ("tmp", "written"):
             path = root / VERSION / above
+            shutil.rmtree(path, ignore_errors=True)
             path.symlink_to(outside if above == "tmp" else outside / "witness")
         elif above is not None:
             path = folder if above == "entry" else folder.parent

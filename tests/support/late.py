@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest as manifests
-from aotcuda.builder import jit
+from aotcuda.common.jit_build import CUBIN, Result
 from aotcuda.runtime.jit import compile as jit_compile
 from support.manifests import fatbin, file, image, kernel, whole
 
 if TYPE_CHECKING:
     import pytest
 
-    from aotcuda.builder.jit import Built, Request
+    from aotcuda.common.jit_build import Request
 
 TABLE = {"arch": ["sm_80"], "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {}}}}
 
@@ -22,7 +22,7 @@ def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: ob
     """The manifest of a late build, and its image."""
     record, entry = image(target)
     data = fatbin([entry])
-    found = whole(files={"kernels": file(jit.CUBIN, data)}, images=[record], kernels=kernels)
+    found = whole(files={"kernels": file(CUBIN, data)}, images=[record], kernels=kernels)
     return found | changes, data
 
 
@@ -42,7 +42,7 @@ class Builder:
         self.failure: Exception | None = None
         self.changes: dict[str, Any] = {}
 
-    def __call__(self, request: Request) -> Built:
+    def __call__(self, request: Request) -> Result:
         self.requests.append(request)
         if self.failure is not None:
             raise self.failure
@@ -53,7 +53,7 @@ class Builder:
             if path.name.startswith("_") and path.name != "__init__.py"
         ]
         described, data = manifest(kernels, request.target, **{"sources": sources, **self.changes})
-        return jit.Built(manifest=described, image=data)
+        return Result(described, data)
 
 
 def forget_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aotcuda.runtime.arguments import arrays, views
+from aotcuda.runtime.arguments import array_view, arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,17 +100,17 @@ class _Told:
 
 
 def _itemsize(typestr: str) -> int:
-    return views.item_bytes(typestr)
+    return array_view.item_bytes(typestr)
 
 
 def _strides(state: State) -> tuple[int, ...]:
     if state.strides is not None:
         return tuple(state.strides)
-    return views.contiguous_strides(state.shape, _itemsize(state.typestr), "C")
+    return array_view.contiguous_strides(state.shape, _itemsize(state.typestr), "C")
 
 
 def _contiguous(state: State, order: str) -> bool:
-    return views.is_contiguous(state.shape, _strides(state), _itemsize(state.typestr), order)
+    return array_view.is_contiguous(state.shape, _strides(state), _itemsize(state.typestr), order)
 
 
 def _numpy(typestr: str) -> Any:

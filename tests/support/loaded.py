@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aotcuda import Kernel
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loaded_library import DeviceKernel
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.kernel_table import KernelTable
 
 
-def of(kernel: Kernel) -> Loaded:
+def of(kernel: Kernel) -> KernelTable:
     """What the kernel's module launches now; it has to be loaded."""
     found = kernel._loader.current
     assert found is not None

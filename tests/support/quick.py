@@ -112,13 +112,15 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         if busy:
             general(self, args)
             return
-        if any(arrays.family(arg) == "dlpack" for arg in args) or self._records is None:  # exports may be counted
+        if (
+            any(arrays.family(arg) == "dlpack" for arg in args) or self._specializations is None
+        ):  # exports may be counted
             general(self, args)
         else:
             _teach(self, args)
             busy.append(self)
             try:
-                extension.in_front(self, self.configuration, self._records)(*args)
+                extension.in_front(self, self.configuration, self._specializations)(*args)
             finally:
                 busy.pop()
         state.taken += not submitted

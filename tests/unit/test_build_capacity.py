@@ -73,10 +73,21 @@ def grouped(limits: dict[str, str]) -> dict[str, str]:
             2,
         ),
         (ENOUGH | {"proc/self/cgroup": "4:cpu:/\n", f"{V2}/cpu/cpu.cfs_quota_us": "-1\n"}, 8),
+        ({"proc/meminfo": "MemAvailable:\n", "proc/self/cgroup": "0\n\n"}, 8),
+        (ENOUGH | {"proc/self/cgroup": "0::/\n", f"{V2}/memory.max": "x\n", f"{V2}/memory.stat": "file\n"}, 8),
     ],
 )
 def test_cores_and_memory_are_looked_at(files: dict[str, str], expected: int, tmp_path: Path) -> None:
     assert capacity.processes(system(tmp_path, files)) == expected
+
+
+def test_cores_are_counted_where_the_affinity_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_getaffinity", refused)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert capacity.processes(system(tmp_path, ENOUGH)) == 3
 
 
 def test_this_system_has_an_answer() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,12 +10,11 @@ import pytest
 from aotcuda.arch import Target, parse
 from aotcuda.builder import jit, plan, toolchain, toolkits
 from aotcuda.builder.config import parser
+from aotcuda.common.jit_build import Request
 from aotcuda.errors import ToolchainError
 from support.toolkits import toolkit
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aotcuda.builder.toolkits import Toolkit
 
 
@@ -154,9 +154,7 @@ def test_what_no_toolkit_knows_goes_to_the_first_to_be_refused(wide: tuple[Toolk
 def jit_toolkit(target: str, driver: tuple[int, int]) -> Toolkit | None:
     table = {"arch": [target], "modules": {"pkg.k": {"source": "pkg._s", "kernels": {"k": "void(int32)"}}}}
     settings = parser.parse(table, environ={})
-    request = jit.Request(
-        table=table, module="pkg.k", kernel=None, signature=None, target=target, driver=driver, root="", package_root=""
-    )
+    request = Request("pkg.k", table, "", "").case(None, None, parse(target).capability, driver)
     return jit._toolkit(settings, request)
 
 
@@ -182,6 +180,19 @@ def test_a_jit_build_takes_a_toolkit_whose_code_the_driver_loads(
 def test_a_toolkit_that_cannot_be_loaded_is_said_in_one_line(wide: tuple[Toolkit, ...]) -> None:
     with pytest.raises(ToolchainError, match=r"libnvrtc\.so\.12 cannot be loaded .*install the extra"):
         toolchain.load(wide[0])
+
+
+def test_no_library_is_looked_for_where_proc_is_missing(
+    monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]
+) -> None:
+    def missing(self: Path, **_: object) -> str:
+        raise FileNotFoundError(2, "No such file or directory", str(self))
+
+    monkeypatch.setattr(toolchain, "_loaded", [wide[0]])
+    monkeypatch.setattr(toolchain, "toolkit_version", lambda: wide[0].cuda)
+    monkeypatch.setattr(toolchain.nvjitlink, "version", lambda: wide[0].linker)
+    monkeypatch.setattr(Path, "read_text", missing)
+    toolchain.check_loaded()
 
 
 def test_another_toolkits_library_is_found_out(monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from aotcuda.cache import entries, folder
+from aotcuda.common.jit_build import Result
 from aotcuda.errors import ConfigError
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
 from support.manifests import kernel
 
@@ -23,7 +23,7 @@ RECORD = {"module": "mypkg.kernels", "kernel": "k", "signature": "void(int32)", 
 
 def artifact(name="k"):
     whole, data = late.manifest([kernel(name, "void(int32)")])
-    return Artifact(whole, data, dict(RECORD))
+    return Result(whole, data)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def left_in_tmp(cache):
 
 class TestEntries:
     def test_what_was_put_is_found_by_another_process(self, cache, said):
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         found = again(cache, said).get(KEY)
         assert (found.manifest, found.image) == (artifact().manifest, artifact().image)
         assert found.folder == cache.path(KEY)
@@ -64,28 +64,28 @@ class TestEntries:
         assert said == []
 
     def test_an_entry_is_an_artifact_as_in_a_wheel(self, cache):
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         assert set(files(cache)) == {"entry.json", "manifest.json", "kernels.cubin"}
 
     def test_nothing_is_left_in_tmp(self, cache):
-        cache.put(KEY, artifact())
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
+        cache.put(KEY, artifact(), RECORD)
         assert left_in_tmp(cache) == []
 
     def test_of_two_that_write_the_same_entry_the_second_drops_its_own(self, cache, said):
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         before = os.stat(cache.path(KEY)).st_ino
-        again(cache, said).put(KEY, artifact())
+        again(cache, said).put(KEY, artifact(), RECORD)
         assert os.stat(cache.path(KEY)).st_ino == before
 
     def test_an_entry_with_other_content_is_replaced(self, cache, said):
-        cache.put(KEY, artifact("old"))
-        cache.put(KEY, artifact("new"))
+        cache.put(KEY, artifact("old"), RECORD)
+        cache.put(KEY, artifact("new"), RECORD)
         assert again(cache, said).get(KEY).manifest["kernels"][0]["name"] == "new"
         assert left_in_tmp(cache) == []
 
     def test_an_entry_under_another_key_does_not_count(self, cache):
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         cache.make(OTHER[:2])
         os.rename(cache.path(KEY), cache.path(OTHER))
         assert cache.get(OTHER) is None
@@ -97,7 +97,7 @@ class TestEntries:
             try:
                 mine = again(cache, said)
                 for _ in range(10):
-                    mine.put(KEY, artifact())
+                    mine.put(KEY, artifact(), RECORD)
                     assert mine.get(KEY).image == artifact().image
             except BaseException as error:  # noqa: BLE001 (whatever a thread met, the test must see)
                 problems.append(error)
@@ -112,7 +112,7 @@ class TestEntries:
 
 class TestDamage:
     def test_every_single_bit_flip_in_every_file_is_detected(self, cache):
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         tried = 0
         for path in files(cache).values():
             with open(path, "rb") as file:
@@ -131,7 +131,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("name", ["entry.json", "manifest.json", "kernels.cubin"])
     def test_a_file_that_is_cut_short_or_gone_is_detected(self, cache, name):
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         path = files(cache)[name]
         for size in (os.path.getsize(path) - 1, 1, 0):
             os.truncate(path, size)
@@ -140,13 +140,13 @@ class TestDamage:
         assert cache.get(KEY) is None
 
     def test_a_damaged_entry_is_written_anew(self, cache):
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         os.truncate(files(cache)["kernels.cubin"], 5)
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         assert cache.get(KEY).image == artifact().image
 
     def test_a_discarded_entry_is_gone(self, cache):
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         cache.discard(KEY)
         cache.discard(KEY)
         assert cache.get(KEY) is None
@@ -157,8 +157,8 @@ class TestWhereItCannotBeKept:
     """Memory takes over, with one warning."""
 
     def kept_in_memory(self, cache, said, what):
-        cache.put(KEY, artifact())
-        cache.put(OTHER, artifact())
+        cache.put(KEY, artifact(), RECORD)
+        cache.put(OTHER, artifact(), RECORD)
         assert cache.get(KEY).image == artifact().image
         assert again(cache, []).get(KEY) is None
         assert len(said) == 1
@@ -181,7 +181,7 @@ class TestWhereItCannotBeKept:
         self.kept_in_memory(cache, said, "can be written by others (chmod go-w")
 
     def test_a_folder_of_somebody_else(self, cache, said, monkeypatch):
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         other = again(cache, said)
         monkeypatch.setattr(folder.os, "geteuid", lambda: os.stat(cache.root).st_uid + 1)
         if os.stat(cache.root).st_uid == 0:  # the system's own folders may be read by all
@@ -203,7 +203,7 @@ class TestWhereItCannotBeKept:
         self.kept_in_memory(cache, said, os.strerror(code))
 
     def test_a_disk_that_fills_up_leaves_no_part_of_an_entry(self, cache, monkeypatch):
-        cache.put(OTHER, artifact())
+        cache.put(OTHER, artifact(), RECORD)
         written = []
         fsync = os.fsync
 
@@ -214,14 +214,14 @@ class TestWhereItCannotBeKept:
             fsync(descriptor)
 
         monkeypatch.setattr(entries.os, "fsync", fill)
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         assert not os.path.exists(cache.path(KEY))
         assert left_in_tmp(cache) == []
 
     def test_the_folders_are_private_whatever_the_umask(self, cache, said):
         before = os.umask(0)
         try:
-            cache.put(KEY, artifact())
+            cache.put(KEY, artifact(), RECORD)
         finally:
             os.umask(before)
         assert again(cache, said).get(KEY) is not None
@@ -270,19 +270,19 @@ class TestSize:
     def test_what_was_used_longest_ago_goes_first(self, cache, monkeypatch):
         keys = [f"{number:02x}" + "0" * 62 for number in range(4)]
         for age, key in enumerate(keys):
-            cache.put(key, artifact())
+            cache.put(key, artifact(), RECORD)
             os.utime(os.path.join(cache.path(key), "entry.json"), (1000 + age, 1000 + age))
         size = entries.entries(cache)[0].bytes
         assert cache.get(keys[0]) is not None  # used just now
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", str(3 * size))
         new = "ff" + "0" * 62
-        cache.put(new, artifact())
+        cache.put(new, artifact(), RECORD)
         assert {entry.key for entry in entries.entries(cache)} == {keys[0], keys[3], new}
 
     def test_what_was_just_made_stays_even_if_it_is_too_large(self, cache, monkeypatch):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "1")
-        cache.put(KEY, artifact())
-        cache.put(OTHER, artifact())
+        cache.put(KEY, artifact(), RECORD)
+        cache.put(OTHER, artifact(), RECORD)
         assert [entry.key for entry in entries.entries(cache)] == [OTHER]
 
     def test_what_killed_processes_left_goes_after_an_hour(self, cache):
@@ -294,13 +294,13 @@ class TestSize:
             pass
         for path in (old, lock):
             os.utime(path, (1000, 1000))
-        cache.put(KEY, artifact())
+        cache.put(KEY, artifact(), RECORD)
         assert left_in_tmp(cache) == ["new"]
         assert not os.path.exists(lock)
 
     def test_clearing_removes_all_and_tells_how_much(self, cache):
-        cache.put(KEY, artifact())
-        cache.put(OTHER, artifact())
+        cache.put(KEY, artifact(), RECORD)
+        cache.put(OTHER, artifact(), RECORD)
         size = sum(entry.bytes for entry in entries.entries(cache))
         assert entries.clear(cache) == (2, size)
         assert entries.entries(cache) == []

@@ -9,8 +9,8 @@ import pytest
 
 from aotcuda import cli
 from aotcuda.builder import toolkits
+from aotcuda.common.jit_build import Result
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.jit.cache_files import Artifact
 from aotcuda.tools.cache import listing
 from support import late
 from support.manifests import kernel
@@ -25,7 +25,7 @@ def cache(tmp_path, monkeypatch):
 def put(cache, key, age, **record):
     whole, data = late.manifest([kernel("axpy", "void(int32)")])
     base = {"module": "mypkg.kernels", "kernel": "axpy", "signature": "void(int32)", "target": "sm_90"}
-    cache.put(key, Artifact(whole, data, {**base, **record}))
+    cache.put(key, Result(whole, data), {**base, **record})
     path = os.path.join(cache.path(key), "entry.json")
     now = os.stat(path).st_mtime
     os.utime(path, (now - age, now - age))

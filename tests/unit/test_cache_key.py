@@ -10,11 +10,10 @@ import pytest
 
 from aotcuda import manifest as manifests
 from aotcuda.cache import compilers
+from aotcuda.common.jit_build import Request, Result
 from aotcuda.runtime.jit import cache_key
-from aotcuda.runtime.jit.cache_files import Artifact
-from aotcuda.runtime.jit.recipe import Recipe
 
-CASE = ("k", "void(int32)", "sm_90")
+CASE = ("k", "void(int32)", (9, 0))
 
 
 @pytest.fixture
@@ -26,22 +25,22 @@ def files(tmp_path):
     return found
 
 
-def recipe(tmp_path, files, **table):
+def inputs(tmp_path, files, **table):
     listed = tuple(map(str, files))
-    return Recipe("mypkg.kernels", {"arch": ["sm_80"], **table}, str(tmp_path), str(tmp_path), files=listed)
+    return Request("mypkg.kernels", {"arch": ["sm_80"], **table}, str(tmp_path), str(tmp_path), files=listed)
 
 
 @pytest.fixture
 def make(tmp_path, files):
     """The key of the case, with keys of the table replaced."""
-    return lambda *case, **table: cache_key.key(recipe(tmp_path, files, **table), *(case or CASE))
+    return lambda *case, **table: cache_key.key(inputs(tmp_path, files, **table).case(*(case or CASE), (13, 0)))
 
 
 def test_it_is_the_same_in_every_process(tmp_path, files, make):
     script = (
-        "from aotcuda.runtime.jit import cache_key as key; from aotcuda.runtime.jit.recipe import Recipe; import sys;"
-        f"r = Recipe('mypkg.kernels', {{'arch': ['sm_80']}}, {str(tmp_path)!r}, {str(tmp_path)!r},"
-        f" files={tuple(map(str, files))!r}); print(key.key(r, *{CASE!r}))"
+        "from aotcuda.runtime.jit import cache_key as key; from aotcuda.common.jit_build import Request; import sys;"
+        f"r = Request('mypkg.kernels', {{'arch': ['sm_80']}}, {str(tmp_path)!r}, {str(tmp_path)!r},"
+        f" files={tuple(map(str, files))!r}); print(key.key(r.case(*{CASE!r}, (13, 0))))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
@@ -58,7 +57,7 @@ def test_an_edit_of_any_source_changes_it(files, make, number):
 
 
 @pytest.mark.parametrize(
-    "case", [("other", *CASE[1:]), ("k", "void(int64)", "sm_90"), ("k", "void(int32)", "sm_100"), (None, None, "sm_90")]
+    "case", [("other", *CASE[1:]), ("k", "void(int64)", (9, 0)), ("k", "void(int32)", (10, 0)), (None, None, (9, 0))]
 )
 def test_each_case_has_its_own(make, case):
     assert make(*case) != make()
@@ -132,8 +131,15 @@ class TestWhetherAnEntryIsGood:
         own = {"path": "mypkg/helpers.py", "sha256": manifests.digest(files[1].read_bytes())}
         read = {"ask": "content", "path": str(foreign), "answer": [status.st_size, status.st_mtime_ns]}
         variables = {"SOME_TILE": manifests.digest(b"16"), "SOME_OTHER": None}
-        artifact = Artifact({"sources": [own], "reads": [read], "variables": variables}, b"", {})
-        return lambda: cache_key.is_good(artifact, recipe(tmp_path, files)), files[1], foreign
+        made = {
+            "toolchain": {"cuda": "13.0"},
+            "images": [{}],
+            "sources": [own],
+            "reads": [read],
+            "variables": variables,
+        }
+        request = inputs(tmp_path, files).case(*CASE, (13, 0))
+        return lambda: cache_key.is_current(Result(made, b""), request), files[1], foreign
 
     @pytest.fixture(autouse=True)
     def _environment(self, monkeypatch):

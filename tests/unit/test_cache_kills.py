@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import warnings
 
+from aotcuda.common.jit_build import Result
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
 from support.killed import killed_at
 from support.manifests import kernel
@@ -24,7 +24,7 @@ def write(root: str) -> None:
     whole, data = late.manifest([kernel("k", "void(int32)")])
     lock = cache.lock(KEY)
     cache.discard(KEY)
-    cache.put(KEY, Artifact(whole, data, {}))
+    cache.put(KEY, Result(whole, data), {})
     lock.release()
 
 

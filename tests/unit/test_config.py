@@ -11,7 +11,7 @@ import pytest
 from aotcuda.arch import parse as target
 from aotcuda.builder.config.model import Config, LinkItem, Options
 from aotcuda.builder.config.parser import parse
-from aotcuda.builder.frontends.numba.tables import Function, Kernel
+from aotcuda.builder.frontends.numba.config import Function, Kernel
 from aotcuda.errors import ConfigError
 
 FULL = """

@@ -10,7 +10,6 @@ import os
 import sys
 import warnings
 import weakref
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -18,6 +17,7 @@ import pytest
 
 import aotcuda
 from aotcuda.cache import compilers
+from aotcuda.common.jit_build import Request
 from aotcuda.errors import (
     ArgumentError,
     CallbackError,
@@ -32,7 +32,6 @@ from aotcuda.errors import (
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, overloads
 from aotcuda.runtime.jit import compile as jit_compile
-from aotcuda.runtime.jit.recipe import Recipe
 from support import late, libraries, manifests
 from support.libraries import Array, State
 from support.manifests import kernel
@@ -590,7 +589,7 @@ class TestEdited:
             module.k[1, 1](1)
             module.k[1, 1](1)
         (request,) = builder.requests
-        assert (request.root, request.kernel, request.project) == (str(cuda.packages), None, True)
+        assert (request.root, request.kernel, request.is_project) == (str(cuda.packages), None, True)
         assert request.table["arch"] == ["sm_90"]
         assert len(cuda.calls("cuLibraryLoadData")) == 2
         assert len(cuda.launches()) == 3
@@ -671,7 +670,7 @@ class TestUnbuilt:
             mypkg.kernels.k[1, 1](1)
         assert "k" in dir(mypkg.kernels)
         (request,) = builder.requests
-        assert (request.target, request.root, request.project) == ("sm_90", str(tree.parent), True)
+        assert (request.target, request.root, request.is_project) == ("sm_90", str(tree.parent), True)
         assert [tier.tier for tier in module.tiers["k"]] == ["jit"]
         assert len(cuda.launches()) == 1
 
@@ -742,12 +741,11 @@ def test_nothing_of_it_is_imported_while_the_wheel_fits(cuda, builder):
 
 def test_what_a_newer_driver_left_in_a_shared_cache_is_compiled_anew_for_an_older_one(builder, tmp_path):
     builder.whole = [kernel("k", "void(int32)")]
-    source = Recipe("mypkg.kernels", late.TABLE, str(tmp_path), str(tmp_path))
+    source = Request("mypkg.kernels", late.TABLE, str(tmp_path), str(tmp_path))
 
     def obtain(*driver):
         builder.changes = {"toolchain": {"cuda": f"{driver[0]}.0"}}
-        gpu = SimpleNamespace(capability=(9, 0), driver_version=driver)
-        found = jit_compile.obtain(source, None, None, gpu, NoImageError("there is none"))
+        found = jit_compile.obtain(source.case(None, None, (9, 0), driver), "GPU 0", NoImageError("there is none"))
         return found.manifest["toolchain"]["cuda"], len(builder.requests)
 
     with pytest.warns(FallbackWarning):

@@ -11,10 +11,10 @@ import pytest
 
 from aotcuda import manifest as manifests
 from aotcuda.cache import compilers
+from aotcuda.common.jit_build import Request
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit import compile as jit_compile
-from aotcuda.runtime.jit.recipe import Recipe
 from support import late
 from support.manifests import kernel
 
@@ -140,7 +140,7 @@ def test_the_extra_of_the_missing_front_end_is_named_whatever_else_is_there(
 
 @pytest.mark.parametrize("broken", [3, {"mypkg.kernels": 3}, {"mypkg.kernels": {"frontend": None}}, {}])
 def test_a_table_that_is_wrong_is_left_for_the_build_to_refuse(broken):
-    assert Recipe("mypkg.kernels", {"modules": broken}, "/", "/").frontend == OLD
+    assert Request("mypkg.kernels", {"modules": broken}, "/", "/").frontend == OLD
 
 
 def test_the_key_names_the_front_end_and_its_version(tmp_path, monkeypatch, way):
@@ -151,7 +151,7 @@ def test_the_key_names_the_front_end_and_its_version(tmp_path, monkeypatch, way)
         for package in PACKAGES.values():
             (tmp_path / version / f"{package}-{version}.dist-info").mkdir(parents=True)
         monkeypatch.setattr(sys, "path", [str(tmp_path / version)])
-        cache_key.key(Recipe("mypkg.kernels", table(**choice), "/", "/"), "k", "void(int32)", "sm_90")
+        cache_key.key(Request("mypkg.kernels", table(**choice), "/", "/").case("k", "void(int32)", (9, 0), (13, 0)))
     assert [json.loads(text)["frontend"] for text in texts] == [[front_end, "98"], [front_end, "99"]]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from aotcuda.arch import Target
 from aotcuda.builder.config.parser import parse
-from aotcuda.builder.frontends.cuda_cpp import compiler, parameters, tables
+from aotcuda.builder.frontends.cuda_cpp import compiler, config, parameters
 from aotcuda.builder.frontends.cuda_cpp.compiler import FrontEnd, _kernel
 from aotcuda.errors import AotcudaError
 
@@ -47,7 +47,7 @@ def _settle(folder, keys, code=CODE, **others):
     front.prepare(str(folder))
     found = []
     with front.importing(TARGET):
-        for unit in tables.units(module):
+        for unit in config.units(module):
             files = front.load(unit, str(folder))
             for settled in front.settled(unit, files):
                 front.resolve(settled, files)
@@ -528,7 +528,7 @@ def test_no_launch_asks_for_other_types():
         environ={},
     ).modules
     with pytest.raises(AotcudaError, match=r"kernels\.k: a kernel in CUDA C\+\+ takes what it declares, and not void"):
-        tables.widened(module.kernels[0], "void(int64)")
+        config.widened(module.kernels[0], "void(int64)")
 
 
 def test_the_example_is_right():
@@ -538,7 +538,7 @@ def test_the_example_is_right():
     front, found = FrontEnd(), []
     front.prepare(str(root))
     with front.importing(TARGET):
-        for unit in tables.units(module):
+        for unit in config.units(module):
             files = front.load(unit, str(root))
             found += [(each.name, front.resolve(each, files)) for each in front.settled(unit, files)]
     assert found == [

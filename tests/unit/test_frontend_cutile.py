@@ -17,8 +17,8 @@ from aotcuda.arch import parse as target_of
 from aotcuda.builder import backend, plan
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends import python_source
-from aotcuda.builder.frontends.cutile import tables
-from aotcuda.builder.frontends.cutile.tables import parse_signature
+from aotcuda.builder.frontends.cutile import config
+from aotcuda.builder.frontends.cutile.config import parse_signature
 from aotcuda.errors import AotcudaError, CompileError, ConfigError, SourceError, ToolchainError
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def table(kernel: Any, *, arch: tuple[str, ...] = ("sm_80",), **module: Any) -> 
     }
 
 
-def units(kernel: Any, **module: Any) -> list[tables.CutileUnit]:
+def units(kernel: Any, **module: Any) -> list[config.CutileUnit]:
     (module_,) = parse(table(kernel, **module), environ={}).modules
-    return tables.units(module_)
+    return config.units(module_)
 
 
 class TestTheTable:
@@ -95,7 +95,7 @@ class TestTheTable:
         self, signature: str, specialise: str, wanted: list[str]
     ) -> None:
         (unit,) = units({"signature": signature, "specialise": specialise})
-        found = tables.specialised(unit)
+        found = config.specialised(unit)
         assert [", ".join(map(str, item.types)) for item in found] == wanted
         assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
 
@@ -237,7 +237,7 @@ def build(front: Any, root: Path) -> Any:
             loaded = front.load(unit, str(root))
             for settled in front.settled(unit, loaded):
                 front.resolve(settled, loaded)
-                found.append(front.compile_kernel(settled, loaded, tables.target(target_of("sm_80"))))
+                found.append(front.compile_kernel(settled, loaded, config.target(target_of("sm_80"))))
         return found
 
     return build
@@ -376,7 +376,7 @@ def test_a_tileiras_on_path_takes_what_lies_beside_it_whatever_toolkit_builds(
     try:
         front.prepare("")
         options = units(ADD)[0].options
-        made = front.assemble("pkg.k", [code], tables.target(target_of("sm_80")), options)
+        made = front.assemble("pkg.k", [code], config.target(target_of("sm_80")), options)
     finally:
         _compile._find_compiler_bin.cache_clear()
     assert made.cuda >= (13, 4)

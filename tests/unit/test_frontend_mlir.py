@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba_cuda_mlir", reason="extra mlir-cu13")
 import numba_cuda_mlir
 
-from aotcuda.builder.frontends.numba import target_questions
+from aotcuda.builder.frontends.numba import target_dependence
 from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir, patches, types
 from aotcuda.builder.frontends.protocol import External
 
@@ -174,10 +174,10 @@ def test_parameters_that_are_others_are_left_alone(head: str) -> None:
 def test_who_looks_at_the_target_in_a_compilations_options_is_seen(look: str, *, seen: bool) -> None:
     options = patches._Options({"chip": "sm_90", "lto": True})
     given = {"options": options.copy()}
-    with target_questions.watching((9, 0), "sm_90") as watch:
+    with target_dependence.watching((9, 0), "sm_90") as watch:
         eval(compile(look, "<a toolkit>", "eval"), given)
     assert watch.named == seen
-    with target_questions.watching((9, 0), "sm_90") as watch:
+    with target_dependence.watching((9, 0), "sm_90") as watch:
         place = f"{numba_cuda_mlir.__path__[0]}/lowering.py"
         assert eval(compile("options['chip']", place, "eval"), {"options": options}) == "sm_90"
     assert not watch.named

@@ -73,14 +73,7 @@ def test_pointers_of_c_are_told_what_to_write(notation: Any, written: str) -> No
             notation.parse(text, {})
 
 
-UNKNOWN = [
-    np.dtype(">f4"),
-    np.dtype(">i8"),
-    np.dtype("O"),
-    np.dtype("V4"),
-    np.dtype([("a", ">f4")]),
-    np.dtype("(2,)f4"),
-]
+UNKNOWN = [np.dtype(kind) for kind in (">f4", ">i8", "V4", [("a", ">f4")], "O", "(2,)f4")]
 
 
 @pytest.mark.parametrize("dtype", UNKNOWN, ids=str)

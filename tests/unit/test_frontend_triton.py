@@ -11,8 +11,8 @@ import pytest
 from aotcuda.arch import parse as target_of
 from aotcuda.builder import api, plan
 from aotcuda.builder.config.parser import parse
-from aotcuda.builder.frontends.triton import ptx, tables
-from aotcuda.builder.frontends.triton.tables import parse_signature
+from aotcuda.builder.frontends.triton import config, ptx
+from aotcuda.builder.frontends.triton.config import parse_signature
 from aotcuda.builder.worker import process
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 
@@ -28,9 +28,9 @@ def table(kernel: Any, *, arch: tuple[str, ...] = ("sm_80",), **module: Any) -> 
     }
 
 
-def units(kernel: Any, **module: Any) -> list[tables.TritonUnit]:
+def units(kernel: Any, **module: Any) -> list[config.TritonUnit]:
     (module_,) = parse(table(kernel, **module), environ={}).modules
-    return tables.units(module_)
+    return config.units(module_)
 
 
 class TestTheTable:
@@ -66,15 +66,15 @@ class TestTheTable:
         self, signature: str, specialise: str, wanted: list[str]
     ) -> None:
         (unit,) = units({"signature": signature, "specialise": specialise})
-        found = tables.specialised(unit, {})
+        found = config.specialised(unit, {})
         assert [", ".join(map(str, item.types)) for item in found] == wanted
         assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
 
     def test_what_the_source_keeps_from_being_specialised_is_not(self) -> None:
         (unit,) = units({"signature": "*fp32, i32, i32:1"})
-        kept = [", ".join(map(str, item.types)) for item in tables.specialised(unit, {0: True, 1: False, 2: True})]
+        kept = [", ".join(map(str, item.types)) for item in config.specialised(unit, {0: True, 1: False, 2: True})]
         assert kept == ["*fp32, i32, i32:1"]
-        kept = [", ".join(map(str, item.types)) for item in tables.specialised(unit, {2: False})]
+        kept = [", ".join(map(str, item.types)) for item in config.specialised(unit, {2: False})]
         assert kept[0] == "*fp32:16, i32:16, i32"
 
     def test_none_is_a_string_in_the_table_and_other_strings_stay(self) -> None:
@@ -107,7 +107,7 @@ class TestTheTable:
     )
     def test_what_no_config_decides_has_to_be_named(self, configs: list[Any], tuned: str, named: str) -> None:
         (unit, *_) = units({"signatures": ["*fp32", "*i8", "*i8:16"], "configs": configs})
-        assert tables.undecided(unit.configs, {*tuned}) == {*named}
+        assert config.undecided(unit.configs, {*tuned}) == {*named}
 
     @pytest.mark.parametrize(
         ("signature", "when", "launched"),
@@ -122,7 +122,7 @@ class TestTheTable:
     )
     def test_variants_that_no_argument_fits_are_known(self, signature: str, when: Any, launched: bool) -> None:
         (unit,) = units({"signature": signature, "configs": [{"when": {"n": when}}]})
-        assert tables.launched(unit, ["x", "n"]) is launched
+        assert config.launched(unit, ["x", "n"]) is launched
 
     @pytest.mark.parametrize(
         ("arch", "wanted"),
@@ -135,7 +135,7 @@ class TestTheTable:
         ],
     )
     def test_code_for_9_0_and_later_is_for_one_architecture(self, arch: str, wanted: str) -> None:
-        assert str(tables.target(target_of(arch))) == wanted
+        assert str(config.target(target_of(arch))) == wanted
         (made,) = plan.make(parse(table(ADD, arch=(arch, wanted)), environ={}))
         assert [str(target) for target in made.targets] == [wanted]
 

@@ -10,7 +10,7 @@ import pytest
 
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.numba import jit_options
-from aotcuda.builder.frontends.numba.tables import NumbaUnit
+from aotcuda.builder.frontends.numba.config import NumbaUnit
 from aotcuda.errors import CompileError
 from support import front_ends
 

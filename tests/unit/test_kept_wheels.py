@@ -15,7 +15,7 @@ from aotcuda import manifest
 from aotcuda.builder import plan
 from aotcuda.builder.config.parser import parse
 from aotcuda.cli import main
-from aotcuda.runtime.jit import recipe
+from aotcuda.runtime.jit import build_inputs
 
 WHEELS = sorted(Path(__file__).parents[1].joinpath("data", "wheels").glob("*.whl"))
 
@@ -104,7 +104,7 @@ def test_device_functions_are_there(installed, wheel, name):
 @pytest.mark.parametrize(("wheel", "name"), MODULES)
 def test_the_fallback_can_build_it_again(cuda, installed, wheel, name):
     module = installed(wheel, name).__aotcuda__
-    found = recipe.packaged(module.manifest, str(cuda.packages))
+    found = build_inputs.packaged(module.manifest, str(cuda.packages))
     assert (found.module, found.frontend) == (name, "numba-cuda")
     assert all(Path(path).is_file() for path in found.files)
     (planned,) = plan.make(parse({**found.table, "arch": ["sm_86"]}, environ={}))

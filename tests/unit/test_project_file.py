@@ -11,7 +11,7 @@ import pytest
 
 from aotcuda.cli import main
 from aotcuda.common import project_file
-from aotcuda.runtime.jit import recipe
+from aotcuda.runtime.jit import build_inputs
 from aotcuda.runtime.jit.sources import _table_digest
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TABLE = '[tool.aotcuda]\narch = ["sm_90"]\nmodules."pkg.k".source = "pkg.source"\n'
+QUOTED = '. "a"' * 30_000
 NESTED = f"{TABLE}x = {'[' * 5000}{']' * 5000}\n"
 
 
@@ -33,10 +34,13 @@ UNREADABLE = {
         "begins with a byte order mark, which no TOML has; save it without one",
     ),
     "no text": (text(b"\xff\xfe\0"), "is not valid TOML: "),
-    "nested too deeply": (text(NESTED), "is not valid TOML: it is nested too deeply"),
-    "a folder": (lambda path: path.mkdir(), "is no file"),
-    "a pipe": (os.mkfifo, "is no file"),
-    "a device": (lambda path: path.symlink_to("/dev/null"), "is no file"),
+    "nested too deeply": (text(NESTED), "is nested more than 100 tables deep; write fewer"),
+    "a table 30,000 deep": (text(f"{TABLE}[tool.x{'.a' * 30_000}]\nb = 1\n"), "is nested more than 100 tables deep"),
+    "a key of 30,000 parts": (text(f"{TABLE}[x]\ny{'.a' * 30_000} = 1\n"), "is nested more than 100 tables deep"),
+    "a quoted key of 30,000 parts": (text(f"{TABLE}[x]\ny{QUOTED} = 1\n"), "is nested more than 100"),
+    "a folder": (lambda path: path.mkdir(), "is a folder, not a regular file"),
+    "a pipe": (os.mkfifo, "is a pipe, not a regular file"),
+    "a device": (lambda path: path.symlink_to("/dev/null"), "is a device, not a regular file"),
     "a link in a circle": (
         lambda path: path.symlink_to(path.name),
         "cannot be read (Too many levels of symbolic links)",
@@ -111,7 +115,7 @@ def test_a_launch_finds_no_table_or_another_one(project: Path, name: str) -> Non
     path = project / "pyproject.toml"
     make(path)
     with _ended(path, name):
-        table, digest = recipe.table_of(str(path)), _table_digest(str(path))
+        table, digest = build_inputs.table_of(str(path)), _table_digest(str(path))
     assert (digest is None) == (name in UNREADABLE)
     assert table is None or table == project_file.table(project_file.content(path), "tool", "aotcuda")
 

@@ -50,7 +50,7 @@ def test_a_file_of_something_else_is_left_alone(text: str, tmp_path: Path) -> No
 def test_what_is_no_file_is_refused_and_not_waited_for(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ConfigError, match=f"^{tmp_path / name} is no file; name another one with --out$"):
+    with pytest.raises(ConfigError, match=f"^{tmp_path / name}: is .*, not a regular file; remove it"):
         records.check(tmp_path / name)
 
 

@@ -229,10 +229,9 @@ def test_after_an_interrupt_of_an_unload_nothing_stays_and_launches_load_anew(cu
 def add(others: str, loader) -> None:
     """Other images, which go with those that are launched."""
     if others == "kernels compiled beside":
-        compiled = types.SimpleNamespace(library=loader.source.load(loader.fallback))
-        loader.fallback().loaded[object(), (9, 0)] = compiled
+        loader.fallback().loaded[object(), (9, 0)] = loader.source.load(loader.fallback)
     elif others == "images kept aside":
-        loader.edits()._aside = loader.source.load(loader.fallback)
+        loader.staleness()._aside = loader.source.load(loader.fallback)
 
 
 @pytest.mark.parametrize("work", ["tear down", "ask whose a stream is"])

@@ -15,10 +15,10 @@ import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
-from aotcuda.runtime.arguments import arrays, parameters
-from aotcuda.runtime.fast import learning
+from aotcuda.runtime.arguments import arrays, parameter_kinds
+from aotcuda.runtime.fast import specializations
 from aotcuda.runtime.general_path import GeneralPath
-from support import argument_fuzz, libraries, loaded
+from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
 from support.manifests import kernel
@@ -85,8 +85,8 @@ class TestWhatTheExtensionIsTaught:
 
         def teach(parameter, arg, code=None):
             plan = extension_module.ArgumentLayout(64, (parameter,))
-            codes = bytes([learning._kind(arg) if code is None else code])
-            rest = ([True], -1, 0, 0, 0, 0, (0,) * 6, 0, (1,) * 8, arrays.element)
+            codes = bytes([specializations._kind(arg) if code is None else code])
+            rest = ([True], 0, -1, False, (1,) * 8, arrays.element)
             return extension_module.Specializations().add((arg,), codes, ((plan, 1),), *rest)
 
         return teach
@@ -214,29 +214,6 @@ def test_a_launch_does_not_fail_for_what_only_later_ones_would_have(cuda, path, 
     assert [int.from_bytes(bytes.fromhex(call["parameters"]), "little") for call in cuda.launches()] == [0, 1, 2]
 
 
-def test_what_is_noted_of_overloads_may_change_while_it_is_looked_through(cuda, extension_module, monkeypatch):
-    """Other threads note theirs, and drop those of images that went; a launch that was made must not fail for it."""
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    k = cuda.package(kernel("k", "void(int32)")).k
-    k[1, 1](7)
-    [overload] = loaded.overloads(k)
-    kept = extension.Records(extension_module)
-
-    class Other:
-        def __init__(self, live):
-            self._live = live
-
-        @property
-        def live(self):
-            kept.overloads[Other([True])] = None
-            kept.overloads.pop(overload, None)
-            return self._live
-
-    kept.overloads = {Other([]): None, Other([True]): None}
-    assert isinstance(learning._compiled(kept, overload), extension_module.ArgumentLayout)
-    assert not any(each._live == [] for each in kept.overloads if isinstance(each, Other))
-
-
 @pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("library", ["cupy", "torch", "numba", "interface", "dlpack"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, RecursionError])
@@ -279,7 +256,7 @@ def test_tests_of_the_fast_path_fail_where_nothing_is_learnt(module, errors):
 
 
 def test_words_of_what_is_no_array_are_refused(extension_module):
-    constant = ("k", "q", 0, "C", 0, 0, 0, b"\3" * 40, "", b"", 1, *parameters.NO_BOUNDS, "text")
+    constant = ("k", "q", 0, "C", 0, 0, 0, b"\3" * 40, "", b"", 1, *parameter_kinds.NO_BOUNDS, "text")
     with pytest.raises(ValueError, match="only the general path takes"):
         extension_module.ArgumentLayout(64, (constant,), b"", b"")
 

@@ -11,7 +11,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError
 from aotcuda.runtime import fast as extension
-from aotcuda.runtime import prepared
+from aotcuda.runtime import xla_call
 from support import manifests
 
 STREAM = 0x5000
@@ -190,12 +190,12 @@ def axpy(cuda, module):
 
 def prepare(kernel, args, places, configuration=(3, 64, 0), n=None, *, counts=(2, 1), pinned=False):
     name = kernel.__name__
-    return prepared.prepare(kernel.loader, name, str(kernel), args, places, counts, configuration, n, pinned=pinned)
+    return xla_call.prepare(kernel.loader, name, str(kernel), args, places, counts, configuration, n, pinned=pinned)
 
 
 def axpy_args(count=10, typestr="<f4"):
-    args = [2.5, *(prepared.Shaped(number, (count,), typestr) for number in (1, 2, 3))]
-    places = [None, *(prepared.Place(index, is_result=False) for index in (0, 1)), prepared.Place(0, is_result=True)]
+    args = [2.5, *(xla_call.Shaped(number, (count,), typestr) for number in (1, 2, 3))]
+    places = [None, *(xla_call.Place(index, is_result=False) for index in (0, 1)), xla_call.Place(0, is_result=True)]
     return args, places
 
 
@@ -215,8 +215,8 @@ def test_the_block_and_the_configuration_are_those_of_a_launch(cuda, module, axp
 
 def test_an_argument_may_be_a_result_as_well(cuda, module):
     kernel = cuda.package(manifests.kernel("scale", "void(float32[::1], float32)")).scale
-    args = [prepared.Shaped(0, (4,), "<f4"), 3.0]
-    number, identity = prepare(kernel, args, [prepared.Place(0, is_result=False), None], counts=(1, 1))
+    args = [xla_call.Shaped(0, (4,), "<f4"), 3.0]
+    number, identity = prepare(kernel, args, [xla_call.Place(0, is_result=False), None], counts=(1, 1))
     array = cuda.array(4)
     assert Xla(module).call((array.address,), (array.address,), launch=number, identity=identity)
     kernel[3, 64](array, 3.0)
@@ -255,7 +255,7 @@ def test_a_block_that_the_gpu_cannot_take_is_refused(module, axpy):
 def test_a_cooperative_kernel_is_refused(cuda, module):
     kernel = cuda.package(manifests.kernel("f", "void(float32[::1])", cooperative=True)).f
     with pytest.raises(LaunchError, match="it is a cooperative one"):
-        prepare(kernel, [prepared.Shaped(0, (4,), "<f4")], [prepared.Place(0, is_result=True)])
+        prepare(kernel, [xla_call.Shaped(0, (4,), "<f4")], [xla_call.Place(0, is_result=True)])
 
 
 def test_another_process_has_not_prepared_it(module, axpy):
@@ -264,7 +264,7 @@ def test_another_process_has_not_prepared_it(module, axpy):
     for numbers in (
         {"launch": number, "identity": identity ^ 1},
         {"launch": 1 << 40, "identity": identity},
-        {"launch": prepared.NOWHERE, "identity": 0},
+        {"launch": xla_call.NOWHERE, "identity": 0},
         {"launch": number},
     ):
         assert not xla.call((0x1000, 0x2000), (0x3000,), **numbers)
@@ -379,7 +379,7 @@ def test_without_a_gpu_the_arguments_are_checked(cuda, module, axpy, monkeypatch
     from aotcuda.runtime import driver
 
     monkeypatch.setattr(driver, "_driver", None)
-    assert prepare(axpy, *axpy_args()) == (prepared.NOWHERE, 0)
+    assert prepare(axpy, *axpy_args()) == (xla_call.NOWHERE, 0)
     with pytest.raises(ArgumentError, match="argument 2, x, is int8"):
         prepare(axpy, *axpy_args(typestr="|i1"))
 

@@ -8,8 +8,8 @@ import pytest
 import aotcuda
 from aotcuda.errors import ConfigError, CudaError
 from aotcuda.runtime import driver
-from aotcuda.runtime.arguments import other_parameters, parameters
-from aotcuda.runtime.arguments.kind import Kind
+from aotcuda.runtime.arguments import other_kinds, parameter_kinds
+from aotcuda.runtime.arguments.parameter_kinds import Kind
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -106,7 +106,7 @@ class TestSet:
         assert str(caught.value).endswith(f"argument 2, last: {last['type']}{words}")
 
     def test_every_kind_of_parameter_can_be_told(self):
-        for kind in (*parameters._KINDS.values(), *other_parameters.KINDS.values()):
+        for kind in (*parameter_kinds._KINDS.values(), *other_kinds.KINDS.values()):
             assert type(kind).given is not Kind.given
 
     @pytest.mark.parametrize("form", ["memref", "empty", "scalar array"])

@@ -11,7 +11,7 @@ from aotcuda.binary import fatbin
 from aotcuda.builder.link import nvfatbin
 from aotcuda.builder.link.images import Image
 from aotcuda.errors import ManifestError
-from aotcuda.runtime import loaded_library
+from aotcuda.runtime import library
 from aotcuda.runtime.images import subset
 from support import images, manifests
 
@@ -23,7 +23,7 @@ ENTRY = len(manifests.image("sm_80")[1])
 
 
 def test_the_table_that_needs_no_import_is_the_table() -> None:
-    assert set(loaded_library.TEGRA) == arch.TEGRA
+    assert set(library.TEGRA) == arch.TEGRA
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ import pytest
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
-from aotcuda.runtime.fast import learning as extension_learning
+from aotcuda.runtime.fast import specializations as fast_path
 from support import threads
 from support.manifests import kernel
 
@@ -288,7 +288,7 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, extension_m
         made.append(k[grid, 1])
 
     at_once(*[lambda grid=grid: work(grid) for grid in range(1, THREADS + 1)])
-    assert {id(run.specializations) for run in made} == {id(k._cache().records.table)}
+    assert {id(run.specializations) for run in made} == {id(k._cache().specializations)}
 
 
 def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, extension_module, general, monkeypatch):
@@ -297,7 +297,7 @@ def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, extension_mod
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     plain = cuda.array(np.zeros(9, "<f4"))
     learning = []
-    learn = extension_learning.learn
+    learn = fast_path.add
 
     def noted(records, library, group, kernels, args, shared):
         learning.append(args)
@@ -311,7 +311,7 @@ def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, extension_mod
                 at_once(lambda: [k[2, 1](plain) for _ in range(2)])
             return self.interface
 
-    monkeypatch.setattr(extension_learning, "learn", noted)
+    monkeypatch.setattr(fast_path, "add", noted)
     interrupted = Interrupted(plain.address, np.zeros(9, "<f4"))
     k[1, 1](interrupted)
     assert len(learning) == 3
@@ -357,7 +357,7 @@ def test_launches_wait_for_other_streams_while_others_learn(cuda, path, monkeypa
 
     def learn():
         if path == "extension":
-            extension_learning._use_cupy()  # what matters here of all that learning does
+            fast_path._use_cupy()  # what matters here of all that learning does
         else:
             k[1, 1, 77](0, type("ndarray", (Streamed.ndarray,), {})(plain))
 

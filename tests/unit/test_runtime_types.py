@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
+from aotcuda.runtime.arguments import array_view, other_values
 from aotcuda.runtime.arguments import signature as signatures
-from aotcuda.runtime.arguments import values, views
 from support.manifests import kernel
 
 INTEGERS = [f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")]
@@ -51,12 +51,12 @@ def spellings(name):
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_type_is_known_however_it_is_spelled(name):
-    assert {values.type_of(value) for value in spellings(name)} == {np.dtype(name).str}
+    assert {other_values.type_of(value) for value in spellings(name)} == {np.dtype(name).str}
 
 
 @pytest.mark.parametrize("value", [int, float, str, type, np.generic, np.number, "float32", 3, None, np.zeros(2), list])
 def test_what_is_no_type_of_numbers_is_none(value):
-    assert values.type_of(value) is None
+    assert other_values.type_of(value) is None
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -86,7 +86,7 @@ def test_each_type_takes_its_own_overload_in_any_order(cuda):
 def test_another_type_is_refused_by_name(cuda, wrong):
     k = cuda.package(taking("float64")).k
     k[1, 32](np.float64, 1)
-    said = "the type float32" if values.type_of(wrong) else type(wrong).__name__
+    said = "the type float32" if other_values.type_of(wrong) else type(wrong).__name__
     with pytest.raises(ArgumentError, match=rf"argument 1, t, is {said} where NumberClass\(float64\) is packaged"):
         k[1, 32](wrong, 1)
     assert len(cuda.launches()) == 1
@@ -102,8 +102,8 @@ STRINGS = ["<U1", "<U5", "<U12", "|S1", "|S5"]
 
 @pytest.mark.parametrize("text", STRINGS)
 def test_an_item_of_a_string_array_has_the_bytes_that_numpy_gives_it(text):
-    assert views.item_bytes(text) == np.dtype(text).itemsize
-    assert views.canonical(text) == text == np.dtype(text).str
+    assert array_view.item_bytes(text) == np.dtype(text).itemsize
+    assert array_view.canonical(text) == text == np.dtype(text).str
 
 
 @pytest.mark.parametrize("text", STRINGS)

@@ -20,10 +20,12 @@ from aotcuda.errors import ArgumentError, CallbackError, CudaError
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments.argument_layout import PackedOverload
 from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.device_kernel import DeviceKernel
+from aotcuda.runtime.image_source import Packaged
 from aotcuda.runtime.images import callbacks
-from aotcuda.runtime.loaded import Loaded
-from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
-from aotcuda.runtime.loader import Loader, Packaged
+from aotcuda.runtime.kernel_table import KernelTable
+from aotcuda.runtime.library import Library
+from aotcuda.runtime.loader import Loader
 from support import loaded
 from support.manifests import kernel
 
@@ -32,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("path")
 CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin": "csrc/table.cu"}]
 
 
-OF_IMAGES = (Loaded, LoadedLibrary, OverloadTable, PackedOverload, DeviceKernel)
+OF_IMAGES = (KernelTable, Library, OverloadTable, PackedOverload, DeviceKernel)
 
 
 @pytest.fixture
@@ -256,7 +258,7 @@ def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda,
     """The overloads of today with the images of yesterday, or the other way round, would keep dead handles."""
 
     k = module.k
-    select = Loaded.select
+    select = KernelTable.select
     order = iter([(False, True), (True, False), (True, True)])
 
     def unload_around(self, *args):
@@ -268,7 +270,7 @@ def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda,
             module.__aotcuda__.unload()
         return found
 
-    monkeypatch.setattr(Loaded, "select", unload_around)
+    monkeypatch.setattr(KernelTable, "select", unload_around)
     for number in range(8):
         k[1, number + 1](number)
         k.forall(number + 1, block=number + 1)(number)

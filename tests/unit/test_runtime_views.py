@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aotcuda.errors import UnreadableError
-from aotcuda.runtime.arguments import arrays, views
+from aotcuda.runtime.arguments import array_view, arrays
 
 
 class Text(str):
@@ -48,10 +48,10 @@ def test_a_glance_gives_what_the_rules_give(typestr: str, address: object, shape
     array = SimpleNamespace(__cuda_array_interface__=interface)
     read = arrays.reader(array)
     found = outcome(read, array, [], 0)
-    assert found == outcome(views.view, typestr, address, shape, strides, readonly=False)
+    assert found == outcome(array_view.view, typestr, address, shape, strides, readonly=False)
 
 
 @given(TYPES | TYPES.map(Text))
 def test_so_do_elements(typestr: str) -> None:
-    assert arrays.item_bytes(typestr) == views.item_bytes(typestr)
-    assert arrays.element(typestr) == views.canonical(typestr)
+    assert arrays.item_bytes(typestr) == array_view.item_bytes(typestr)
+    assert arrays.element(typestr) == array_view.canonical(typestr)

@@ -24,10 +24,10 @@ from aotcuda.builder.config import schema
 from aotcuda.builder.config.model import Config, LinkItem, Module, Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.config.settings import settings
-from aotcuda.builder.frontends.cuda_cpp import tables as cuda_cpp
-from aotcuda.builder.frontends.cutile import tables as cutile
-from aotcuda.builder.frontends.numba.tables import Function, Kernel
-from aotcuda.builder.frontends.triton import tables as triton
+from aotcuda.builder.frontends.cuda_cpp import config as cuda_cpp
+from aotcuda.builder.frontends.cutile import config as cutile
+from aotcuda.builder.frontends.numba.config import Function, Kernel
+from aotcuda.builder.frontends.triton import config as triton
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from aotcuda import testing
+from aotcuda.common.jit_build import Request
 from aotcuda.errors import ArgumentError, ConfigError, DependencyError
 from aotcuda.runtime import driver
 from aotcuda.runtime.jit import fallback
@@ -95,8 +96,8 @@ class Anything:
 
     setting = "jit"
 
-    def recipe(self) -> object:
-        return object()
+    def build_inputs(self) -> Request:
+        return Request("mypkg.solver", {}, "", "")
 
     def packaged_choice(self, _device: object) -> None:
         return None

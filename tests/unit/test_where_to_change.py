@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError
-from aotcuda.runtime.arguments import arrays, parameters, views
+from aotcuda.runtime.arguments import array_view, arrays, parameter_kinds
 from support.manifests import kernel, overload
 
 
-class Percent(parameters.Scalar):
+class Percent(parameter_kinds.Scalar):
     """A float, in the block as an int32 of hundredths."""
 
     def rank(self, parameter, value):
@@ -44,11 +44,11 @@ class Lines:
 
 
 def read_lines(array, pending, stream):
-    return views.view("<f4", array.memory.address, array.memory.shape, None, readonly=False)
+    return array_view.view("<f4", array.memory.address, array.memory.shape, None, readonly=False)
 
 
 def test_a_parameter_kind_is_a_class(cuda, monkeypatch):
-    monkeypatch.setitem(parameters._KINDS, "percent", Percent())
+    monkeypatch.setitem(parameter_kinds._KINDS, "percent", Percent())
     record = kernel("k", "void(int32, int32)")
     record["overloads"][0]["parameters"][1] = {"name": "p", "type": "percent", "kind": "percent", "offset": 4}
     record["overloads"].append(overload("void(int32, int32)", "k_1"))
@@ -63,7 +63,7 @@ def test_a_parameter_kind_is_a_class(cuda, monkeypatch):
 
 
 def test_a_kind_is_told_where_launches_wait(cuda, monkeypatch):
-    monkeypatch.setitem(parameters._KINDS, "percent", Percent())
+    monkeypatch.setitem(parameter_kinds._KINDS, "percent", Percent())
     monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "1")
     record = kernel("k", "void(int32)")
     record["overloads"][0]["parameters"][0] |= {"name": "p", "type": "percent", "kind": "percent"}

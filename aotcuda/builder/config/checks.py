@@ -187,7 +187,7 @@ def _check_linked_modules(config: Config) -> None:
 
 
 def all_linked(module: Module, modules: Sequence[Module]) -> list[Module]:
-    """Those of the wheel's `modules` that `module` links, and those that they link."""
+    """Return those of the wheel's `modules` that `module` links, and those that they link."""
     own = {item.name: item for item in modules}
     found: list[Module] = []
     waiting = [module]

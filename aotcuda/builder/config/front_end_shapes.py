@@ -81,7 +81,7 @@ class OfFrontEnd:
 
     @property
     def default(self) -> Shape:
-        """The shape of the default front end."""
+        """Return the shape of the default front end."""
         return next(self._shapes((registry.DEFAULT,)))
 
     def read(self, value: object, key: Key) -> Unread:

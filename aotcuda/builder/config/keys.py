@@ -38,7 +38,7 @@ class Key:
         return self.text
 
     def child(self, name: str, hint: str | None = None) -> Key:
-        """The key `name` in the table at this key; it keeps this key's hint unless it is given its own."""
+        """Return the key `name` in the table at this key; it keeps this key's hint unless it is given its own."""
         return Key(f"{self.text}.{quoted(name)}", name, self.hint if hint is None else hint)
 
     def item(self, index: int) -> Key:
@@ -51,11 +51,11 @@ class Key:
         return ConfigError(f"{self.text}: {problem}" + (f"; {remedy}" if remedy else ""))
 
     def mismatch(self, expected: str, value: object) -> ConfigError:
-        """An error for a value of the wrong type or form."""
+        """Return an error for a value of the wrong type or form."""
         return self.error(f"expected {expected}, found {found(value)}")
 
     def unknown(self, known: Iterable[str]) -> ConfigError:
-        """An error for a key that does not exist, with the one that was probably meant."""
+        """Return an error for a key that does not exist, with the one that was probably meant."""
         names = list(known)
         written = self.name.lower().replace("_", "-")
         close = difflib.get_close_matches(written, names, n=1) or [name for name in names if name.startswith(written)]

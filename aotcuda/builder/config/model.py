@@ -302,5 +302,5 @@ class Config:
     frontend_key: str = "tool.aotcuda.frontend"
 
     def frontend_of(self, module: Module) -> str:
-        """The name of the front end that compiles a module: the module's own, or that of all."""
+        """Return the name of the front end that compiles a module: the module's own, or that of all."""
         return module.frontend or self.frontend

@@ -45,7 +45,7 @@ class Option:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """The option as command lines have it."""
+        """Return the option as command lines have it."""
         return tuple(dash + name for dash, name in (("--", self.long), ("-", self.short)) if name)
 
 

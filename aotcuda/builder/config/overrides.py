@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def targets(variable: str) -> tuple[Target, ...]:
-    """The targets in the value of AOTCUDA_ARCH; an empty value is as good as none."""
+    """Return the targets in the value of AOTCUDA_ARCH; an empty value is as good as none."""
     key = Key("AOTCUDA_ARCH", "AOTCUDA_ARCH", "write for example AOTCUDA_ARCH='sm_90;compute_75'")
     return target_list.from_variable(variable, key)
 

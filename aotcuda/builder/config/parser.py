@@ -46,7 +46,7 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
 
 
 def _settled(options: Options) -> Options:
-    """The options as compilers see them."""
+    """Return the options as compilers see them."""
     return replace(options, opt_level=0) if options.debug else options
 
 

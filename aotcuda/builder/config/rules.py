@@ -61,7 +61,7 @@ def c_name(text: str) -> str:
 
 
 def attribute(text: str) -> str:
-    """A name that the generated module gains as an attribute."""
+    """Return a name that the generated module gains as an attribute."""
     if text.startswith("__"):
         raise _unusable(text, "is reserved for Python and aotcuda, like all names that begin with __")
     if text == "aotcuda":
@@ -70,7 +70,7 @@ def attribute(text: str) -> str:
 
 
 def python_name(text: str) -> str:
-    """The name of a Python function."""
+    """Return the name of a Python function."""
     if not text.isidentifier():
         raise _unusable(text, "is not a Python identifier, so no function can have it")
     if keyword.iskeyword(text):
@@ -79,7 +79,7 @@ def python_name(text: str) -> str:
 
 
 def module_name(text: str) -> str:
-    """The dotted name of a module that the wheel gains."""
+    """Return the dotted name of a module that the wheel gains."""
     parts = dotted_name(text).split(".")
     if parts[0] == "aotcuda":
         raise _unusable(text, "lies in the package of aotcuda itself", "put the module into a package of your own")
@@ -89,7 +89,7 @@ def module_name(text: str) -> str:
 
 
 def dotted_name(text: str) -> str:
-    """The dotted name of any module."""
+    """Return the dotted name of any module."""
     for part in text.split("."):
         if not part.isidentifier() or keyword.iskeyword(part):
             problem = "a keyword of Python" if part.isidentifier() else "not a Python identifier"
@@ -102,7 +102,7 @@ def dotted_name(text: str) -> str:
 
 
 def callback(text: str) -> str:
-    """A setup or teardown callback, `package.module:function`."""
+    """Return a setup or teardown callback, `package.module:function`."""
     module, _, function = text.partition(":")
     dotted_name(module)
     python_name(function)
@@ -141,7 +141,7 @@ def names_in_type(text: str) -> list[str]:
 
 
 def type_name(text: str) -> str:
-    """A name for a type."""
+    """Return a name for a type."""
     if text.startswith("__"):
         raise _unusable(text, "is reserved for Python, like all names that begin with __")
     return python_name(text)
@@ -185,10 +185,10 @@ PYTHON_MODULES = ListOf(
 
 
 def kernels(value: Shape) -> TableOf:
-    """A module's `kernels`, each of which has this shape."""
+    """Return a module's `kernels`, each of which has this shape."""
     return TableOf(name=KERNEL_NAME, value=value, expected="a table of kernels", named=True)
 
 
 def functions(value: Shape) -> TableOf:
-    """A module's `functions`, likewise."""
+    """Return a module's `functions`, likewise."""
     return TableOf(name=C_NAME, value=value, expected="a table of functions", named=True)

@@ -52,7 +52,7 @@ def tool_schema(tool_name: str) -> dict[str, Any]:
 
 
 def markdown() -> str:
-    """The tables of docs/configuration.md: for each kind of table its keys, then each of them in an example."""
+    """Return the tables of docs/configuration.md: for each kind of table its keys, then each of them in an example."""
     return "\n".join(line for title, header, cls in sections() for line in _section(title, header, cls))
 
 
@@ -88,14 +88,14 @@ def _section(title: str, header: str, cls: type) -> Iterator[str]:
 
 
 def _default(constant: object, entry: Setting) -> str:
-    """A default as the reference shows it."""
+    """Return a default as the reference shows it."""
     if entry.default or constant is None:
         return entry.default or "none"
     return f"`{json.dumps(constant)}`"
 
 
 def _has_own_section(entry: Setting) -> bool:
-    """Whether the value holds tables with known keys, which are described by themselves."""
+    """Return True if the value holds tables with known keys, which are described by themselves."""
     shape = entry.shape.default if isinstance(entry.shape, OfFrontEnd) else entry.shape
     inner = shape.item if isinstance(shape, ListOf) else shape.value if isinstance(shape, TableOf) else shape
     return isinstance(inner, Record)

@@ -54,7 +54,7 @@ def settings(cls: type) -> _Entries:
 
 
 def required(field: dataclasses.Field[Any], entry: Setting) -> bool:
-    """Whether the key of `field` must be given."""
+    """Return True if the key of `field` must be given."""
     defaults = (field.default, field.default_factory)
     return not entry.from_name and all(default is dataclasses.MISSING for default in defaults)
 
@@ -73,7 +73,7 @@ class Record:
 
     @property
     def either(self) -> tuple[str, ...]:
-        """The keys of which a table has exactly one."""
+        """Return the keys of which a table has exactly one."""
         found = {name: entry.instead_of for name, (_, entry) in settings(self.cls).items() if entry.instead_of}
         return tuple(dict.fromkeys((*found.values(), *found)))
 
@@ -134,7 +134,7 @@ class Record:
 
 
 def _read_table(entries: _Entries, table: Mapping[str, object], key: Key) -> dict[str, Any]:
-    """The values of the fields whose keys are given; unknown keys are found before wrong values."""
+    """Return the values of the fields whose keys are given; unknown keys are found before wrong values."""
     known = [name for key_name, (_, entry) in entries.items() for name in (key_name, entry.alias) if name]
     for name in table:
         if name not in known:
@@ -152,7 +152,7 @@ def _read_table(entries: _Entries, table: Mapping[str, object], key: Key) -> dic
 
 
 def _written(name: str, entry: Setting, table: Mapping[str, object], key: Key) -> str | None:
-    """The spelling of a key that `table` uses, or None if the key is not given."""
+    """Return the spelling of a key that `table` uses, or None if the key is not given."""
     spellings = [spelling for spelling in (name, entry.alias) if spelling in table]
     if len(spellings) > 1:
         problem = f"given beside {name}, which means the same"
@@ -161,14 +161,14 @@ def _written(name: str, entry: Setting, table: Mapping[str, object], key: Key) -
 
 
 def _described(field: dataclasses.Field[Any], entry: Setting) -> dict[str, Any]:
-    """The schema of one key, with its meaning and its default."""
+    """Return the schema of one key, with its meaning and its default."""
     schema = entry.shape.schema() | {"description": entry.meaning}
     default = constant_default(field, entry)
     return schema if default is None else schema | {"default": default}
 
 
 def constant_default(field: dataclasses.Field[Any], entry: Setting) -> object:
-    """The default of a key as TOML has it, or None if it has none or one that depends on other keys."""
+    """Return the default of a key as TOML has it, or None if it has none or one that depends on other keys."""
     if field.default == () and not entry.default:
         schema = entry.shape.schema()
         return (

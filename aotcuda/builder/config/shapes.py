@@ -20,10 +20,10 @@ class Shape(Protocol):
 
     @property
     def expected(self) -> str:
-        """The shape in words, as in "expected a list of strings"."""
+        """Return the shape in words, as in "expected a list of strings"."""
 
     def read(self, value: object, key: Key) -> Any:
-        """The value in the form that the dataclasses hold, or a ConfigError that names `key`."""
+        """Return the value in the form that the dataclasses hold, or a ConfigError that names `key`."""
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema, draft 7."""

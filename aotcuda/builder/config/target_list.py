@@ -42,7 +42,7 @@ class TargetList:
     expected: str = "a list of targets"
 
     def read(self, value: object, key: Key) -> tuple[Target, ...]:
-        """The targets that a list names, in its order.
+        """Return the targets that a list names, in its order.
 
         Raises:
             ConfigError: An item is none, is ambiguous, or names a target once more in another way.
@@ -63,7 +63,7 @@ class TargetList:
 
 
 def from_variable(variable: str, key: Key) -> tuple[Target, ...]:
-    """The targets in the value of AOTCUDA_ARCH, whose items `;`, `,` or spaces divide; none for an empty value.
+    """Return the targets in the value of AOTCUDA_ARCH, whose items `;`, `,` or spaces divide; none for an empty value.
 
     Raises:
         ConfigError: As for `TargetList.read`, or the value holds separators alone.
@@ -99,7 +99,7 @@ def _read(items: Sequence[tuple[Key, str]]) -> tuple[Target, ...]:
 
 
 def _targets(key: Key, text: str, *, pytorch: bool, cmake: bool) -> Iterator[Target]:
-    """The targets that one item stands for."""
+    """Yield the targets that one item stands for."""
     if text in _KEYWORDS:
         yield from _keyword(key, text)
         return
@@ -167,7 +167,7 @@ def _keyword(key: Key, text: str) -> Iterator[Target]:
 
 
 def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
-    """The compute capabilities that the toolchain builds for, in order."""
+    """Return the compute capabilities that the toolchain builds for, in order."""
     if found := toolkits.capabilities(toolkits.installed()):
         return found
     try:
@@ -180,7 +180,7 @@ def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
 
 
 def _gpus_here(key: Key) -> list[tuple[int, int]]:
-    """The compute capabilities of this machine's GPUs, as its driver tells them."""
+    """Return the compute capabilities of this machine's GPUs, as its driver tells them."""
     from aotcuda.runtime import driver  # noqa: PLC0415 (a build needs no driver but for this)
 
     try:

@@ -45,7 +45,7 @@ def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], 
 
 
 def tell_their_place(items: Iterable[LinkInput], root: Path, options: Options) -> bool:
-    """Whether what is compiled of `items` may say in which folder their headers lie; `root` as below.
+    """Return True if what is compiled of `items` may say in which folder their headers lie; `root` as below.
 
     What is compiled is known by its path in the project, a header by its absolute one: in debug information, and where
     code asks for a file's name, as `assert` does.
@@ -64,7 +64,7 @@ def tell_their_place(items: Iterable[LinkInput], root: Path, options: Options) -
 
 
 def project_files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[Path, ...]:
-    """The files below `root` that `items` are or include, in order of their paths, which are absolute.
+    """Return the files below `root` that `items` are or include, in order of their paths, which are absolute.
 
     Args:
         items: What is linked; those that are CUDA C++ are searched for includes.
@@ -149,7 +149,7 @@ def _texts(items: Iterable[LinkInput], search: _Search) -> dict[str, bytes]:
 
 
 def _readings(text: bytes) -> Sequence[bytes]:
-    """A text, and what it is with its lines joined that end in a backslash."""
+    """Return a text, and what it is with its lines joined that end in a backslash."""
     joined = _SPLICE.sub(b"", text)
     return [text] if joined == text else [text, joined]
 

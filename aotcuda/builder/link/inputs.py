@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from aotcuda import manifest
 from aotcuda.binary import targets
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
-from aotcuda.common import dependencies
+from aotcuda.common import dependencies, foreign
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
 from aotcuda.manifest.linkable import KINDS
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from types import FunctionType
 
     from aotcuda.builder.config.model import LinkItem
+
+
+LARGEST = 1 << 30
+"""Bytes that a file may have that is linked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,7 @@ def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> 
 
 
 def from_file(path: Path, root: Path, key: str) -> LinkInput:
-    """The file at `path` as a link input, named relative to `root` where it lies below it.
+    """Return the file at `path` as a link input, named relative to `root` where it lies below it.
 
     Raises:
         ConfigError: It cannot be read, or its suffix says nothing.
@@ -72,9 +76,9 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
         message = f"{key}: {path.name} has no suffix that can be linked; use one of {', '.join(KINDS)}"
         raise ConfigError(message)
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        message = f"{key}: {path} cannot be read ({error.strerror}); paths are relative to the folder of pyproject.toml"
+        data = foreign.content(path, LARGEST)
+    except foreign.UnreadableError as error:
+        message = f"{key}: {foreign.shown(path)} {error}; paths are relative to the folder of pyproject.toml"
         raise ConfigError(message) from None
     absolute = path.resolve()
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else path.name
@@ -82,7 +86,7 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
 
 
 def from_module(name: str, key: str) -> Linked:
-    """The device functions of the packaged module called `name`, with what they need.
+    """Return the device functions of the packaged module called `name`, with what they need.
 
     Raises:
         ConfigError: It is not installed, was not built by aotcuda, is damaged, or exports no functions; or it is an
@@ -121,7 +125,7 @@ def _edited(module: targets.PackagedModule) -> str | None:
             continue
         if not path.is_file():
             return f"{path} went"
-        if manifest.digest(path.read_bytes()) != source["sha256"]:
+        if manifest.digest(foreign.read(path, LARGEST, error=ConfigError)) != source["sha256"]:
             return f"{path} was edited"
     return None
 
@@ -129,7 +133,7 @@ def _edited(module: targets.PackagedModule) -> str | None:
 def packaged(
     name: str, functions: bytes, header: bytes, needed: Iterable[tuple[str, bytes]], callbacks: tuple[Callbacks, ...]
 ) -> Linked:
-    """A module's device functions as link items.
+    """Return a module's device functions as link items.
 
     Args:
         name: The module's name.
@@ -144,7 +148,7 @@ def packaged(
 
 
 def importable_name(function: Callable[..., object], what: str) -> str:
-    """The name by which `function` can be imported: `mypkg._hooks:upload`.
+    """Return the name by which `function` can be imported: `mypkg._hooks:upload`.
 
     Raises:
         SourceError: It cannot be found by its name, as a lambda or a function inside another one.

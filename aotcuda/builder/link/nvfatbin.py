@@ -28,7 +28,7 @@ _CONTAINER = struct.Struct("<IHHQ")
 
 
 def version() -> str:
-    """The packer's version."""
+    """Return the packer's version."""
     return ".".join(map(str, nvfatbin.version()))
 
 

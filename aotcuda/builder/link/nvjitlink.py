@@ -12,7 +12,7 @@ from cuda.bindings import nvjitlink
 
 from aotcuda.binary import cubin, fatbin
 from aotcuda.builder.config import nvrtc_options
-from aotcuda.builder.link import images, nvrtc
+from aotcuda.builder.link import file_variables, images, nvrtc
 from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
 
@@ -37,12 +37,12 @@ _OPTIMISATION = {0: ["-O0"], 1: ["-Xptxas=-O1"], 2: ["-Xptxas=-O2"], 3: []}
 
 
 def version() -> str:
-    """The linker's version."""
+    """Return the linker's version."""
     return gpu_facts.dotted(number())
 
 
 def number() -> tuple[int, int]:
-    """The linker's version, `(13, 0)`."""
+    """Return the linker's version, `(13, 0)`."""
     major, minor = nvjitlink.version()
     return major, minor
 
@@ -78,7 +78,8 @@ def link(
     items = unique(inputs)
     lto = any(item.kind == "ltoir" for item in items)
     try:
-        ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in items]
+        apart = file_variables.kept_apart(items, target, options, include_dirs)
+        ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in apart]
     except CompileError as error:
         message = f"{module}: {error}"
         raise CompileError(message) from None
@@ -168,7 +169,7 @@ def _assembled(target: Target, text: bytes) -> bytes | None:
 
 
 def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
-    """Each input once; those that differ in their pieces alone become one, with each piece once."""
+    """Return each input once; those that differ in their pieces alone become one, with each piece once."""
     first: dict[tuple[str, bytes, str], LinkInput] = {}
     pieces: dict[tuple[str, bytes, str], dict[str, bytes]] = {}
     for item in inputs:
@@ -195,7 +196,7 @@ def _is_cpp(item: LinkInput) -> bool:
 
 
 def _is_ltoir(item: LinkInput) -> bool:
-    """Whether a link with optimisation has something of `item` to optimise."""
+    """Return True if a link with optimisation has something of `item` to optimise."""
     return item.kind == "ltoir" or (
         item.kind == "fatbin" and any(entry.kind == "ltoir" for entry in fatbin.read(item.data, item.name))
     )

@@ -126,7 +126,7 @@ _SEEDED = (12, 9)
 
 
 def _seed(source: LinkInput) -> list[str]:
-    """The option by which NVRTC names what is internal to a file: without it, by the number of the process.
+    """Return the option by which NVRTC names what is internal to a file: without it, by the number of the process.
 
     In what is linked no two files may have the same, or one would take the other's variables.
     """

@@ -62,7 +62,7 @@ def survey(
     include_dirs: Sequence[str],
     asked_by: str,
 ) -> Symbols:
-    """The symbols of one input; prototypes of those that Python declares are checked where they are known.
+    """Return the symbols of one input; prototypes of those that Python declares are checked where they are known.
 
     Errors begin with `asked_by`, the key for which it is linked.
 
@@ -167,7 +167,7 @@ def _on_header(name: str, where: str) -> str:
 
 
 def _first(log: str) -> str:
-    """The first errors of a log: one mistake may bring a hundred."""
+    """Return the first errors of a log: one mistake may bring a hundred."""
     places = [found.start() for found in _CUDA_ERROR.finditer(log)]
     if len(places) <= _MOST_ERRORS:
         return log

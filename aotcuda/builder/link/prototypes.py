@@ -138,7 +138,7 @@ _DIFFERS = "(?:more than one instance of overloaded|cannot overload functions|li
 
 
 def _shown(source: LinkInput, name: str) -> str:
-    """The function's prototype as the source has it."""
+    """Return the function's prototype as the source has it."""
     text = source.data.decode(errors="replace")
     match = re.search(rf"([\w:<>*&\s]*?)\b{re.escape(name)}\s*\(([^)]*)\)", text)
     if match is None:

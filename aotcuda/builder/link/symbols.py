@@ -40,7 +40,7 @@ class Symbols:
 
 
 def of(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> Symbols:
-    """The symbols of `item`; CUDA C++ is compiled to PTX for `target` to learn them.
+    """Return the symbols of `item`; CUDA C++ is compiled to PTX for `target` to learn them.
 
     Raises:
         CompileError: A CUDA C++ source does not compile.
@@ -84,7 +84,7 @@ _EXTERN_C = re.compile(rb'extern\s+"C"\s+__device__\s+[\w\s*]+?[\s*](\w+)\s*\(')
 
 
 def _in_source(item: LinkInput) -> Iterator[str]:
-    """The functions of a source of the front end's own, which are all declared alike."""
+    """Yield the functions of a source of the front end's own, which are all declared alike."""
     for data in (item.data, *(piece for _, piece in item.pieces)):
         yield from (name.decode() for name in _EXTERN_C.findall(data))
 
@@ -123,7 +123,7 @@ def _in_fatbin(data: bytes, where: str) -> Symbols:
 
 
 def _in_object(data: bytes, where: str) -> Symbols:
-    """A host object made by nvcc: its device code is a fatbin in a section of its own."""
+    """Return the symbols of a host object made by nvcc: its device code is a fatbin in a section of its own."""
     machine = _machine(data, where)
     if machine == _EM_CUDA:  # a relocatable cubin called .o
         return _in_cubin(data, where)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy
-from aotcuda.runtime.written import are_exact, exact
+from aotcuda.runtime.config_key import are_exact, exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ class DeviceFunction(Function):
         Raises:
             CallError: Always.
         """
-        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise mismatch.on_the_host(str(self))
+        raise errors.on_the_host(str(self))
 
 
 class Kernel(Function):
@@ -161,9 +161,9 @@ class Kernel(Function):
         Raises:
             CallError: Always; it is a ValueError, as Numba's.
         """
-        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise mismatch.unconfigured(str(self), self.__name__)
+        raise errors.unconfigured(str(self), self.__name__)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name not in vars(self.py_func):

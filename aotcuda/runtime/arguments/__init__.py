@@ -1,7 +1,7 @@
 """What the arguments of a launch mean; here, how an argument is read: by a function that its type alone decides.
 
-An array gives its view, a number a plain one, and so on: what the parameters of `aotcuda.runtime.arguments.parameters`
-then take, or do not.
+An array gives its view, a number a plain one, and so on. The parameters of
+`aotcuda.runtime.arguments.parameter_kinds` then take it, or do not.
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ def reader(value: object) -> Read | None:
         return found
     if scalars.is_plain(value):
         return scalars.reader(value)
-    from aotcuda.runtime.arguments import values  # noqa: PLC0415 (most kernels take none)
+    from aotcuda.runtime.arguments import other_values  # noqa: PLC0415 (most kernels take none)
 
-    return values.reader(value, reader)
+    return other_values.reader(value, reader)

@@ -2,8 +2,8 @@
 
 # A `PackedOverload` is made once from the manifest: one `struct` for the whole block, and for each parameter a closure
 # that appends an argument's numbers in the struct's order, or returns False for an argument that it does not take
-# (`aotcuda.runtime.arguments.parameters`). Blocks are packed into slots, which a launch borrows and gives back; the
-# driver copies the block during the launch call.
+# (`aotcuda.runtime.arguments.parameter_kinds`). Blocks are packed into slots, which a launch borrows and gives back;
+# the driver copies the block during the launch call.
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections import deque
 from weakref import ref
 
 import aotcuda
-from aotcuda.runtime.arguments import parameters, scalars
+from aotcuda.runtime.arguments import parameter_kinds, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class PackedOverload:
         slots: Free slots; take one with `take`, give it back with `slots.append`.
         made: References to the slots that exist. A slot whose launch was interrupted before it could give it back goes
             with that launch, so a slot that exists and is not free is a launch under way.
+        fast_layout: Its layout for the fast path in C; None until it is made, False for the general path alone.
         kernels: The overload's `DeviceKernel` by the GPU's ordinal, once launches may use it without another look.
         targets: By configuration, what `Driver.launch` takes on the only GPU: configurations by stream, and the kernel.
     """
@@ -75,6 +76,7 @@ class PackedOverload:
     __slots__ = (
         "addresses",
         "apart",
+        "fast_layout",
         "fits",
         "forms",
         "kernels",
@@ -94,14 +96,14 @@ class PackedOverload:
         self.live = live
         self.parameters = overload["parameters"]
         self.size = overload["parameter_bytes"]
-        if not all(map(parameters.is_known, self.parameters)):
-            from aotcuda.runtime.arguments.other_parameters import KINDS  # noqa: PLC0415 (most kernels have none)
+        if not all(map(parameter_kinds.is_known, self.parameters)):
+            from aotcuda.runtime.arguments.other_kinds import KINDS  # noqa: PLC0415 (most kernels have none)
 
-            parameters.know(KINDS)
+            parameter_kinds.know(KINDS)
         try:
-            fields = [field for each in self.parameters for field in parameters.of(each).fields(each)]
+            fields = [field for each in self.parameters for field in parameter_kinds.of(each).fields(each)]
             self.pack_into = _packing(fields, self.size)
-            fits = [parameters.of(parameter).fit(parameter) for parameter in self.parameters]
+            fits = [parameter_kinds.of(parameter).fit(parameter) for parameter in self.parameters]
             self.fits = tuple([None if fit is scalars.fit_plain else fit for fit in fits])
             self.apart = [(first, second) for first, second in overload.get("apart", ())]
             for at in [at for pair in self.apart for at in pair]:
@@ -109,13 +111,14 @@ class PackedOverload:
         except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise aotcuda.errors.ManifestError(message) from None
-        self.forms = [parameters.form(parameter) for parameter in self.parameters]
+        self.forms = [parameter_kinds.form(parameter) for parameter in self.parameters]
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
         packed = [each for each in self.parameters if each["kind"] != "constant"]
         offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
         self.starts = sorted(offsets) if overload.get("one_by_one") else []
         self.slots: deque[Slot] = deque()  # a list that becomes empty lets go of its memory
         self.made: set[ref[Slot]] = set()
+        self.fast_layout: object = None
         self.kernels: dict[int, Any] = {}
         self.targets: dict[object, tuple[Any, object]] = {}
 

@@ -5,8 +5,8 @@
 # must happen before or be kept alive until the launch goes into `pending`: a stream that the data is on, as a
 # `aotcuda.runtime.streams.Ready`, or a DLPack capsule.
 #
-# What any array may say of itself is held to the rules of `aotcuda.runtime.arguments.views`, which has the few to look
-# into whose elements, shape or strides are not of the plainest.
+# `aotcuda.runtime.arguments.array_view` has the rules for what any array may say of itself. It is called for those
+# whose elements, shape or strides are not of the plainest.
 #
 # CuPy arrays, PyTorch tensors and Numba's arrays are read directly: their interfaces would cost more than the launch,
 # and bfloat16 tensors and those that require gradients have none. Everything else is read through
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from aotcuda.runtime.arguments.views import View
+    from aotcuda.runtime.arguments.array_view import View
 
     Reader = Callable[[Any, list[object], int], View | None]
 
@@ -333,9 +333,9 @@ def _view(typestr: str, address: Any, shape: Any, strides: Any, readonly: bool) 
 
 
 def _views() -> Any:
-    from aotcuda.runtime.arguments import views  # noqa: PLC0415 (most arrays are contiguous)
+    from aotcuda.runtime.arguments import array_view  # noqa: PLC0415 (most arrays are contiguous)
 
-    return views
+    return array_view
 
 
 def _dlpack() -> Any:

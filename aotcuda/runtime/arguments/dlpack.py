@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 
 from aotcuda.errors import UnreadableError, describe
-from aotcuda.runtime.arguments.views import view
+from aotcuda.runtime.arguments.array_view import view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.runtime.arguments.views import View
+    from aotcuda.runtime.arguments.array_view import View
 
 _CUDA, _CUDA_MANAGED = 2, 13
 _READ_ONLY = 1

@@ -1,7 +1,8 @@
 """The overloads of a kernel, and which of them the arguments of a launch select."""
 
 # 1. The number of arguments must be the overload's. Each argument is read once, by a closure that depends on its type
-#    alone, and the parameters of the overloads take what was read or do not (`aotcuda.runtime.arguments.parameters`).
+#    alone, and the parameters of the overloads take what was read or do not (see
+#    `aotcuda.runtime.arguments.parameter_kinds`).
 # 2. An array must have the parameter's dtype and number of dimensions, and a layout that it accepts: a C or F parameter
 #    takes an array that is contiguous in that order, any other takes any strides. A read-only array fits only a
 #    parameter that was compiled as read-only.
@@ -24,8 +25,9 @@ import struct
 
 import aotcuda
 from aotcuda.runtime import arguments
-from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments import arrays, parameter_kinds, scalars
 from aotcuda.runtime.arguments.argument_layout import PackedOverload
+from aotcuda.runtime.arguments.array_view import overlap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -202,13 +204,13 @@ class OverloadTable:
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """Return the error for arguments that no overload takes."""
-        from aotcuda.runtime.arguments.mismatch import refusal  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.arguments.errors import refusal  # noqa: PLC0415 (only errors come here)
 
         return refusal(self._where, self.overloads, args)
 
     def unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
         """Return the error for the argument at index `at`, if that is known, of which reading raised `error`."""
-        from aotcuda.runtime.arguments.mismatch import unreadable  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.arguments.errors import unreadable  # noqa: PLC0415 (only errors come here)
 
         return unreadable(self._where, self.overloads, args, at, error)
 
@@ -299,7 +301,7 @@ class OverloadTable:
     def keep(self, args: tuple[object, ...], overload: PackedOverload) -> None:
         """From now on find an overload that was JIT-compiled for these arguments without compiling again."""
         pairs = zip(overload.parameters, args, strict=True)
-        if not all(parameters.of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
+        if not all(parameter_kinds.of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
             return
         if not self._nested and _has_tuple(overload):
             self._nested = True
@@ -335,7 +337,7 @@ class OverloadTable:
                 return None
             for index, overload in enumerate(overloads):
                 pairs = zip(overload.parameters, args, strict=True)
-                ranks = [parameters.of(parameter).rank(parameter, arg) for parameter, arg in pairs]
+                ranks = [parameter_kinds.of(parameter).rank(parameter, arg) for parameter, arg in pairs]
                 if None not in ranks:
                     found.append((overload not in self.overloads, sum(part or 0 for part in ranks), index, overload))
             if not found:
@@ -365,8 +367,6 @@ def _takes(form: tuple[str, int | None] | None, found: tuple[str, int]) -> bool:
 
 def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:
     """Return True if arrays overlap that must not, of arguments of which this was read."""
-    from aotcuda.runtime.arguments.overlap import overlap  # noqa: PLC0415 (few kernels ask for it)
-
     return any(overlap(reads[first], reads[second]) for first, second in overload.apart)
 
 

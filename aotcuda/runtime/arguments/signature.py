@@ -7,7 +7,7 @@ float64, a complex a complex128; NumPy's scalars keep their type. An array that 
 from __future__ import annotations
 
 from aotcuda.errors import UnreadableError
-from aotcuda.runtime.arguments import arrays, host_arrays, names, scalars, values, views
+from aotcuda.runtime.arguments import array_view, arrays, host_arrays, other_values, scalars, type_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _type(arg: object) -> str | None:
 def _array(
     typestr: str, _address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, readonly: object
 ) -> str | None:
-    element = names.type_name(typestr)
+    element = type_names.type_name(typestr)
     if element == "bool":
         element = "boolean"
     elif element not in _SCALARS and "CharSeq" not in element:
@@ -57,18 +57,18 @@ def _array(
     ndim = len(shape)
     layout = "C"
     if strides is not None:
-        itemsize = views.item_bytes(typestr)
-        layout = next((order for order in "CF" if views.is_contiguous(shape, strides, itemsize, order)), "A")
+        itemsize = array_view.item_bytes(typestr)
+        layout = next((order for order in "CF" if array_view.is_contiguous(shape, strides, itemsize, order)), "A")
     if readonly or ndim == 0:
         extra = ", readonly=True" if readonly else ""
         return f"Array({element}, {ndim}, {layout!r}{extra})"
-    return names.array_name(typestr, ndim, layout).replace(names.type_name(typestr), element)
+    return type_names.array_name(typestr, ndim, layout).replace(type_names.type_name(typestr), element)
 
 
 def _scalar(value: object) -> str | None:
-    name = values.type_of(value)
+    name = other_values.type_of(value)
     if name is not None:
-        element = names.type_name(name)
+        element = type_names.type_name(name)
         return f"NumberClass({element})" if element in _SCALARS else None
     kind = scalars.kind_of(value)
     own = getattr(scalars.numpy_dtype(value), "name", "")

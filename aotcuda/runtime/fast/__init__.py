@@ -1,8 +1,8 @@
-"""The fast path in C, if this installation has it: the extension `fast._launch`.
+"""The fast path in C, if this installation has it: the extension `fast._launch`, which launch.h introduces.
 
 It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, and cooperative kernels. `aotcuda.runtime.fast.learning` teaches it. `AOTCUDA_EXTENSION=0` leaves it
-out.
+`ctypes.c_void_p`, and cooperative kernels. After launches, `fast.specializations` adds to what it knows.
+`AOTCUDA_EXTENSION=0` leaves it out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.launch_config import Configuration
 
     Named = tuple[tuple[str, ...], tuple[object, ...], int]
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 22
+_VERSION = 23
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -36,7 +35,7 @@ _MOST = 0xFFFFFFFF
 _found: list[Any] = []  # the module or None, once it was looked for
 _missing: list[str] = []  # why it is None, then
 _lock = new_lock()
-"""Of the making of `Records`: launchers that did not share them would not share what they learn."""
+"""Of the making of specializations: launchers of a kernel share them."""
 
 
 def in_use() -> Any:
@@ -74,40 +73,24 @@ def _find() -> tuple[Any, str]:
     return _launch, ""
 
 
-class Records:
-    """What the extension has learnt of one kernel; its launchers share it.
-
-    Attributes:
-        table: The extension's own object.
-        overloads: Those that it was told of, as it has them; None for one that is not for it.
-    """
-
-    __slots__ = ("overloads", "table")
-
-    def __init__(self, module: Any) -> None:
-        self.table = module.Specializations()
-        self.overloads: dict[PackedOverload, object] = {}
-
-
-def records(cache: Any, configuration: Configuration) -> Records | None:
-    """Return the records of a `KernelCache`; None where launches of this configuration take the general path."""
+def specializations_of(cache: Any, configuration: Configuration) -> Any:
+    """Return the fast path's specializations of a `KernelCache`; None where launches take the general path."""
     module = in_use()
-    if module is None or configuration.largest() > _MOST:  # no grid has so many; a launch says so
+    if module is None or configuration.largest() > _MOST:  # no grid has so many; a launch raises the error
         return None
     driver = sys.modules.get("aotcuda.runtime.driver")  # without it nothing was started that a fork could be after
     if driver is not None and getattr(driver, "forked", False):
         return None
     if configuration.attributes is not None:  # whether a kernel can take them is known of this configuration alone
-        return Records(module)
+        return module.Specializations()
     with _lock:
-        if cache.records is None:
-            cache.records = Records(module)
-        found: Records = cache.records
-    return found
+        if cache.specializations is None:
+            cache.specializations = module.Specializations()
+        return cache.specializations
 
 
 def in_front(
-    launcher: Callable[..., None], configuration: Configuration, kept: Records, named: Named | None = None
+    launcher: Callable[..., None], configuration: Configuration, specializations: object, named: Named | None = None
 ) -> Any:
     """The launcher wrapped in the fast path of the extension; where calls may name arguments, `named` says which.
 
@@ -119,7 +102,7 @@ def in_front(
     dimensions = (*configuration.grid, *configuration.block, configuration.shared)
     attributes = configuration.attributes
     encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
-    return module.Launcher(launcher, kept.table, dimensions, configuration.stream, encoded, *(named or ()))
+    return module.Launcher(launcher, specializations, dimensions, configuration.stream, encoded, *(named or ()))
 
 
 def hold(launcher: object, stream: object) -> Any:

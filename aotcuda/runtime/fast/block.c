@@ -1,6 +1,6 @@
 /* Parameter blocks: the layout of one overload's arguments, and packing arguments into a block by it.
  *
- * A layout comes from aotcuda/runtime/arguments/parameters.py: record() there describes one parameter. What each kind of parameter
+ * A layout comes from aotcuda/runtime/arguments/parameter_kinds.py: record() there describes one parameter. What each kind of parameter
  * takes is defined there, too.
  */
 #include "launch.h"

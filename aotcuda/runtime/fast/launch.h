@@ -23,7 +23,7 @@
  *     -> Specializations    shared by all launchers of a kernel, for one set of loaded images
  *          -> Table             replaced as a whole when a specialization is added, never changed
  *               -> ArgumentTypes     the types of all arguments, and a Reader for each argument
- *               -> Specialization    element types, limits, driver functions
+ *               -> Specialization    element types, limits
  *                    -> Candidate         an overload: its kernel and its ArgumentLayout
  *                         -> ArgumentLayout    where each argument goes in the parameter block
  *
@@ -83,21 +83,23 @@ enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 
 
 /* ------------------------------------------------------------------------------------------------- the driver's functions */
 
-typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
-                            void **);
-typedef int (*GetCurrentContext)(void **);
-typedef int (*PointerAttribute)(void *, int, uint64_t);
-typedef int (*StreamContext)(void *, void **);
-
-/* Functions for streams that wait for each other, and for launch attributes. */
+/* The functions that the fast path calls, as use_driver() got them. A process has one driver. */
 typedef struct {
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+    int (*launch_with_config)(const void *, void *, void **, void **); /* cuLaunchKernelEx */
+    int (*current_context)(void **);
+    int (*push_context)(void *);
+    int (*pop_context)(void **);
+    int (*pointer_attribute)(void *, int, uint64_t);
+    int (*stream_context)(void *, void **);
+    int (*is_capturing)(void *, int *);
+    int (*wait_for_event)(void *, void *, unsigned);
     int (*create_event)(void **, unsigned);
     int (*record_event)(void *, void *);
     int (*destroy_event)(void *);
-    int (*wait_for_event)(void *, void *, unsigned);
-    int (*is_capturing)(void *, int *);
-    int (*launch)(const void *, void *, void **, void **); /* cuLaunchKernelEx */
-} OrderingFunctions;
+} Driver;
+
+extern Driver driver;
 
 /* Not 0 once the process has forked after CUDA was started: CUDA cannot be used in it. */
 extern SHARED(int) fast_path_disabled;
@@ -299,17 +301,13 @@ typedef struct Specialization {
     const ArgumentTypes *types;
     void *context;  /* the CUDA context that it is for; NULL: for any */
     PyObject *live; /* a list, empty once the images are not loaded any more */
-    SHARED(unsigned) *in_flight; /* the counters of `live` */
+    SHARED(unsigned) *in_flight; /* the counters of `live`, Mark.flights in aotcuda/runtime/driver.py */
     unsigned limits[LIMITS];
     Candidate *candidates;
     int candidates_count, most_bytes; /* of the candidates' blocks */
     int arrays_count;
     ArrayType arrays[MOST_ARRAYS];
     int device; /* with several GPUs the one of the context; -1 with one GPU: arrays are not asked where they are */
-    LaunchKernel launch;
-    PointerAttribute pointer_attribute;
-    StreamContext stream_context;
-    OrderingFunctions ordering;
     SHARED(void *) event;        /* for the next launch that orders streams; NULL: in use, or none was needed yet */
     PyObject *dtypes;            /* keeps the objects alive whose addresses identify element types */
     struct Specialization *next; /* of all that the Specializations object ever had */
@@ -321,7 +319,7 @@ enum { MOST_SPECIALIZATIONS = 256, MOST_ARGUMENT_TYPES = 32, MOST_MADE = 1024 };
 
 typedef struct Table {
     SHARED(const Specialization *) last; /* the one that was used last */
-    GetCurrentContext current_context;   /* NULL: it does not matter which context is current */
+    int needs_context;                   /* it matters which context is current */
     struct Table *previous;
     int types_count, count;
     const ArgumentTypes *types[MOST_ARGUMENT_TYPES];
@@ -343,10 +341,10 @@ const ArgumentTypes *find_types(const Table *table, PyObject *const *args, Py_ss
 const Specialization *find_specialization(Table *table, const ArgumentTypes *types, void *context, const ArrayView *views);
 int begin_launch(const Specialization *specialization);
 void end_launch(const Specialization *specialization);
-int may_order(const Specialization *specialization, const LaunchStreams *streams);
+int may_order(const LaunchStreams *streams);
 void *take_event(Specialization *specialization);
 void give_event(Specialization *specialization, void *event, int works);
-int order(const Specialization *specialization, void *event, uintptr_t before, uintptr_t after);
+int order(void *event, uintptr_t before, uintptr_t after);
 
 /* ---------------------------------------------------------------------------------------------------------------- launchers */
 

@@ -3,6 +3,7 @@
 
 PyTypeObject *launcher_type;
 SHARED(int) fast_path_disabled = 0;
+Driver driver;
 static PyObject *s_fail;
 
 enum {
@@ -43,7 +44,7 @@ static int depth; /* of all threads that are asking arguments */
 static int arrays_are_here(const Specialization *specialization, const ArrayView *views) {
     for (int i = 0; i < specialization->arrays_count; i++) {
         int device = views[i].device;
-        if (views[i].address && ((device < 0 && specialization->pointer_attribute(&device, DEVICE_ORDINAL, views[i].address)) ||
+        if (views[i].address && ((device < 0 && driver.pointer_attribute(&device, DEVICE_ORDINAL, views[i].address)) ||
                                  device != specialization->device))
             return 0;
     }
@@ -53,11 +54,11 @@ static int arrays_are_here(const Specialization *specialization, const ArrayView
 /* With several GPUs: return 1 if the stream is of the current context. The driver would launch in the stream's context, and a
  * handle that was freed may be that of another GPU's stream by now. A stream that does not exist can be asked whether it is
  * captured; asking for its context crashes. */
-static int stream_is_here(const Specialization *specialization, void *stream, void *context) {
+static int stream_is_here(void *stream, void *context) {
     void *owner;
     int status;
-    return (uintptr_t)stream <= LAST_DEFAULT_STREAM || (!specialization->ordering.is_capturing(stream, &status) &&
-                                                        !specialization->stream_context(stream, &owner) && owner == context);
+    return (uintptr_t)stream <= LAST_DEFAULT_STREAM || (!driver.is_capturing(stream, &status) &&
+                                                        !driver.stream_context(stream, &owner) && owner == context);
 }
 
 static int is_within_limits(const unsigned *dimensions, const unsigned *limits) {
@@ -111,18 +112,18 @@ static int submit(const Launcher *self, const Specialization *specialization, co
                                 (unsigned)(PyBytes_Size(self->attributes) / ATTRIBUTE_BYTES)};
     int code = 0, ordered = 0, waits = streams->waits;
     void *event = NULL;
-    if (waits && (!may_order(specialization, streams) || !(event = take_event((Specialization *)specialization))))
+    if (waits && (!may_order(streams) || !(event = take_event((Specialization *)specialization))))
         return DECLINED;
     /* A full queue makes the driver wait, and it may wait for a host function that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS
     for (int i = 0; i < waits && !ordered; i++)
-        ordered = order(specialization, event, streams->waits_for[i].stream, (uintptr_t)stream);
+        ordered = order(event, streams->waits_for[i].stream, (uintptr_t)stream);
     if (!ordered && !self->attributes)
-        code = specialization->launch(candidate->kernel, d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, parameters, extra);
+        code = driver.launch(candidate->kernel, d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, parameters, extra);
     else if (!ordered)
-        code = specialization->ordering.launch(&config, candidate->kernel, parameters, extra);
+        code = driver.launch_with_config(&config, candidate->kernel, parameters, extra);
     for (int i = 0; i < waits && !ordered && !code; i++)
-        if (streams->waits_for[i].mutual && (code = order(specialization, event, (uintptr_t)stream, streams->waits_for[i].stream)))
+        if (streams->waits_for[i].mutual && (code = order(event, (uintptr_t)stream, streams->waits_for[i].stream)))
             code += AFTER;
     Py_END_ALLOW_THREADS
     if (event)
@@ -147,13 +148,13 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     if (arrays < 0 || (!streams.is_known && !set_launch_stream(&streams, 0)))
         return DECLINED;
     void *context = NULL;
-    if (table->current_context && table->current_context(&context))
+    if (table->needs_context && driver.current_context(&context))
         return DECLINED;
     const Specialization *specialization = find_specialization(table, types, context, views);
     if (!specialization || !is_within_limits(self->dimensions, specialization->limits))
         return DECLINED;
     if (specialization->device >= 0 &&
-        (!arrays_are_here(specialization, views) || !stream_is_here(specialization, (void *)streams.handle, context)))
+        (!arrays_are_here(specialization, views) || !stream_is_here((void *)streams.handle, context)))
         return DECLINED;
     uint64_t room[(specialization->most_bytes + 15) / 16 * 2 + 2]; /* of the block, which begins at a multiple of 16 */
     unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
@@ -407,7 +408,22 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *use_driver(PyObject *module, PyObject *args) {
+    (void)module;
+    unsigned long long f[12];
+    if (!PyArg_ParseTuple(args, "(KKKKKKKKKKKK)", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6], &f[7], &f[8], &f[9], &f[10], &f[11]))
+        return NULL;
+    void *functions[12];
+    _Static_assert(sizeof functions == sizeof driver, "use_driver() takes each function of Driver");
+    for (int i = 0; i < 12; i++)
+        functions[i] = (void *)(uintptr_t)f[i];
+    if (memcmp(functions, &driver, sizeof driver)) /* other threads may be launching */
+        memcpy(&driver, functions, sizeof driver);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef launcher_functions[] = {
+    {"use_driver", use_driver, METH_VARARGS, "use_driver(functions)\n\nTake the addresses of the driver's functions, in the order of Driver in launch.h."},
     {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher\n\nReturn a launcher like this one, which keeps the stream object alive."},
     {"disable", disable, METH_NOARGS, "Let every launch take the general path from now on: the process has forked."},
     {NULL, NULL, 0, NULL},

@@ -1,6 +1,6 @@
 /* Specializations: what the launchers of a kernel know of argument types that were launched before. launch.h shows the data.
  *
- * add() is called by Python after a launch (aotcuda/runtime/fast/learning.py). It reads the arguments as a launch would, and
+ * add() is called by Python after a launch (aotcuda/runtime/specialize.py). It reads the arguments as a launch would, and
  * compares what it reads with what the overloads take: an argument may be another one now than it was for the launch.
  */
 #include "launch.h"
@@ -125,12 +125,7 @@ typedef struct {
     Py_ssize_t count;
     const char *kinds; /* how each argument is read */
     PyObject *candidates, *live, *element;
-    int device;
-    LaunchKernel launch;
-    GetCurrentContext current_context;
-    PointerAttribute pointer_attribute;
-    StreamContext stream_context;
-    OrderingFunctions ordering;
+    int device, needs_context;
     SHARED(unsigned) *in_flight;
     unsigned limits[LIMITS];
 } Description;
@@ -139,7 +134,7 @@ static void free_specialization(Specialization *specialization) {
     for (int i = 0; i < specialization->candidates_count; i++)
         Py_XDECREF((PyObject *)specialization->candidates[i].layout);
     if (READ(specialization->event) && !READ(fast_path_disabled))
-        specialization->ordering.destroy_event(READ(specialization->event));
+        driver.destroy_event(READ(specialization->event));
     Py_XDECREF(specialization->dtypes);
     Py_XDECREF(specialization->live);
     PyMem_Free(specialization->candidates);
@@ -223,7 +218,7 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
     LaunchStreams streams = {.any_stream = 1};
     void *context = NULL;
     int arrays = read_arrays(types, description->args, views, &streams);
-    if (arrays < 0 || (description->current_context && description->current_context(&context))) {
+    if (arrays < 0 || (description->needs_context && driver.current_context(&context))) {
         (void)is_forgiven();
         return NULL;
     }
@@ -238,10 +233,6 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
     made->in_flight = description->in_flight;
     memcpy(made->limits, description->limits, sizeof made->limits);
     made->device = description->device;
-    made->launch = description->launch;
-    made->pointer_attribute = description->pointer_attribute;
-    made->stream_context = description->stream_context;
-    made->ordering = description->ordering;
     made->arrays_count = arrays;
     for (int i = 0; i < arrays; i++) {
         made->arrays[i].element = views[i].element;
@@ -259,18 +250,18 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
 
 /* ---------------------------------------------------------------------------------------------------------------- the table */
 
-/* Return a table with one specialization more, in the place of `replaced` if that is not NULL; NULL, perhaps without an error, if
- * there is no room. */
-static Table *extended(const Table *old, const Specialization *added, const Specialization *replaced, GetCurrentContext current) {
+/* Return a table with one specialization more, in the place of `replaced` if that is not NULL, and without those of images that
+ * were unloaded: a launcher that somebody holds outlives them. Return NULL, perhaps without an error, if there is no room. */
+static Table *extended(const Table *old, const Specialization *added, const Specialization *replaced, int needs_context) {
     Table *table = PyMem_Calloc(1, sizeof(Table));
     if (!table) {
         PyErr_NoMemory();
         return NULL;
     }
     table->previous = (Table *)old;
-    table->current_context = current;
+    table->needs_context = needs_context;
     for (int i = 0; old && i < old->count; i++)
-        if (old->specializations[i] != replaced)
+        if (old->specializations[i] != replaced && PyList_Size(old->specializations[i]->live) > 0)
             table->specializations[table->count++] = old->specializations[i];
     if (table->count == MOST_SPECIALIZATIONS)
         goto full;
@@ -298,7 +289,7 @@ static int same_types(const ArgumentTypes *one, const ArgumentTypes *other) {
 
 /* Put a specialization into the table, for every thread to see; 0 if it is not needed, or there is no room. The caller has the
  * object's lock. No Python code may run in here: it would let other threads in. */
-static int insert(Specializations *self, Specialization *added, const ArrayView *views, GetCurrentContext current) {
+static int insert(Specializations *self, Specialization *added, const ArrayView *views, int needs_context) {
     const Table *old = READ(self->table);
     const Specialization *replaced = NULL;
     for (int i = 0; old && i < old->count; i++) {
@@ -312,7 +303,7 @@ static int insert(Specializations *self, Specialization *added, const ArrayView 
         return 0;
     if (replaced && PyList_Size(replaced->live) > 0 && memcmp(replaced->limits, added->limits, sizeof added->limits) == 0)
         return 0; /* it is known already: it declined for another reason */
-    Table *table = extended(old, added, replaced, current);
+    Table *table = extended(old, added, replaced, needs_context);
     if (!table)
         return 0;
     added->next = self->all;
@@ -334,7 +325,7 @@ static PyObject *add_described(Specializations *self, const Description *descrip
     Specialization *made = make_specialization(types, description, views);
     if (made) {
         Py_BEGIN_CRITICAL_SECTION(self);
-        added = insert(self, made, views, description->current_context);
+        added = insert(self, made, views, description->needs_context);
         Py_END_CRITICAL_SECTION();
     }
     if (!added) {
@@ -350,12 +341,11 @@ static PyObject *specializations_add(Specializations *self, PyObject *arguments)
     Description description;
     PyObject *args, *array[MOST_ARGUMENTS];
     Py_ssize_t kinds_count, arrays = 0;
-    unsigned long long launch, current, attribute, stream_context, in_flight, o[6];
+    unsigned long long in_flight;
     unsigned *l = description.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKK(KKKKKK)K(IIIIIIII)O", &PyTuple_Type, &args, &description.kinds, &kinds_count,
-                          &PyTuple_Type, &description.candidates, &PyList_Type, &description.live, &description.device, &launch,
-                          &current, &attribute, &stream_context, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &in_flight, &l[0], &l[1],
-                          &l[2], &l[3], &l[4], &l[5], &l[6], &l[7], &description.element))
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!Kip(IIIIIIII)O", &PyTuple_Type, &args, &description.kinds, &kinds_count, &PyTuple_Type,
+                          &description.candidates, &PyList_Type, &description.live, &in_flight, &description.device,
+                          &description.needs_context, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7], &description.element))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         arrays += description.kinds[i] < INT;
@@ -365,14 +355,6 @@ static PyObject *specializations_add(Specializations *self, PyObject *arguments)
         array[i] = PyTuple_GetItem(args, i);
     description.args = array;
     description.count = kinds_count;
-    description.launch = (LaunchKernel)(uintptr_t)launch;
-    description.current_context = (GetCurrentContext)(uintptr_t)current;
-    description.pointer_attribute = (PointerAttribute)(uintptr_t)attribute;
-    description.stream_context = (StreamContext)(uintptr_t)stream_context;
-    description.ordering = (OrderingFunctions){
-        (int (*)(void **, unsigned))(uintptr_t)o[0], (int (*)(void *, void *))(uintptr_t)o[1], (int (*)(void *))(uintptr_t)o[2],
-        (int (*)(void *, void *, unsigned))(uintptr_t)o[3], (int (*)(void *, int *))(uintptr_t)o[4],
-        (int (*)(const void *, void *, void **, void **))(uintptr_t)o[5]};
     description.in_flight = (SHARED(unsigned) *)(uintptr_t)in_flight;
     return add_described(self, &description);
 }
@@ -403,11 +385,10 @@ static void specializations_dealloc(Specializations *self) {
 
 static PyMethodDef specializations_methods[] = {
     {"add", (PyCFunction)specializations_add, METH_VARARGS,
-     "add(args, kinds, candidates, live, device, launch, current_context, pointer_attribute, stream_context, ordering, in_flight,\n"
-     "limits, element) -> bool\n\n"
+     "add(args, kinds, candidates, live, in_flight, device, needs_context, limits, element) -> bool\n\n"
      "Add a specialization for arguments like these. False, and nothing is added, if an argument is not what all of the candidates\n"
      "take, if it is known already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel[, threads, shared]);\n"
-     "element(dtype) names an array's element type; functions of the driver are addresses."},
+     "element(dtype) names an array's element type."},
     {NULL, NULL, 0, NULL},
 };
 

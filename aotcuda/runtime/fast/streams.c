@@ -176,7 +176,7 @@ enum { EVENT_DISABLE_TIMING = 2 };
 /* Return an event that no other launch uses, NULL if there can be none. */
 void *take_event(Specialization *specialization) {
     void *event = EXCHANGE_POINTER(specialization->event, NULL);
-    if (!event && specialization->ordering.create_event(&event, EVENT_DISABLE_TIMING))
+    if (!event && driver.create_event(&event, EVENT_DISABLE_TIMING))
         return NULL;
     return event;
 }
@@ -185,24 +185,24 @@ void *take_event(Specialization *specialization) {
 void give_event(Specialization *specialization, void *event, int works) {
     void *other = works ? EXCHANGE_POINTER(specialization->event, event) : event;
     if (other)
-        specialization->ordering.destroy_event(other);
+        driver.destroy_event(other);
 }
 
-static int is_captured(const Specialization *specialization, void *stream) {
+static int is_captured(void *stream) {
     int status = 0;
-    return specialization->ordering.is_capturing(stream, &status) || status;
+    return driver.is_capturing(stream, &status) || status;
 }
 
 /* Return 0 if a stream of the launch is captured into a graph: the general path knows the rules of captures. */
-int may_order(const Specialization *specialization, const LaunchStreams *streams) {
+int may_order(const LaunchStreams *streams) {
     for (int i = 0; i < streams->waits; i++)
-        if (is_captured(specialization, (void *)streams->waits_for[i].stream))
+        if (is_captured((void *)streams->waits_for[i].stream))
             return 0;
-    return !is_captured(specialization, (void *)streams->handle);
+    return !is_captured((void *)streams->handle);
 }
 
 /* Make stream `after` wait for what stream `before` has; return the driver's code. */
-int order(const Specialization *specialization, void *event, uintptr_t before, uintptr_t after) {
-    int code = specialization->ordering.record_event(event, (void *)before);
-    return code ? code : specialization->ordering.wait_for_event((void *)after, event, 0);
+int order(void *event, uintptr_t before, uintptr_t after) {
+    int code = driver.record_event(event, (void *)before);
+    return code ? code : driver.wait_for_event((void *)after, event, 0);
 }

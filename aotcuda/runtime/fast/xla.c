@@ -1,6 +1,6 @@
 /* Launches inside programs that XLA compiled: a handler of XLA's FFI, which JAX registers as the target of a custom call.
  *
- * JAX knows all shapes when it traces a program, so aotcuda/runtime/prepared.py prepares a launch then: it packs the parameter block
+ * JAX knows all shapes when it traces a program, so aotcuda/runtime/xla_call.py prepares a launch then: it packs the parameter block
  * but for the arrays' addresses, and notes the launch here under a number, which is an attribute of the custom call. The handler
  * finds the launch by the number, writes the addresses into the block, and launches on the stream that XLA gives it. It runs on
  * XLA's threads, without the GIL.
@@ -26,10 +26,6 @@ typedef struct {
 typedef struct {
     int64_t identity;
     char *where;
-    LaunchKernel launch;
-    StreamContext stream_context;
-    int (*push)(void *);
-    int (*pop)(void **);
     void *kernel;
     unsigned dimensions[7];
     unsigned *flights; /* the second of the mark's cells, which is this handler's alone: unloading waits for it */
@@ -88,7 +84,7 @@ static const Prepared *xla_prepared(const XlaFrame *frame) {
 
 static int xla_submit(const Prepared *call, void *stream, void **parameters, void **extra) {
     const unsigned *d = call->dimensions;
-    return call->launch(call->kernel, d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, parameters, extra);
+    return driver.launch(call->kernel, d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, parameters, extra);
 }
 
 /* Launch with the addresses of a frame's buffers; the driver's error, or -1 with a message. */
@@ -116,10 +112,10 @@ static int xla_launch(const Prepared *call, const XlaFrame *frame, void *stream,
     if (code != 201 && code != 400)
         return code;
     /* No context is current on this thread, or another GPU's: the stream has the right one. */
-    if (call->stream_context(stream, &context) || call->push(context))
+    if (driver.stream_context(stream, &context) || driver.push_context(context))
         return code;
     code = xla_submit(call, stream, by_one, whole);
-    call->pop(&context);
+    driver.pop_context(&context);
     return code;
 }
 
@@ -192,17 +188,13 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
     unsigned *d = made.dimensions;
     const char *where, *block, *holes, *starts;
     Py_ssize_t block_bytes, holes_bytes, starts_bytes;
-    unsigned long long launch, context, push, pop, kernel, flights, retired;
+    unsigned long long kernel, flights, retired;
     long long identity;
-    if (!PyArg_ParseTuple(args, "sLKKKKK(IIIIIII)KKpiiy#y#y#", &where, &identity, &launch, &context, &push, &pop, &kernel, d,
+    if (!PyArg_ParseTuple(args, "sLK(IIIIIII)KKpiiy#y#y#", &where, &identity, &kernel, d,
                           d + 1, d + 2, d + 3, d + 4, d + 5, d + 6, &flights, &retired, &made.pinned, &made.args, &made.results, &block,
                           &block_bytes, &holes, &holes_bytes, &starts, &starts_bytes))
         return NULL;
     made.identity = identity;
-    made.launch = (LaunchKernel)(uintptr_t)launch;
-    made.stream_context = (StreamContext)(uintptr_t)context;
-    made.push = (int (*)(void *))(uintptr_t)push;
-    made.pop = (int (*)(void **))(uintptr_t)pop;
     made.kernel = (void *)(uintptr_t)kernel;
     made.flights = (unsigned *)(uintptr_t)flights + 1;
     made.retired = (unsigned *)(uintptr_t)retired;
@@ -263,7 +255,7 @@ static PyObject *xla_handlers(PyObject *module, PyObject *unused) {
 
 PyMethodDef xla_functions[] = {
     {"xla_prepare", xla_prepare, METH_VARARGS,
-     "xla_prepare(where, identity, launch, stream_context, push, pop, kernel, (grid x, y, z, block x, y, z, shared),\n"
+     "xla_prepare(where, identity, kernel, (grid x, y, z, block x, y, z, shared),\n"
      "flights, retired, pinned, args, results, block, holes, starts) -> int\n\n"
      "Note a launch for XLA's programs, which name it by the number returned. A hole is four 32-bit integers: the offset of\n"
      "an address, whether it is a result's, which one, and what must divide it. Nothing is freed: ask once for each launch."},

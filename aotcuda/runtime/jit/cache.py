@@ -1,24 +1,29 @@
-"""The cache of what the JIT fallback compiled: on disk, and in memory where the disk cannot be used.
+"""Keep the results of JIT builds: on disk, and in memory where the disk cannot be used.
 
-`aotcuda.cache` has the format, `cache_files` what an entry holds. It is read back with every byte checked, and counts
-as missing if one is wrong. A folder that belongs to somebody else, or that others can write, is not used.
+`aotcuda.cache` has the format. An entry holds the record of its request, a manifest as in a wheel, and one cubin. An
+entry is checked when it is read, and a damaged one counts as missing. A folder that belongs to another user, or that
+others can write, is not used.
 """
 
 from __future__ import annotations
 
 import os
 
+from aotcuda import manifest as manifests
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import ENTRY, VERSION, Files
+from aotcuda.common.jit_build import CUBIN, Result
 from aotcuda.errors import ManifestError
-from aotcuda.runtime.jit import cache_files, cache_lock
+from aotcuda.runtime.jit import cache_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from aotcuda.runtime.jit.cache_files import Artifact
     from aotcuda.runtime.jit.cache_lock import Lock
+
+NAMES = (manifests.FILE_NAME, CUBIN)
+"""The files of an entry."""
 
 PATIENCE = 300.0
 """How many seconds one process waits for another's compilation before it compiles for itself."""
@@ -32,35 +37,35 @@ class Cache(Files):
     """
 
     def __init__(self, root: str | None, warn: Callable[[str], None]) -> None:
-        super().__init__(root, cache_files.NAMES)
+        super().__init__(root, NAMES)
         self._warn = warn
         self._warned = False
-        self._memory: dict[str, Artifact] = {}
+        self._memory: dict[str, Result] = {}
         if root is None:
             self._give_up("there is no home folder to keep them in; AOTCUDA_CACHE_DIR can name another one")
 
-    def get(self, key: str) -> Artifact | None:
+    def get(self, key: str) -> Result | None:
         """The entry called `key`, with every byte of it checked; None if there is none or it is damaged."""
         if key in self._memory or self.root is None or not self._is_trusted():
             return self._memory.get(key)
         try:
             if folder.whose(self.path(key)) is not None:
                 return None
-            artifact = cache_files.read(self, key)
+            result = _read(self, key)
         except (OSError, ManifestError):
             return None
         entries.used(self, key)
-        return artifact
+        return result
 
-    def put(self, key: str, artifact: Artifact) -> None:
+    def put(self, key: str, result: Result, record: Mapping[str, object]) -> None:
         """Keep an entry; in memory if it cannot be written."""
         if self.root is None or not self._is_trusted():
-            self._memory[key] = artifact
+            self._memory[key] = result
             return
         try:
-            cache_files.write(self, key, artifact)
+            _write(self, key, result, record)
         except OSError as error:
-            self._memory[key] = artifact
+            self._memory[key] = result
             self._give_up(f"{self.root} cannot be written ({error.strerror or error})")
 
     def discard(self, key: str) -> None:
@@ -99,6 +104,37 @@ class Cache(Files):
         if not self._warned:
             self._warned = True
             self._warn(f"what the JIT fallback compiles is kept in this process alone, because {reason}")
+
+
+def _read(files: entries.Files, key: str) -> Result:
+    """Return an entry, with every byte of it checked.
+
+    Raises:
+        ManifestError: It is damaged, or is not an entry of this cache.
+        FileNotFoundError: There is no such entry.
+    """
+    folder = files.path(key)
+    _, contents = entries.read(files, key)
+    manifest = manifests.parse(contents[manifests.FILE_NAME], folder)
+    image = contents[CUBIN]
+    listed = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifests.digest(image)}}
+    if manifest["files"] != listed or len(manifest["images"]) != 1 or manifest["function_links"]:
+        message = f"{folder} is not an entry of the JIT fallback's cache"
+        raise ManifestError(message)
+    return Result(manifest, image, folder)
+
+
+def _write(files: entries.Files, key: str, result: Result, record: Mapping[str, object]) -> None:
+    """Write an entry; another process's intact one of the same content stays in its place.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    data = manifests.dump(result.manifest)
+    contents = {CUBIN: result.image, manifests.FILE_NAME: data}
+    entries.write(files, key, {**record, "manifest": manifests.digest(data)}, contents)
+    result.folder = files.path(key)
+    entries.trim(files, entries.size_cap(), spare=key)
 
 
 def _content(path: str) -> bytes | None:

@@ -1,9 +1,8 @@
-"""What a JIT build's result depends on: the key of its entry in the cache, and whether an entry is still good.
+"""Name the cache's entry of a request, and decide whether an entry is current.
 
-Neither asks a compiler, nor imports the user's module: the key has the digests of the sources as they are on disk now,
-and versions are read from the names of installed packages' folders. What the key cannot foresee (a helper in a file
-that was added since, another package, a data file or a variable that the import asked for) the entry's own manifest
-lists, and it is good only while all of that is unchanged.
+The key has the digests of the sources, and the versions of installed packages by their folders' names; it asks no
+compiler and imports no module of the user. What the key cannot foresee (a helper in a new file, another package, a data
+file or a variable that the import read) is in the entry's manifest.
 """
 
 from __future__ import annotations
@@ -20,38 +19,42 @@ from aotcuda.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.jit.cache_files import Artifact
-    from aotcuda.runtime.jit.recipe import Recipe
+    from aotcuda.common.jit_build import Request, Result
 
 FORMAT = 2
 """Grows when what is compiled changes though everything below stays the same."""
 
 
-def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> str:
-    """The key of a case: hexadecimal, equal in every process for which the result is the same."""
-    front_end = registry.find(recipe.frontend)
+def key(request: Request) -> str:
+    """Return the key of a request: hexadecimal, and equal in every process for which the result is the same."""
+    front_end = registry.find(request.frontend)
     found = compilers.installed(front_end.distributions if front_end is not None else ())
     package = front_end.package if front_end is not None else ""
-    variables = registry.variables([recipe.frontend])
+    variables = registry.variables([request.frontend])
     parts = {
         "format": FORMAT,
         "aotcuda": __version__,
         "python": [sys.implementation.cache_tag, sys.prefix],
-        "frontend": [recipe.frontend, found.get(package)],
+        "frontend": [request.frontend, found.get(package)],
         "compilers": found,
         "toolkit": compilers.toolkit(),
-        "module": recipe.module,
-        "kernel": kernel,
-        "signature": signature,
-        "target": target,
-        "where": recipe.package_root,
-        "table": recipe.table,
-        "sources": [[path, compilers.digest(path)] for path in recipe.files],
+        "module": request.module,
+        "kernel": request.kernel,
+        "signature": request.signature,
+        "target": request.target,
+        "where": request.package_root,
+        "table": request.table,
+        "sources": [[path, compilers.digest(path)] for path in request.files],
         "variables": [dependencies.variable(name) for name in (dependencies.CACHE_KEY, *variables.kept)],
     }
     return manifests.digest(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode())
 
 
-def is_good(artifact: Artifact, recipe: Recipe) -> bool:
-    """Whether everything that an entry was built from is as it was."""
-    return Sources(recipe.package_root, artifact.manifest).changed() is None
+def is_current(result: Result, request: Request) -> bool:
+    """Return True if a cached result is what the request would build now, and the driver loads it.
+
+    A process with a newer driver may have made it, and its inputs may have changed since.
+    """
+    general = result.manifest["toolchain"].get("cuda", "0.0")
+    newest = max(int(image.get("cuda", general).partition(".")[0]) for image in result.manifest["images"])
+    return newest <= request.driver[0] and Sources(request.package_root, result.manifest).changed() is None

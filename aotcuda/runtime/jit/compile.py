@@ -1,4 +1,4 @@
-"""Getting what a JIT build makes: from the cache, or by running the build, which one process does for all."""
+"""Obtain the result of a JIT build: from the cache, or by building it in one process for all."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from aotcuda import manifest as manifests
 from aotcuda import registry
 from aotcuda.cache import compilers, folder
 from aotcuda.cache.entries import size_cap
+from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.gpus import FIRST_CURRENT
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.jit.cache_files import Artifact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.jit.recipe import Recipe
+    from aotcuda.common.jit_build import Request
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -35,52 +34,43 @@ def cache() -> Cache:
     return _caches[root]
 
 
-def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Device, cause: AotcudaError) -> Artifact:
-    """The artifact for a case.
+def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
+    """Return the result of a request: from the cache, or by building it.
 
     Args:
-        recipe: What to build from.
-        kernel: The kernel; None for the whole module.
-        signature: Its types; None for the packaged ones.
-        gpu: The GPU.
+        request: What to build.
+        gpu: The GPU, for messages.
         cause: Why nothing in the wheel is taken.
 
     Raises:
         DependencyError: It has to be compiled, and the compiler is not installed.
         AotcudaError: It cannot be compiled.
     """
-    major, minor = gpu.capability
-    target = f"sm_{major}{minor}"
     kept = cache()
-    size_cap()  # a wrong value is said before anything is compiled
-    name = cache_key.key(recipe, kernel, signature, target)
-    what = f"{recipe.module}.{kernel} for {signature}" if kernel else f"{recipe.module}, all of it, for {gpu}"
-    found, driver = kept.get(name), gpu.driver_version
-    if found is not None and _serves(found, recipe, driver):
+    size_cap()  # a wrong value is reported before anything is compiled
+    key = cache_key.key(request)
+    of_kernel = f"{request.module}.{request.kernel} for {request.signature}"
+    what = of_kernel if request.kernel else f"{request.module}, all of it, for {gpu}"
+    found = kept.get(key)
+    if found is not None and cache_key.is_current(found, request):
         return found
-    _check_installed(recipe, what, driver[0] if gpu.capability >= FIRST_CURRENT else 12)
+    is_older = request.capability is not None and request.capability < FIRST_CURRENT
+    _check_installed(request, what, 12 if is_older else request.driver[0])
     because = str(cause).partition("\n")[0]
     warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {because}")
-    lock = kept.lock(name)
+    lock = kept.lock(key)
     try:
-        found = kept.get(name)
-        if found is not None and _serves(found, recipe, driver):
+        found = kept.get(key)
+        if found is not None and cache_key.is_current(found, request):
             return found
         if lock is not None:
-            kept.discard(name)
-        found = _build(recipe, kernel, signature, target, driver)
-        kept.put(name, found)
+            kept.discard(key)
+        found = _build(request)
+        kept.put(key, found, request.record)
         return found
     finally:
         if lock is not None:
             lock.release()
-
-
-def _serves(found: Artifact, recipe: Recipe, driver: tuple[int, int]) -> bool:
-    """Whether an entry is as it would be compiled now, and a driver loads it: one that is newer may have made it."""
-    general = found.manifest["toolchain"].get("cuda", "0.0")
-    newest = max(int(image.get("cuda", general).partition(".")[0]) for image in found.manifest["images"])
-    return newest <= driver[0] and cache_key.is_good(found, recipe)
 
 
 def refused(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:
@@ -106,8 +96,8 @@ def warn(text: str) -> None:
     warnings.warn(text, FallbackWarning, stacklevel=level)
 
 
-def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
-    front_end = registry.find(recipe.frontend)  # an unknown one is for the configuration's check to refuse
+def _check_installed(request: Request, what: str, cuda: int) -> None:
+    front_end = registry.find(request.frontend)  # an unknown one is for the configuration's check to refuse
     if front_end is not None and not _is_installed(front_end):
         message = (
             f"{what}: compiling it here needs {front_end.name}, which is not installed: "
@@ -130,39 +120,19 @@ def _is_importable(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: str, driver: tuple[int, int]) -> Artifact:
-    # The one place where the run time meets the build.
+def _build(request: Request) -> Result:
+    # The one place where the run time imports the builder.
     try:
         from aotcuda.builder import jit  # noqa: PLC0415
     except ImportError as error:
         raise _lacking(error) from error
-    names = recipe.names
-    request = jit.Request(
-        table=recipe.table,
-        module=recipe.module,
-        kernel=kernel,
-        signature=signature,
-        target=target,
-        driver=driver,
-        root=recipe.root,
-        package_root=recipe.package_root,
-        names=None if names is None else {module: tuple(found) for module, found in names.items()},
-        project=recipe.names is None,
-    )
     try:
         built = jit.build(request)
     except OSError as error:  # no room for temporary files, no more processes, ...
         message = f"the build could not run: {error}"
         raise BuildError(message) from error
-    record = {
-        "format": 1,
-        "module": recipe.module,
-        "kernel": kernel,
-        "signature": signature,
-        "target": target,
-    }
     # As it will be read back from the disk, where tuples are lists.
-    return Artifact(manifests.parse(manifests.dump(built.manifest), recipe.module), built.image, record)
+    return Result(manifests.parse(manifests.dump(built.manifest), request.module), built.image)
 
 
 def _lacking(error: ImportError) -> DependencyError:

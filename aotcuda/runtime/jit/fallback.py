@@ -22,18 +22,16 @@ from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.images.choice import survey
 from aotcuda.runtime.jit.compile import obtain, refused
-from aotcuda.runtime.loaded_library import LoadedLibrary
+from aotcuda.runtime.library import Library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from aotcuda.manifest import Manifest
+    from aotcuda.common.jit_build import Request, Result
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.jit.cache_files import Artifact
-    from aotcuda.runtime.jit.recipe import Recipe
 
     Case = tuple[str | None, str | None]  # kernel and signature; both are None for a whole module
 
@@ -44,8 +42,8 @@ if TYPE_CHECKING:
         def setting(self) -> str:
             """Whether the fallback may compile, as the package says: `"jit"` or `"error"`."""
 
-        def recipe(self) -> Recipe | None:
-            """What to build from; None if there is nothing."""
+        def build_inputs(self) -> Request | None:
+            """Return what to build from; None if there is nothing."""
 
         def packaged_choice(self, device: Device) -> Choice | None:
             """What a GPU takes, or why it takes nothing, going by what is packaged alone; None if nothing was."""
@@ -70,28 +68,6 @@ def allowed(setting: str) -> bool:
     return (given or setting) == "jit"
 
 
-class Compiled:
-    """Something that the fallback compiled, loaded.
-
-    Attributes:
-        library: Its image.
-        artifact: What it was loaded from.
-        choice: Which GPU it is for, and why it was taken.
-    """
-
-    __slots__ = ("artifact", "choice", "library")
-
-    def __init__(self, library: LoadedLibrary, artifact: Artifact, choice: Choice) -> None:
-        self.library = library
-        self.artifact = artifact
-        self.choice = choice
-
-    @property
-    def manifest(self) -> Manifest:
-        """Its manifest, which says what it was compiled from."""
-        return self.artifact.manifest
-
-
 class Fallback:
     """The fallback of one module.
 
@@ -101,24 +77,24 @@ class Fallback:
 
     def __init__(self, module: Buildable) -> None:
         self._module = module
-        self.loaded: dict[tuple[Case, tuple[int, int]], Compiled] = {}
+        self.loaded: dict[tuple[Case, tuple[int, int]], Library] = {}
         self._failed: dict[tuple[Case, tuple[int, int]], AotcudaError] = {}
-        self._forgotten: list[LoadedLibrary] = []
+        self._forgotten: list[Library] = []
         self._lock = new_lock()
 
     def may(self) -> bool:
         """Whether it may compile for the module, and has something to compile from."""
-        return allowed(self._module.setting) and self._module.recipe() is not None
+        return allowed(self._module.setting) and self._module.build_inputs() is not None
 
     def may_widen(self) -> bool:
         """Whether it may compile kernels for more types; some front ends' kernels say themselves which they take."""
         if not self.may():
             return False
-        recipe = self._module.recipe()
-        front_end = registry.find(recipe.frontend) if recipe is not None else None
+        inputs = self._module.build_inputs()
+        front_end = registry.find(inputs.frontend) if inputs is not None else None
         return front_end is None or front_end.widens
 
-    def compiled(self, case: Case, gpu: Device, cause: AotcudaError) -> Compiled:
+    def compiled(self, case: Case, gpu: Device, cause: AotcudaError) -> Library:
         """A case, compiled for a GPU and loaded.
 
         Args:
@@ -139,50 +115,49 @@ class Fallback:
             if found is None:
                 if key in self._failed:
                     raise refused(cause, self._failed[key])
-                recipe = self._module.recipe()
-                assert recipe is not None  # noqa: S101 (may has looked)
+                inputs = self._module.build_inputs()
+                assert inputs is not None  # noqa: S101 (`may` has checked)
                 try:
-                    artifact = obtain(recipe, *case, gpu, cause)
+                    result = obtain(inputs.case(*case, gpu.capability, gpu.driver_version), gpu, cause)
                 except AotcudaError as error:
                     self._failed[key] = error
                     raise refused(cause, error) from error
-                found = self.loaded[key] = self._load(artifact, gpu, cause)
-                found.library.keep()
+                found = self.loaded[key] = self._load(result, gpu, cause)
+                found.keep()
             return found
 
-    def drop(self, library: LoadedLibrary) -> None:
+    def drop(self, library: Library) -> None:
         """Have what images were loaded for loaded anew when it is next asked for; they stay, as in `forget`."""
         with self._lock:
             for key, compiled in list(self.loaded.items()):
-                if compiled.library is library:
+                if compiled is library:
                     self._forgotten.append(library)
                     del self.loaded[key]
 
     def forget(self) -> None:
         """Drop what was compiled: the sources have changed. It stays loaded, since some of it may be running."""
         with self._lock:
-            self._forgotten += [compiled.library for compiled in self.loaded.values()]
+            self._forgotten += self.loaded.values()
             self.loaded.clear()
             self._failed.clear()
 
-    def withdraw(self, going: list[LoadedLibrary]) -> None:
+    def withdraw(self, going: list[Library]) -> None:
         """Forget everything; the images are added to `going`, some of them twice after an interrupt."""
         with self._lock:
             self.forget()
             going += self._forgotten
             self._forgotten = []
 
-    def _load(self, artifact: Artifact, gpu: Device, cause: AotcudaError) -> Compiled:
-        """Load what was compiled, for all GPUs of that compute capability."""
-        manifest = artifact.manifest
+    def _load(self, result: Result, gpu: Device, cause: AotcudaError) -> Library:
+        """Load a result for all GPUs of its compute capability."""
         driver = drivers.get()
-        choices = survey(manifest, driver)
+        choices = survey(result.manifest, driver)
         packaged = self._module.packaged_choice(gpu)
         why = _first_line(cause) if packaged is None or packaged.arch is not None else packaged.why
-        target = manifest["images"][0]["arch"]
+        target = result.manifest["images"][0]["arch"]
         choice = (packaged or choices[gpu.index]).compiled(target, f"compiled on this machine: {why}")
         choices |= {item.index: choice for item in driver.devices if item.capability == gpu.capability}
-        return Compiled(LoadedLibrary(manifest, artifact.folder, artifact.image, choices), artifact, choice)
+        return Library(result.manifest, result.folder, result.image, choices)
 
 
 def _first_line(error: BaseException) -> str:

@@ -160,6 +160,6 @@ def _table_digest(file: str) -> str | None:
 
     try:
         found = project_file.read(file)
-    except project_file.UnreadableError:
+    except foreign.UnreadableError:
         return None
     return None if found is None else dependencies.table_digest(project_file.table(found[1], "tool", "aotcuda"))

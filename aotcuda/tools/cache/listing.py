@@ -10,7 +10,7 @@ from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
 from aotcuda.common.foreign import brief
 from aotcuda.errors import AotcudaError, TargetError
-from aotcuda.runtime.jit import cache_files
+from aotcuda.runtime.jit import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def cache_clear() -> Iterator[str]:
 
 def totals() -> dict[str, dict[str, Any]]:
     """Return folder, number of entries, bytes and problem of the JIT cache and the build cache."""
-    return {"fallback": _totals(folder.folder, cache_files.NAMES), "builds": _totals(settings.shown, remote.NAMES)}
+    return {"fallback": _totals(folder.folder, cache.NAMES), "builds": _totals(settings.shown, remote.NAMES)}
 
 
 def _totals(where: Callable[[], str | None], names: Iterable[str]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _root() -> str:
 
 
 def _cache() -> Files:
-    return _files(_root(), cache_files.NAMES)
+    return _files(_root(), cache.NAMES)
 
 
 def _files(root: str, names: Iterable[str]) -> Files:

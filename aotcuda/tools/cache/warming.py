@@ -12,7 +12,7 @@ from aotcuda.builder import toolkits
 from aotcuda.cache import folder
 from aotcuda.errors import ConfigError, FallbackWarning, NoImageError, TargetError
 from aotcuda.runtime.images.choice import choose
-from aotcuda.runtime.jit import cache_key, recipe
+from aotcuda.runtime.jit import build_inputs, cache_key
 from aotcuda.runtime.jit import compile as jit
 
 TYPE_CHECKING = False
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aotcuda.builder.toolkits import Toolkit
+    from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.jit.recipe import Recipe
 
 
 class _Gpu:
@@ -75,7 +75,7 @@ def _warm(
     if not manifest["kernels"]:
         yield f"{name}: has no kernels"
         return
-    source = _recipe(manifest, module.path)
+    source = _inputs(manifest, module.path)
     for capability in known if given is None else given:
         served = choose(manifest, capability, driver=None).arch
         if served is None:
@@ -86,27 +86,22 @@ def _warm(
         yield f"{name}: has an image for every GPU that the installed compilers know"
 
 
-def _compiled(source: Recipe, gpu: _Gpu) -> str:
+def _compiled(source: Request, gpu: _Gpu) -> str:
     """Compile for a GPU unless the cache has the result, and return what happened."""
+    request = source.case(None, None, gpu.capability, gpu.driver_version)
+    before = jit.cache().get(cache_key.key(request))
+    if before is not None and cache_key.is_current(before, request):
+        return "was compiled before"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)
-        return _compiled_quietly(source, gpu)
-
-
-def _compiled_quietly(source: Recipe, gpu: _Gpu) -> str:
-    key = cache_key.key(source, None, None, f"sm_{_number(gpu.capability)}")
-    before = jit.cache().get(key)
-    if before is not None and cache_key.is_good(before, source):
-        return "was compiled before"
-    cause = NoImageError("aotcuda cache warm asks for it")
-    made = jit.obtain(source, None, None, gpu, cause)  # type: ignore[arg-type]
+        made = jit.obtain(request, gpu, NoImageError("aotcuda cache warm asks for it"))
     if not made.folder:
         message = f"{source.module}: nothing was kept, because {folder.folder()} cannot be written"
         raise TargetError(message)
     return f"compiled, {len(made.image):,} bytes"
 
 
-def _recipe(manifest: Manifest, where: Path | None) -> Recipe:
+def _inputs(manifest: Manifest, where: Path | None) -> Request:
     """Return the inputs of the JIT fallback for the module with the data folder `where`.
 
     Raises:
@@ -118,9 +113,9 @@ def _recipe(manifest: Manifest, where: Path | None) -> Recipe:
         raise TargetError(message)
     editable = "reads" in manifest
     root = str((where.resolve() if editable else where.absolute()).parents[name.count(".")])
-    found = recipe.packaged(manifest, root)
+    found = build_inputs.packaged(manifest, root)
     if found is not None and editable:  # it is built from the project as it is
-        found = recipe.project(name, root, found.files)
+        found = build_inputs.project(name, root, found.files)
     if found is None:
         message = (
             f'{name} carries no sources to compile (it was built with fallback = "error"), so its fallback has no use '

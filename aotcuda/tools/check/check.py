@@ -174,7 +174,7 @@ def _items(require: str) -> Iterator[str]:
 
 
 def _demand(item: str, default: str | None) -> tuple[str, Gpu, list[Driver]]:
-    """An item of `--require`: the GPU, and the drivers."""
+    """Return an item of `--require`: the GPU, and the drivers."""
     name, _, version = item.partition("@")
     wanted = gpus.gpu(name)
     if "@" in item and not version.strip():

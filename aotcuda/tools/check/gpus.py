@@ -118,7 +118,7 @@ def _of_version(name: str, version: gpu_facts.Version) -> Driver:
 
 @functools.cache
 def _names() -> dict[str, tuple[int, int]]:
-    """The compute capability by a name's key."""
+    """Return the compute capability by a name's key."""
     rows = CAPABILITIES
     return {_key(name): row.number for row in rows for name in (*row.names, *row.examples)}
 

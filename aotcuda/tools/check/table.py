@@ -8,6 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from aotcuda.common import gpu_facts
+from aotcuda.common.foreign import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +39,7 @@ def render(report: Report) -> str:
 def _one(module: Checked) -> Iterator[str]:
     """Render a single pair in sentences."""
     (cell,) = module.cells
-    yield module.name
+    yield shown(module.name)
     yield from _field("GPU", f"{cell.gpu.name} (compute capability {gpu_facts.dotted(cell.gpu.capability)})")
     note = f"; {cell.driver.note}" if cell.driver.note else ""
     yield from _field("driver", f"{cell.driver.name} (CUDA {gpu_facts.dotted(cell.driver.cuda)}{note})")
@@ -48,7 +49,7 @@ def _one(module: Checked) -> Iterator[str]:
 
 
 def _module(module: Checked) -> Iterator[str]:
-    yield module.name
+    yield shown(module.name)
     yield from _field("in", module.where)
     yield from _field("toolkit", " and ".join(f"CUDA {cuda}" for cuda in (module.toolkit, *module.others) if cuda))
     yield from _field("min driver", module.min_driver or "")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.binary import targets
 from aotcuda.binary.targets import PackagedModule
+from aotcuda.common.foreign import shown
 from aotcuda.errors import ManifestError, TargetError
 from aotcuda.tools.diff import kernel_changes, module_changes
 from aotcuda.tools.diff.change import Change
@@ -70,11 +71,11 @@ class Difference:
         """Return the text output, with breaking changes first, marked by `!`."""
         blocks = []
         for name, listed in self.modules.items():
-            lines = [name]
+            lines = [shown(name)]
             for change in sorted(listed, key=lambda change: not change.breaks):
                 mark = "!" if change.breaks else " "
                 lines += textwrap.wrap(
-                    _line(change),
+                    shown(_line(change)),
                     _WIDTH,
                     initial_indent=f"  {mark} ",
                     subsequent_indent=" " * 8,

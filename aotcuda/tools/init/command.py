@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
-from aotcuda.common import project_file, uninstalled_hook
+from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.gpus import default_targets
 from aotcuda.tools.init import sources
@@ -64,9 +64,9 @@ def run(folder: Path) -> None:
         raise ConfigError(message)
     found, unreadable = _sources(owner)
     for line in unreadable:
-        print(f"not read: {line}")
+        foreign.show(f"not read: {line}")
     if not any(source.kernels for source in found):
-        print(
+        foreign.show(
             f"no kernel was found in {owner.root}: nothing stands under @cuda.jit or @triton.jit in the modules of its "
             "packages"
         )
@@ -78,9 +78,9 @@ def run(folder: Path) -> None:
     text = editor.text()
     if text != owner.text:
         pyproject.write(owner.pyproject, text)
-    print(f"{owner.pyproject}: {_changes(owner.text, text)}")
+    foreign.show(f"{owner.pyproject}: {_changes(owner.text, text)}")
     for line in [*notes, *written]:
-        print(line)
+        foreign.show(line)
     _print_open(editor, found)
     _print_rest(found)
 
@@ -90,9 +90,9 @@ def _sources(owner: Project) -> tuple[list[Source], list[str]]:
     for module, path in project.python_files(owner):
         file = path.relative_to(owner.root).as_posix()
         try:
-            content = path.read_bytes()
+            content = foreign.content(path)
             items = tuple(sources.read(content)) if b"jit" in content else ()
-        except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
+        except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             unreadable.append(f"{file}{_problem(error)}")
             continue
         if items:
@@ -104,8 +104,8 @@ def _problem(error: Exception) -> str:
     """Return the reason that a file cannot be read, to continue after its name."""
     if isinstance(error, SyntaxError):
         return f"{f':{error.lineno}' if error.lineno else ''}: {error.msg}"
-    if isinstance(error, OSError):
-        return f": {error.strerror}"
+    if isinstance(error, foreign.UnreadableError):
+        return f": {error}"
     return f": {error}" if isinstance(error, ValueError) else ": it is nested too deeply"
 
 
@@ -146,8 +146,8 @@ def _dependency(editor: Editor, owner: Project) -> list[str]:
     metadata = editor.get(("project",))
     if metadata is None or "dependencies" in project_file.strings(metadata.get("dynamic")):
         cfg = configparser.RawConfigParser()
-        with contextlib.suppress(configparser.Error, UnicodeDecodeError):
-            cfg.read(owner.root / "setup.cfg", encoding="utf-8")
+        with contextlib.suppress(configparser.Error, foreign.UnreadableError, UnicodeDecodeError):
+            cfg.read_string(foreign.content(owner.root / "setup.cfg").decode())
         listed = cfg.get("options", "install_requires", fallback=None)
         if any(_named(item.strip(), "aotcuda") for item in (listed or "").splitlines()):
             return []
@@ -242,18 +242,18 @@ def _print_open(editor: Editor, found: list[Source]) -> None:
     }
     missing = [(source, item) for source in found for item in source.kernels if (source.module, item.path) not in named]
     if not missing:
-        print("every kernel has a signature")
+        foreign.show("every kernel has a signature")
         return
-    print(f"{len(missing)} kernel{'s have' if len(missing) != 1 else ' has'} no signature yet:")
+    foreign.show(f"{len(missing)} kernel{'s have' if len(missing) != 1 else ' has'} no signature yet:")
     for source, item in missing:
         reason = " (its decorator's signatures are computed)" if item.unread else ""
-        print(f"  {source.file}:{item.line}: {item.path}{reason}")
-    print("record them from anything that launches them, such as the tests:")
-    print("  aotcuda record --write -- python -m pytest")
+        foreign.show(f"  {source.file}:{item.line}: {item.path}{reason}")
+    foreign.show("record them from anything that launches them, such as the tests:")
+    foreign.show("  aotcuda record --write -- python -m pytest")
     without = {item.frontend for _, item in missing}
     for frontend, variable in sources.WITHOUT_GPU.items():
         if frontend in without:
-            print(f"  {variable} aotcuda record --write -- python -m pytest    # without a GPU; {frontend} only")
+            foreign.show(f"  {variable} aotcuda record --write -- python -m pytest    # without a GPU; {frontend} only")
 
 
 def _print_rest(found: list[Source]) -> None:
@@ -261,11 +261,12 @@ def _print_rest(found: list[Source]) -> None:
         for item in source.found:
             if item.inside and not item.device:
                 where = f"{source.file}:{item.line}: {item.path}"
-                print(f"left out: {where} is made inside {item.inside}(); a build finds it under a name of the module")
+                advice = "a build finds it under a name of the module"
+                foreign.show(f"left out: {where} is made inside {item.inside}(); {advice}")
     devices = sum(item.device for source in found for item in source.found)
     if devices:
         they = "1 device function: it comes" if devices == 1 else f"{devices} device functions: they come"
-        print(f"{they} along with the kernels that call {'it' if devices == 1 else 'them'}")
+        foreign.show(f"{they} along with the kernels that call {'it' if devices == 1 else 'them'}")
 
 
 def _as_list(value: object) -> list[str]:

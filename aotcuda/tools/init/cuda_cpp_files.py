@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from aotcuda import registry
-from aotcuda.common import project_file, uninstalled_hook
+from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.tools.record import project
 
 TYPE_CHECKING = False
@@ -78,8 +78,8 @@ def _files(owner: Project) -> Iterator[str]:
             file = path.relative_to(owner.root).as_posix()
             if name.endswith(_FRONT_END.suffix) and path.is_file() and not project.is_test(file):
                 try:
-                    text = path.read_bytes()
-                except OSError:
+                    text = foreign.content(path)
+                except foreign.UnreadableError:
                     continue
                 if _KERNEL.search(_COMMENT.sub(b"", text)):
                     yield file

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda.common import project_file
+from aotcuda.common import foreign, project_file
 from aotcuda.errors import ConfigError
 from aotcuda.tools.record import collect, process, project, pyproject, records, report, tables
 
@@ -132,7 +132,9 @@ def _print(every: list[Record], owner: Project) -> None:
         if isinstance(module, dict)
     }
     known = tables.Tables({**owner.aotcuda, "modules": bare})
-    print(report.printed(known.additions(wanted), [item for item in every if item.kind == "device"]), end="")
+    text = report.printed(known.additions(wanted), [item for item in every if item.kind == "device"])
+    if text:
+        foreign.show(text.removesuffix("\n"))
     sys.stdout.flush()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.common import project_file
+from aotcuda.common import foreign, project_file
 from aotcuda.common.project_file import FILE_NAME, strings, table
 from aotcuda.errors import ConfigError
 
@@ -82,7 +82,7 @@ def read(root: Path) -> Project:
     path = root / FILE_NAME
     try:
         found = project_file.read(path)
-    except project_file.UnreadableError as error:
+    except foreign.UnreadableError as error:
         message = f"{path} {error}; it is left as it is"
         raise ConfigError(message) from None
     if found is None:

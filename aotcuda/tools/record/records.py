@@ -6,11 +6,11 @@ import contextlib
 import fcntl
 import json
 import os
-import stat
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.common import foreign
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = ".aotcuda-record.json"
 _VERSION = 1
+_LARGEST = 256 << 20
+_REMEDY = "remove it, or name another file with --out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,18 +102,15 @@ def load(path: Path) -> tuple[list[Record], int]:
         ConfigError: It is not one that `aotcuda record` wrote.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, and of /dev/zero there is no end
-            message = f"{path} is no file; name another one with --out"
-            raise ConfigError(message)
-        data = json.loads(path.read_text(encoding="utf-8"))
+        if not os.path.lexists(path):
+            return [], 0
+        data = json.loads(foreign.read(path, _LARGEST, remedy=_REMEDY, error=ConfigError))
         if data["version"] != _VERSION:
             message = f"{path} is of version {data['version']}, which this aotcuda does not read; update aotcuda"
             raise ConfigError(message)
         return [Record(**_known(item)) for item in data["functions"]], int(data["runs"])
-    except FileNotFoundError:
-        return [], 0
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        message = f"{path} cannot be read as a record ({error}); remove it, or name another file with --out"
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        message = f"{path} cannot be read as a record ({error}); {_REMEDY}"
         raise ConfigError(message) from None
 
 

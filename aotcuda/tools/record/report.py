@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
+from aotcuda.common import foreign
 from aotcuda.tools.record import pyproject, tables, variants
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def say(text: str) -> None:
     """Print one message."""
-    print(f"aotcuda: {text}", file=sys.stderr)
+    foreign.show(f"aotcuda: {text}", sys.stderr)
 
 
 def summary(done: Run, owner: Project, kept: str) -> None:

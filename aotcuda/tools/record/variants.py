@@ -1,4 +1,4 @@
-"""Turn records of kernels with variants, such as Triton's, into tables, and compare them with tables.
+"""Turn records of kernels with variants, such as Triton's, into tables, and compare them with config.
 
 Such a record's options say what each launch was compiled for: `types`, `constants`, and the options by name; where an
 autotuner has chosen, which constants (`chosen`), and for which integer arguments (`when`); and which constants
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.frontends.triton import tables
+from aotcuda.builder.frontends.triton import config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.records import Record
 
 
-_KEYS = {name.replace("_", "-"): default for name, default in tables.OPTIONS.items()}
+_KEYS = {name.replace("_", "-"): default for name, default in config.OPTIONS.items()}
 """The keys of options in tables, with their defaults."""
 
 
@@ -50,10 +50,10 @@ def refused(record: Record) -> str | None:
     where = ""
     try:
         for kind in record.options["types"]:
-            tables.parse_signature(kind)
+            config.parse_signature(kind)
         for name, item in _constants(record).items():
             where = f"{name}: "
-            tables.check_constant(item)
+            config.check_constant(item)
     except ValueError as error:
         return f"{where}{error}"
     return None
@@ -164,7 +164,7 @@ def _unlike(items: Iterable[Any]) -> list[Any]:
 def _constants(record: Record) -> dict[str, Any]:
     """Return the constexprs of a record in the notation of tables; a record may have None itself."""
     found: dict[str, Any] = record.options["constants"]
-    return {name: tables.NONE if item is None else item for name, item in found.items()}
+    return {name: config.NONE if item is None else item for name, item in found.items()}
 
 
 def _set(record: Record) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _set(record: Record) -> dict[str, Any]:
     found: dict[str, Any] = {"constexprs": constants} if constants else {}
     found |= {
         name.replace("_", "-"): options[name]
-        for name, default in tables.OPTIONS.items()
+        for name, default in config.OPTIONS.items()
         if options.get(name) != default
     }
     if options.get("when"):
@@ -218,10 +218,10 @@ def _fits(signature: str, types: Sequence[str], *, exact: bool) -> bool:
 
 def _sets(kernel: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     own = {name: item for name, item in kernel.items() if name != "configs"}
-    for config in kernel.get("configs", [{}]):
-        constants = {**own.get("constexprs", {}), **config.get("constexprs", {})}
-        both = {**own, **config, "constexprs": constants}
-        yield both | ({"signatures": config["signature"]} if "signature" in config else {})
+    for one in kernel.get("configs", [{}]):
+        constants = {**own.get("constexprs", {}), **one.get("constexprs", {})}
+        both = {**own, **one, "constexprs": constants}
+        yield both | ({"signatures": one["signature"]} if "signature" in one else {})
 
 
 def _has(item: Mapping[str, Any], record: Record) -> bool:
@@ -233,9 +233,9 @@ def _has(item: Mapping[str, Any], record: Record) -> bool:
             continue
         if name in given and not _is_among(wanted, given[name]):
             return False
-        if name not in given and wanted != tables.NONE:
+        if name not in given and wanted != config.NONE:
             return False
-    for name, default in tables.OPTIONS.items():
+    for name, default in config.OPTIONS.items():
         if not _is_tuned(record) and not _is_among(options.get(name), item.get(name.replace("_", "-"), default)):
             return False
     for name, wanted in options.get("when", {}).items():

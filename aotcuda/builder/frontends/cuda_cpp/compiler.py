@@ -17,8 +17,9 @@ from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.builder.link import nvrtc, preconditions
+from aotcuda.builder.link import file_variables, nvrtc, preconditions
 from aotcuda.builder.worker import pool
+from aotcuda.common import foreign
 from aotcuda.errors import AotcudaError, CompileError, SourceError
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.cuda_cpp.config import CppUnit
     from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration
-    from aotcuda.builder.frontends.cuda_cpp.tables import CppUnit
     from aotcuda.builder.frontends.protocol import Question
 
 
@@ -171,13 +172,16 @@ class FrontEnd:
     @functools.cache  # noqa: B019 (it lives as long as the child that it runs in)
     def _code(self, module: str, options: Options, target: Target) -> tuple[LinkInput, ...]:
         """The files of a module compiled, for the kernels of a batch."""
+        files = self._modules[module]
+        folders = files[0].folders
+        items = file_variables.kept_apart([file.item for file in files], target, options, folders)
         return tuple(
             LinkInput(
                 kind="ptx" if options.debug else "ltoir",
                 name=file.item.name,
-                data=_compiled(file, file.item, target, options, _key(module), lto=not options.debug),
+                data=_compiled(file, item, target, options, _key(module), lto=not options.debug),
             )
-            for file in self._modules[module]
+            for file, item in zip(files, items, strict=True)
         )
 
     def compile_function(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledFunction:
@@ -261,11 +265,9 @@ def _loaded(unit: CppUnit, root: str, target: Target, kept: Kept) -> tuple[File,
     for path in unit.sources:
         whole = Path(root, path)
         try:
-            data = whole.read_bytes()
-        except OSError as error:
-            message = (
-                f"{key}: {path} cannot be read ({error.strerror}); paths are relative to the folder of pyproject.toml"
-            )
+            data = foreign.content(whole)
+        except foreign.UnreadableError as error:
+            message = f"{key}: {path} {error}; paths are relative to the folder of pyproject.toml"
             raise SourceError(message) from None
         found[path] = LinkInput(kind="cu", name=path, data=data, folder=str(whole.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}

@@ -19,8 +19,8 @@ from aotcuda.errors import CompileError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from aotcuda.builder.frontends.cuda_cpp.config import Stated
     from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration, Declared
-    from aotcuda.builder.frontends.cuda_cpp.tables import Stated
     from aotcuda.manifest import Parameter, Size
 
 _ANY = {"<u8", "|i1", "|u1"}

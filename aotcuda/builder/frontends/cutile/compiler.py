@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder import toolchain
 from aotcuda.builder.frontends import python_source, read_functions
-from aotcuda.builder.frontends.cutile import tables
+from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.numba import private_parts
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 from aotcuda.common import gpu_facts as versions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.cutile.tables import CutileUnit, Type
+    from aotcuda.builder.frontends.cutile.config import CutileUnit, Type
     from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter, Size
 
@@ -130,7 +130,7 @@ class CutileFrontEnd:
             CompileError: The table does not fit the function.
         """
         _check(unit, loaded)
-        return tables.specialised(unit)
+        return config.specialised(unit)
 
     def sources(self, unit: CutileUnit, loaded: Any, root: str) -> tuple[LinkInput, ...]:
         """See FrontEnd: Python modules alone."""
@@ -426,8 +426,8 @@ def _signature(unit: CutileUnit, loaded: Any) -> Any:
                     may_alias_internally=kind.layout == "A",  # strides may be zero
                     stride_constant=[1 if axis == _unit_axis(kind) else None for axis in range(kind.ndim)],
                     stride_divisible_by=_stride_divisors(kind),
-                    shape_divisible_by=[tables.DIVISOR if kind.even else 1] * kind.ndim,
-                    base_addr_divisible_by=tables.DIVISOR if kind.aligned else 1,
+                    shape_divisible_by=[config.DIVISOR if kind.even else 1] * kind.ndim,
+                    base_addr_divisible_by=config.DIVISOR if kind.aligned else 1,
                 )
             )
     convention = compilation.CallingConvention.cutile_python_v2()
@@ -443,8 +443,8 @@ def _stride_divisors(kind: Type) -> list[int]:
     """What each stride, in elements, is divisible by."""
     if not kind.aligned:
         return [1] * kind.ndim
-    bytes_ = 2 if kind.scalar == "bfloat16" else int(tables.ELEMENTS[kind.scalar][2:])
-    return [1 if axis == _unit_axis(kind) else tables.DIVISOR // bytes_ for axis in range(kind.ndim)]
+    bytes_ = 2 if kind.scalar == "bfloat16" else int(config.ELEMENTS[kind.scalar][2:])
+    return [1 if axis == _unit_axis(kind) else config.DIVISOR // bytes_ for axis in range(kind.ndim)]
 
 
 def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tuple[int, int]]]:
@@ -474,7 +474,7 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
             if name in unit.chosen or name not in dict(unit.constants):
                 one["optional"] = True
         elif not kind.ndim:
-            form = tables.SCALARS[kind.scalar]
+            form = config.SCALARS[kind.scalar]
             size = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4}.get(form, 8)
             one = {"name": name, "type": str(kind), "kind": "number", "offset": place(size), "format": form}
         else:
@@ -483,14 +483,14 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
                 "type": str(kind),
                 "kind": "array",
                 "offset": place(8),
-                "dtype": tables.ELEMENTS[kind.scalar],
+                "dtype": config.ELEMENTS[kind.scalar],
                 "ndim": kind.ndim,
                 "layout": kind.layout,  # type: ignore[typeddict-item]
                 "words": ["data"],
                 "sizes": _sizes(name, kind, _index(annotation), place),
             }
             if kind.aligned:
-                one["divisor"] = tables.DIVISOR
+                one["divisor"] = config.DIVISOR
         found.append(one)
     return found, layout
 
@@ -506,7 +506,7 @@ def _apart(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[
 def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
     """An array's extents and strides, with what its compiler was told of them."""
     found: list[Size] = []
-    extents = [tables.DIVISOR if kind.even else 1] * kind.ndim
+    extents = [config.DIVISOR if kind.even else 1] * kind.ndim
     for what, word, divisors in (("shape", "shape", extents), ("strides", "step", _stride_divisors(kind))):
         for axis, divisor in enumerate(divisors):
             one: Size = {

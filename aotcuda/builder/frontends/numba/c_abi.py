@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import FunctionType
 
     from aotcuda.builder.frontends.numba.calling_convention import CallingConvention
-    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+    from aotcuda.builder.frontends.numba.config import NumbaUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

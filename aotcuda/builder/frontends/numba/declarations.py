@@ -6,8 +6,9 @@ import ast
 import functools
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from aotcuda.common import foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,8 +33,8 @@ def line(path: str, name: str) -> int | None:
 @functools.cache
 def _declared(path: str) -> dict[str, int]:
     try:
-        tree = ast.parse(Path(path).read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse(foreign.content(path))
+    except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError):
         return {}
     found: dict[str, int] = {}
     for node in ast.walk(tree):

@@ -17,11 +17,11 @@ from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.numba import (
     c_abi,
     declarations,
-    found,
     gpu,
     ir_settings,
     jit_options,
-    target_questions,
+    resolve,
+    target_dependence,
     units,
 )
 from aotcuda.builder.frontends.numba.messages import explained, relative
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.calling_convention import CallingConvention
-    from aotcuda.builder.frontends.numba.found import Found
+    from aotcuda.builder.frontends.numba.config import NumbaUnit
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
-    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+    from aotcuda.builder.frontends.numba.resolve import Found
     from aotcuda.builder.frontends.protocol import Fault, LinkInput, Question
     from aotcuda.builder.worker.calls import Calls
 
@@ -183,7 +183,7 @@ class NumbaFrontEnd(ABC):
         Raises:
             SourceError: A source cannot be imported, or has no such function.
         """
-        return found.find(unit, self.dispatchers, self.convention.notation, root)
+        return resolve.find(unit, self.dispatchers, self.convention.notation, root)
 
     def settled(self, unit: NumbaUnit, loaded: Found) -> list[NumbaUnit]:
         """See FrontEnd.
@@ -235,7 +235,7 @@ class NumbaFrontEnd(ABC):
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
             explained(unit, python, self.root, self.errors),
-            target_questions.watching(targets[0].capability, str(targets[0])) as watch,
+            target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
             read_functions.watching() as read,
             read_functions.running() if self._is_extended else nullcontext(),
             self.known_faults() as faults,
@@ -293,7 +293,7 @@ class NumbaFrontEnd(ABC):
         args, result = units.signature(unit, loaded, notation)
         with (
             explained(unit, python, self.root, self.errors),
-            target_questions.watching(targets[0].capability, str(targets[0])) as watch,
+            target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
             read_functions.watching() as read,
             read_functions.running() if self._is_extended else nullcontext(),
             self.known_faults() as faults,
@@ -377,6 +377,6 @@ def _copy(function: FunctionType) -> FunctionType:
     return copy
 
 
-def _served(watch: target_questions.Watch, targets: Sequence[Target]) -> list[Target]:
+def _served(watch: target_dependence.Watch, targets: Sequence[Target]) -> list[Target]:
     """Of a unit's targets, those that what was lowered for the first of them serves."""
     return [target for target in targets if watch.serves(target.capability, str(target))]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aotcuda.builder.frontends.numba import target_questions
+from aotcuda.builder.frontends.numba import target_dependence
 from aotcuda.builder.frontends.protocol import Question
 from aotcuda.gpus import BY_NUMBER, EVERYWHERE
 
@@ -146,7 +146,7 @@ class Gpu:
         return "<the GPU that the build is for>"
 
     def _answer(self, name: str) -> Any:
-        compiling = target_questions.current()
+        compiling = target_dependence.current()
         capability = compiling.capability if compiling is not None else _now.capability
         if capability is None:
             raise self._error(MISSING)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+    from aotcuda.builder.frontends.numba.config import NumbaUnit
 
 _HONOURED = (
     *("debug", "experimental_ast_transforms", "fast_math", "fastmath", "forceinline", "inline", "launch_bounds"),

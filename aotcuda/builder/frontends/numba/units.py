@@ -7,17 +7,17 @@ import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.frontends.numba import foreign
+from aotcuda.builder.frontends.numba import other_compilers
+from aotcuda.builder.frontends.numba.config import symbol
 from aotcuda.builder.frontends.numba.messages import place
-from aotcuda.builder.frontends.numba.tables import symbol
 from aotcuda.builder.worker.imports import Placeholder
 from aotcuda.errors import CompileError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aotcuda.builder.frontends.numba.found import Found
-    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+    from aotcuda.builder.frontends.numba.config import NumbaUnit
+    from aotcuda.builder.frontends.numba.resolve import Found
     from aotcuda.builder.frontends.numba.type_notation import Notation
 
 
@@ -83,7 +83,7 @@ def resolve(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> str
     python = found.python
     args, result = signature(unit, found, notation)
     _check_kind(unit, python, root)
-    _check_globals(unit, python, foreign.compiler(notation.types.__name__), root)
+    _check_globals(unit, python, other_compilers.compiler(notation.types.__name__), root)
     expected = len(inspect.signature(python).parameters)
     if len(args) != expected:
         message = (
@@ -124,9 +124,9 @@ def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root:
                     waiting.append(value)
                 continue
             where = f"{name} in {function.__name__} ({place(function, root)})"
-            other = foreign.made_by(value)
+            other = other_compilers.made_by(value)
             if other not in (None, own):
-                raise foreign.refusal(unit, where, other, own)
+                raise other_compilers.refusal(unit, where, other, own)
             if (module := _being_built(value)) is not None:
                 message = (
                     f"{unit.key}: {where} is of {module}, which this build makes; declare the function, "

@@ -4,8 +4,7 @@
 # folders where Python reads such files.
 import _numba_cuda_redirector  # type: ignore[import-untyped]  # noqa: F401
 
-from aotcuda.builder.frontends.numba import postponed
-from aotcuda.builder.frontends.numba_cuda import launching
+from aotcuda.builder.frontends.numba_cuda import lazy_imports
 
-with launching.left_out(), postponed.postponed("asyncio", "yaml"):
+with lazy_imports.left_out():
     import numba.cuda  # noqa: F401  # everything here imports it

@@ -18,7 +18,7 @@ from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
-from aotcuda.builder.frontends.numba import postponed, verification
+from aotcuda.builder.frontends.numba import verification
 from aotcuda.builder.frontends.numba.front_end import MERGED, NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba_cuda import linking, patches
 from aotcuda.builder.frontends.numba_cuda.types import convention
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.config import NumbaUnit
     from aotcuda.builder.frontends.numba.front_end import Raise
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
-    from aotcuda.builder.frontends.numba.tables import NumbaUnit
 
 
 class NumbaCuda(NumbaFrontEnd):
@@ -47,7 +47,7 @@ class NumbaCuda(NumbaFrontEnd):
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""
         patches.install()
-        with patches.without_scipy(), postponed.postponed("cffi"):
+        with patches.without_scipy():
             import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # which the first value without a type asks for
 
             _warm_up()

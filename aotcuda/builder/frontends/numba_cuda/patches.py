@@ -35,16 +35,16 @@ from numba.cuda.typing import typeof
 
 from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.numba import (
-    foreign,
-    found,
     gpu,
+    other_compilers,
     patches,
     private_parts,
-    target_questions,
+    resolve,
+    target_dependence,
     toolkit_paths,
 )
 from aotcuda.builder.frontends.numba.messages import RaisesError
-from aotcuda.builder.frontends.numba_cuda import launching
+from aotcuda.builder.frontends.numba_cuda import lazy_imports
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
     bytecode.FunctionIdentity._unique_ids = itertools.count(first)
     cudaimpl._unique_smem_id = _warm.shared
     if _warm.is_extended is None:
-        launching.put_back(typeof.typeof_impl)
+        lazy_imports.put_back(typeof.typeof_impl)
         _warm.is_extended = _registrations() != _warm.registered
     _current.capability = goal.capability
     _current.tag = digest[:6].hex()
@@ -300,15 +300,15 @@ def _watch_the_target() -> None:
 
     def read(self: Any) -> Any:
         value = kept.fget(self)
-        watch = target_questions.current()
+        watch = target_dependence.current()
         if watch is None or value is None:
             return value
         if sys._getframe(1).f_code.co_filename.startswith(folders):
-            return target_questions.Capability(value)
-        return watch.ask(target_questions.itself) if value == watch.capability else value
+            return target_dependence.Capability(value)
+        return watch.ask(target_dependence.itself) if value == watch.capability else value
 
     def write(self: Any, value: Any) -> None:
-        kept.fset(self, value.plain if isinstance(value, target_questions.Capability) else value)
+        kept.fset(self, value.plain if isinstance(value, target_dependence.Capability) else value)
 
     CUDAFlags.compute_capability = property(read, write, kept.fdel, kept.__doc__)
 
@@ -432,7 +432,7 @@ def _defer_eager_signatures() -> None:
     # compiled for their signatures when they are first called from something that is being compiled.
     def compile_kernel(self: Any, sig: Any) -> None:
         if _current.capability is None:
-            found.declare(self, tuple(sig), None)
+            resolve.declare(self, tuple(sig), None)
             return
         message = f"{self.py_func.__qualname__} is a kernel; launching it needs a GPU, and a build has none"
         raise RuntimeError(message)
@@ -442,7 +442,7 @@ def _defer_eager_signatures() -> None:
 
     def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
         if _current.capability is None:
-            found.declare(self, tuple(args), return_type)
+            resolve.declare(self, tuple(args), return_type)
             self.__dict__.setdefault("_aotcuda_eager", []).append((args, return_type))
             return None
         return original_compile(self, args, return_type)
@@ -476,8 +476,8 @@ def _defer_vectorize() -> None:
     def add(self: Any, sig: Any = None) -> None:
         del self, sig
 
-    def build_ufunc(self: Any, *_: Any, **__: Any) -> foreign.Vectorized:
-        return foreign.Vectorized(self.pyfunc)
+    def build_ufunc(self: Any, *_: Any, **__: Any) -> other_compilers.Vectorized:
+        return other_compilers.Vectorized(self.pyfunc)
 
     for kind in (vectorizers.CUDAVectorize, vectorizers.CUDAGUFuncVectorize):
         kind.add = add

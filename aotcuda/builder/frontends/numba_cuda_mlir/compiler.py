@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.config import NumbaUnit
     from aotcuda.builder.frontends.numba.front_end import Raise
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
-    from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.protocol import Fault
 
 

@@ -37,11 +37,11 @@ from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
 from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.numba import (
-    found,
     gpu,
     patches,
     private_parts,
-    target_questions,
+    resolve,
+    target_dependence,
     toolkit_paths,
 )
 from aotcuda.builder.frontends.numba.messages import RaisesError
@@ -239,7 +239,7 @@ class _Options(dict[str, Any]):
         return _Options(super().items())
 
     def _told(self, name: str, value: Any) -> Any:
-        watch = target_questions.current()
+        watch = target_dependence.current()
         # Two frames up is who asks.
         if watch is not None and name in ("chip", "cc") and not _is_compilers(sys._getframe(2)):
             watch.named = True
@@ -255,12 +255,12 @@ def _watch_the_target() -> None:
     # where it asks itself, it is for code of a helper alone, which is dropped. Toolkits may ask by these functions, in
     # options, and by `consteval(current_target_options())`.
     def get_gpu_compute_capability(as_type: type = str) -> Any:
-        watch = None if _is_compilers(sys._getframe(1)) else target_questions.current()
-        capability = watch.ask(target_questions.itself) if watch is not None else tools._cached_cc
+        watch = None if _is_compilers(sys._getframe(1)) else target_dependence.current()
+        capability = watch.ask(target_dependence.itself) if watch is not None else tools._cached_cc
         return capability if as_type is tuple else f"sm_{capability[0]}{capability[1]}"
 
     def is_using_llvm70() -> bool:
-        watch = target_questions.current()
+        watch = target_dependence.current()
         return bool(watch.ask(_is_old) if watch is not None else _is_old(tools._cached_cc))
 
     transform = mlir_compiler.apply_ast_transforms
@@ -395,13 +395,13 @@ def _defer_eager_signatures() -> None:
         if _current.target is None:
             if output is not None:  # cuda.compile, which wants the code
                 raise RuntimeError(gpu.MISSING)
-            found.declare(self, tuple(sig), getattr(sig, "result", None))
+            resolve.declare(self, tuple(sig), getattr(sig, "result", None))
             return None
         return compile_public(self, sig, abi_info=abi_info, output=output)
 
     def deferred_device(self: Any, sig: Any) -> Any:
         if _current.target is None:
-            found.declare(self, tuple(sig), getattr(sig, "result", None))
+            resolve.declare(self, tuple(sig), getattr(sig, "result", None))
             self.__dict__.setdefault("_aotcuda_eager", []).append(sig)
             return None
         return compile_device(self, sig)

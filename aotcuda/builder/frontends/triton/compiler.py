@@ -26,7 +26,7 @@ from aotcuda.builder import toolchain
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import python_source, read_functions
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
-from aotcuda.builder.frontends.triton import gpu, ptx, tables
+from aotcuda.builder.frontends.triton import config, gpu, ptx
 from aotcuda.builder.link import images
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Question
+    from aotcuda.builder.frontends.triton.config import TritonUnit, Type
     from aotcuda.builder.frontends.triton.ptx import Field
-    from aotcuda.builder.frontends.triton.tables import TritonUnit, Type
     from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
@@ -158,7 +158,7 @@ class TritonFrontEnd:
         defaults = {parameter.name for parameter in loaded.function.params if parameter.has_default}
         # A value of the source's own goes before a config, but where the source has an autotuner to overrule it.
         decided = of_configs - loaded.computed - (defaults - (loaded.tuned or frozenset()))
-        undecided = tables.undecided(unit.configs, of_configs)
+        undecided = config.undecided(unit.configs, of_configs)
         if tuned := sorted(undecided & (loaded.tuned or frozenset())):
             message = (
                 f"{unit.key}.configs: several are for the same arguments and differ in {' and '.join(tuned)}, which "
@@ -171,10 +171,10 @@ class TritonFrontEnd:
             alone=unit.alone - loaded.computed,
         )
         names = [parameter.name for parameter in plain]
-        found = [variant for variant in tables.specialised(unit, unhinted) if tables.launched(variant, names)]
-        if not found and not any(tables.launched(replace(unit, types=types), names) for types in unit.signatures):
+        found = [variant for variant in config.specialised(unit, unhinted) if config.launched(variant, names)]
+        if not found and not any(config.launched(replace(unit, types=types), names) for types in unit.signatures):
             message = (
-                f"{unit.key}.configs: no signature takes what when asks for, {tables.conditions(unit.when)}; write one "
+                f"{unit.key}.configs: no signature takes what when asks for, {config.conditions(unit.when)}; write one "
                 "without :16 or :1 there"
             )
             raise CompileError(message)
@@ -331,11 +331,11 @@ def _check_configs(unit: TritonUnit, name: str, tuner: Any, function: Any) -> No
     Raises:
         SourceError: Constexprs that are tuned have no value.
     """
-    for config in tuner.configs:
-        if getattr(config, "ir_override", None):
+    for one in tuner.configs:
+        if getattr(one, "ir_override", None):
             message = f"{unit.key}: {name} has ir_override in its configs, which a build does not read; take it out"
             raise SourceError(message)
-        if (registers := getattr(config, "maxnreg", None)) and not unit.maxnreg:
+        if (registers := getattr(one, "maxnreg", None)) and not unit.maxnreg:
             message = (
                 f"{unit.key}: {name} has maxnreg in its configs, and the table does not say how many registers a "
                 f"thread may use; write maxnreg = {registers}"
@@ -370,8 +370,8 @@ def _check(unit: TritonUnit, function: Any) -> None:
             f"{unit.python} takes {len(plain)} arguments beside constexprs: {', '.join(plain) or 'none'}"
         )
         without = [name for name in constexprs if name not in given]
-        if without and any(kind.scalar == tables.NOTHING for kind in unit.types):
-            message += f'; None for a constexpr is constexprs = {{ {without[0]} = "{tables.NONE}" }}'
+        if without and any(kind.scalar == config.NOTHING for kind in unit.types):
+            message += f'; None for a constexpr is constexprs = {{ {without[0]} = "{config.NONE}" }}'
         raise CompileError(message)
     _check_annotations(unit, function)
     for name in given:
@@ -423,7 +423,7 @@ def _default(parameter: Any) -> Any:
 
     value = parameter.default.value if isinstance(parameter.default, tl.constexpr) else parameter.default
     if isinstance(value, tl.dtype):
-        return next((f"tl.{name}" for name in tables.DTYPES if getattr(tl, name, None) == value), value)
+        return next((f"tl.{name}" for name in config.DTYPES if getattr(tl, name, None) == value), value)
     return value
 
 
@@ -457,7 +457,7 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any
     types = iter(unit.types)
     for number, parameter in enumerate(function.params):
         kind = None if parameter.is_constexpr else next(types)
-        if kind is None or kind.scalar == tables.NOTHING or kind.hint == 1:
+        if kind is None or kind.scalar == config.NOTHING or kind.hint == 1:
             signature[parameter.name] = "constexpr"
             values[(number,)] = _of_triton(constants[parameter.name]) if kind is None else None if kind.hint != 1 else 1
             continue
@@ -730,7 +730,7 @@ def _parameters(unit: TritonUnit, function: Any, fields: Sequence[Field]) -> Ite
             yield _constant(name, constants[name], optional=name in unit.chosen)
             continue
         kind = next(types)
-        if kind.scalar == tables.NOTHING or kind.hint == 1:
+        if kind.scalar == config.NOTHING or kind.hint == 1:
             yield _constant(name, 1 if kind.hint == 1 else None, optional=False)
             continue
         place = next(places, None)
@@ -757,7 +757,7 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
             "type": str(kind),
             "kind": "elements",
             "offset": place.offset,
-            "dtype": tables.ELEMENTS[kind.scalar],
+            "dtype": config.ELEMENTS[kind.scalar],
         }
         if kind.const:
             found["readonly"] = True
@@ -767,7 +767,7 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
             "type": str(kind),
             "kind": "number",
             "offset": place.offset,
-            "format": tables.SCALARS[kind.scalar],
+            "format": config.SCALARS[kind.scalar],
         }
     if kind.hint == _DIVISOR:
         found["divisor"] = _DIVISOR
@@ -792,7 +792,7 @@ def _arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
         elif name in unit.alone:
             argument["default"] = values[name]
         yield argument
-    for name in tables.OPTIONS:
+    for name in config.OPTIONS:
         yield {"name": name, "default": None, "keyword": True}
 
 

@@ -161,7 +161,7 @@ def _count(entry: Entry) -> None:
 
 
 def _passed(error: BaseException, code: CodeType) -> bool:
-    """Whether the kernel ran before the error, which came up through `code`."""
+    """Return True if the kernel ran before the error, which came up through `code`."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code is not code:
         trace = trace.tb_next

@@ -11,7 +11,7 @@ from aotcuda.builder.frontends.numba.messages import place
 from aotcuda.errors import SourceError
 
 if TYPE_CHECKING:
-    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+    from aotcuda.builder.frontends.numba.config import NumbaUnit
     from aotcuda.builder.frontends.numba.type_notation import Notation
 
 

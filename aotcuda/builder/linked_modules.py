@@ -1,7 +1,7 @@
-"""JIT builds for a GPU that is older than the packaged code of a module that is linked.
+"""Compile packaged modules again that a JIT build links, where their code is for newer GPUs only.
 
-What a wheel's module links of another one lies beside it as LTOIR, which links for the GPUs that it was compiled for
-and all later ones. For an older one it is compiled again, by its own front end, from what its wheel carries for that.
+A packaged module's functions are LTOIR, which links for the GPUs that it was compiled for and for later ones. For an
+older GPU, the module's own front end compiles them again from the sources in its wheel.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What to tell a caller whose arguments no overload takes: the first line is complete in itself, lists follow it.
+"""The errors of calls: arguments that no overload takes, and calls of what is not to be called.
 
-And one who calls what is not to be called: a kernel without its configuration, a device function.
+The first line of a message is complete in itself; lists follow it.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 from aotcuda.errors import ArgumentError, CallError, UnreadableError
-from aotcuda.runtime import arguments
-from aotcuda.runtime.arguments import advice, arrays, host_arrays, names, parameters
-from aotcuda.runtime.arguments.overlap import overlap
+from aotcuda.runtime import arguments, module_of
+from aotcuda.runtime.arguments import arrays, host_arrays, parameter_kinds, scalars, type_names
+from aotcuda.runtime.arguments.array_view import overlap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
         apart: list[tuple[int, int]]
 
 
+_ARRAYS = ("array", "buffer", "elements")
+_NUMBERS = ("scalar", "complex", "number")
+_SEQUENCES = (list, tuple, range, bytes, bytearray, memoryview)
 _NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number")
 """The kinds of parameters whose arguments no copy to the GPU helps."""
 
@@ -62,7 +65,7 @@ def unreadable(
 ) -> ArgumentError:
     """The error for an argument that cannot be read: the one at index `at`, or the first one of which that is true."""
     if at is None:
-        at = next((index for index, arg in enumerate(args) if names.readable_name(arg) is None), None)
+        at = next((index for index, arg in enumerate(args) if type_names.readable_name(arg) is None), None)
     called = [
         overload.parameters[at]["name"] for overload in overloads if at is not None and at < len(overload.parameters)
     ]
@@ -101,7 +104,7 @@ def on_the_host(where: str) -> CallError:
 
 
 def _lists(overloads: Sequence[Described], args: tuple[object, ...]) -> str:
-    lines = [f"\n  passed:   ({', '.join(map(names.name_of, args))})"]
+    lines = [f"\n  passed:   ({', '.join(map(type_names.name_of, args))})"]
     return "\n  ".join([*lines, *(f"packaged: {overload.record['signature']}" for overload in overloads)])
 
 
@@ -111,9 +114,7 @@ def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, 
     for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1):
         problem = _problem(parameter, arg)
         if problem is not None:
-            found.append(
-                (f"argument {number}, {parameter['name']}, {problem}", advice.conversion(parameter, arg, args))
-            )
+            found.append((f"argument {number}, {parameter['name']}, {problem}", _conversion(parameter, arg, args)))
     if found:  # else what must lie apart are arrays
         return found
     return [(problem, None) for problem in _overlaps(overload, args) or ["the arguments could not be packed"]]
@@ -136,21 +137,73 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
         return _tuple_problem(parameter, arg)
     if parameter["kind"] not in _NOT_FROM_MEMORY and host_arrays.is_host(arg):
         what = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
-        copied = names.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
+        copied = type_names.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
         way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""
-        of = names.class_of(arg)
-        does = advice.onto_the_gpu(parameter["name"], arg)
+        of = type_names.class_of(arg)
+        does = _onto_the_gpu(parameter["name"], arg)
         return f"is {what} in the host's memory ({of}); copy it to the GPU first, as {does} does{way}"
-    kind = parameters.of(parameter)
+    kind = parameter_kinds.of(parameter)
     read = arguments.reader(arg)
     if read is not None and kind.rank(parameter, arg) is not None:
         return kind.problem(parameter, arg, read(arg, [], 0))
-    return f"is {names.name_of(arg)} where {kind.wanted(parameter)}"
+    return f"is {type_names.name_of(arg)} where {kind.wanted(parameter)}"
 
 
 def _tuple_problem(parameter: Parameter, arg: object) -> str | None:
     members = parameter["members"]
     if not isinstance(arg, tuple) or len(arg) != len(members):
-        return f"is {names.name_of(arg)} where a tuple of {len(members)} is packaged: {parameter['type']}"
+        return f"is {type_names.name_of(arg)} where a tuple of {len(members)} is packaged: {parameter['type']}"
     problems = [_problem(member, item) for member, item in zip(members, arg, strict=True)]
     return next((f"in its item {at}, {problem}" for at, problem in enumerate(problems) if problem), None)
+
+
+def _conversion(parameter: Parameter, arg: object, args: Iterable[object]) -> str | None:
+    """Return an expression that makes of an argument what its parameter takes; None where none is known.
+
+    Args:
+        parameter: The parameter's entry in the manifest.
+        arg: The argument.
+        args: All of the launch: new arrays are made in the library that the others are of.
+    """
+    name, kind = parameter["name"], parameter["kind"]
+    if kind == "tuple":
+        return f"tuple({name})" if isinstance(arg, list) else None
+    if kind in _NUMBERS:
+        if arrays.family(arg) is not None or host_arrays.is_host(arg):
+            return f"{name}.item(), the number in an array of one element" if hasattr(type(arg), "item") else None
+        is_int = scalars.family(parameter) == "int" and scalars.kind_of(arg) == "float"
+        return f"int({name}), or {name} // 2 in place of {name} / 2" if is_int else None
+    dtype = type_names.type_name(parameter["dtype"]) if kind in _ARRAYS else ""
+    if not dtype.isidentifier():
+        return None
+    if isinstance(arg, _SEQUENCES):
+        return f"{_new(name, dtype, args)}; a {type_names.class_of(arg)} is no array, and on no GPU"
+    read = arrays.reader(arg)
+    view = read(arg, [], 0) if read is not None else None
+    if view is None or view[0] == parameter["dtype"]:
+        return None
+    way = f"{name}.to(torch.{dtype})" if _library(arg) == "torch" else f'{name}.astype("{dtype}")'
+    return f"{way}, a copy" if hasattr(type(arg), way.removeprefix(f"{name}.").partition("(")[0]) else None
+
+
+def _onto_the_gpu(name: str, arg: object) -> str:
+    """Return what copies an array to the GPU, in its own library."""
+    return {
+        "torch": f"{name}.cuda()",
+        "jax": f'jax.device_put({name}, jax.devices("gpu")[0])',
+    }.get(_library(arg), "cupy.asarray")
+
+
+def _new(name: str, dtype: str, args: Iterable[object]) -> str:
+    used = [_library(arg) for arg in args if arrays.family(arg) is not None]
+    ways = {
+        "torch": f'torch.tensor({name}, dtype=torch.{dtype}, device="cuda")',
+        "jax": f'jax.numpy.asarray({name}, "{dtype}")',
+    }
+    return next((ways[each] for each in used if each in ways), f'cupy.asarray({name}, "{dtype}")')
+
+
+def _library(arg: object) -> str:
+    """Return the top package of an array's class; JAX's arrays are of a package of their own."""
+    top = next((module_of(kind) for kind in type(arg).__mro__ if module_of(kind) == "torch"), module_of(type(arg)))
+    return top.partition(".")[0].replace("jaxlib", "jax")

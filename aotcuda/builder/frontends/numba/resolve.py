@@ -8,14 +8,14 @@ from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends import python_source
-from aotcuda.builder.frontends.numba import foreign
+from aotcuda.builder.frontends.numba import other_compilers
 from aotcuda.builder.frontends.numba.messages import place
 from aotcuda.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+    from aotcuda.builder.frontends.numba.config import NumbaUnit
     from aotcuda.builder.frontends.numba.type_notation import Notation
 
 _INNER = ("__wrapped__", "py_func", "python_func")
@@ -96,7 +96,7 @@ def _unwrapped(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, notation
     for _ in range(_DEEPEST):
         if isinstance(value, dispatcher):
             return value
-        foreign.check_is_own(unit, value, name, notation, root)
+        other_compilers.check_is_own(unit, value, name, notation, root)
         if isinstance(value, type | ModuleType | MethodType):
             return value
         inner = _inside(unit, value, name, dispatcher, root)

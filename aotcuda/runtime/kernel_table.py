@@ -1,9 +1,9 @@
-"""What is launched of a module while its images stay loaded: their overloads, and their kernels on each GPU."""
+"""The kernels of loaded images: their overloads, their kernels on each GPU, and what launches have learnt of them."""
 
-# A `Loaded` is made when images are loaded, and is not changed into another one: where images are replaced or unloaded,
-# its overloads' validity flag is emptied, and whoever launches asks the loader for what there is now. What a launch
-# needs is found in it in one direction: arguments -> overload -> kernel on a GPU. Where the images have nothing for
-# either, the JIT fallback is asked, through `aotcuda.runtime.jit.beside`.
+# A `KernelTable` is made when images are loaded, and never changed into another one. Where images are replaced or
+# unloaded, its validity flag is emptied, its caches are retired, and a launch asks the loader for the table of today.
+# A launch goes one way through it: arguments -> overload -> kernel on a GPU. Where the images have nothing for either,
+# the JIT fallback compiles it, through `aotcuda.runtime.jit.overloads`.
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import OverloadTable, Selection
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Mark
-    from aotcuda.runtime.fast import Records
-    from aotcuda.runtime.jit.beside import Beside
     from aotcuda.runtime.jit.fallback import Fallback
+    from aotcuda.runtime.jit.overloads import JitOverloads
     from aotcuda.runtime.jit.sources import Sources
-    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
+    from aotcuda.runtime.library import Library
 
     MakesFallback = Callable[[], Fallback]
 
@@ -37,16 +37,16 @@ class KernelCache:
     Attributes:
         launchers: The kernel's launchers, by configuration.
         by_configuration: Finds the launchers, also for stream objects; the fast path's own object where there is one.
-        records: The specializations of the fast path in C, which the launchers share; None until one needs them.
+        specializations: Those of the fast path in C, which the launchers share; None until one needs them.
         table: The overloads and their specializations; None until the first launch.
     """
 
-    __slots__ = ("by_configuration", "launchers", "records", "table")
+    __slots__ = ("by_configuration", "launchers", "specializations", "table")
 
     def __init__(self) -> None:
         self.launchers: dict[object, Any] = {}
         self.by_configuration: Any = None
-        self.records: Records | None = None
+        self.specializations: Any = None
         self.table: OverloadTable | None = None
 
     def retire(self) -> None:
@@ -56,8 +56,8 @@ class KernelCache:
         self.launchers.clear()
 
 
-class Loaded:
-    """Loaded images, and the overloads of their kernels.
+class KernelTable:
+    """The kernels of one set of loaded images.
 
     Attributes:
         library: The images.
@@ -70,7 +70,7 @@ class Loaded:
 
     def __init__(
         self,
-        library: LoadedLibrary,
+        library: Library,
         manifest: Manifest,
         fallback: MakesFallback,
         live: Mark,
@@ -85,7 +85,7 @@ class Loaded:
         self._fallback = fallback
         self._making = new_lock()
         self.caches = caches
-        self._beside: Beside | None = None
+        self._jit: JitOverloads | None = None
 
     def table(self, name: str) -> OverloadTable:
         """The overloads of a kernel that the images hold.
@@ -183,7 +183,7 @@ class Loaded:
         found: DeviceKernel | None = overload.kernels.get(device)
         if found is not None:
             return found
-        is_elsewhere = self._beside is not None and self._beside.holds(overload)
+        is_elsewhere = self._jit is not None and self._jit.holds(overload)
         if is_elsewhere or not self.library.has_image(device):
             found, is_kept = self._compiled().kernel(overload, device, self.library.choices[device], concerned, where)
             if is_kept:
@@ -194,8 +194,8 @@ class Loaded:
 
     def is_compiled_elsewhere(self, overload: PackedOverload, device: int) -> bool:
         """Whether asking for an overload on a GPU could compile it first."""
-        beside = self._beside
-        return beside is not None and beside.holds(overload) and device not in overload.kernels
+        jit = self._jit
+        return jit is not None and jit.holds(overload) and device not in overload.kernels
 
     def retire(self) -> None:
         """Make the fast path decline from now on, and launchers be looked up anew: the images are out of use."""
@@ -209,17 +209,17 @@ class Loaded:
             cache.table is None or cache.table.is_idle() for cache in self.caches.copy().values()
         ):
             return False
-        return self._beside is None or self._beside.is_idle()
+        return self._jit is None or self._jit.is_idle()
 
-    def _compiled(self) -> Beside:
+    def _compiled(self) -> JitOverloads:
         """What the fallback has compiled beside the images."""
-        if self._beside is None:
-            from aotcuda.runtime.jit.beside import Beside  # noqa: PLC0415 (few programs ever need it)
+        if self._jit is None:
+            from aotcuda.runtime.jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
 
             with self._making:
-                if self._beside is None:
-                    self._beside = Beside(self.manifest["module"], self.library, self._fallback(), self.live)
-        return self._beside
+                if self._jit is None:
+                    self._jit = JitOverloads(self.manifest["module"], self.library, self._fallback(), self.live)
+        return self._jit
 
     def _where(self, name: str) -> str:
         return f"{self.manifest['module']}.{name}"

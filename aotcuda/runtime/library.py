@@ -1,9 +1,8 @@
-"""A module's images, loaded into the driver, and their kernels on each GPU."""
+"""A module's images, loaded into the driver."""
 
-# Launches take no lock. What keeps those who use loaded images and those who unload them apart: who unloads puts the
-# images out of use first. Their loader has other ones or none, the marks of their overloads are empty, and
-# `OpenLibrary` refuses what asks the driver about them. Then it waits for the launches that were under way, of which
-# slots that are not back tell, and the extension's counts. `Loader.unload` does all this.
+# Launches take no lock. An unload puts the images out of use first: their loader has other ones or none, the validity
+# flags of their overloads are empty, and `OpenLibrary` refuses calls that ask the driver about them. Then the unload
+# waits for the launches that were under way: slots that are not back, and the fast path's counts. See `Loader.unload`.
 
 from __future__ import annotations
 
@@ -15,182 +14,17 @@ import aotcuda
 from aotcuda import manifest as manifests
 from aotcuda.gpus import TEGRA
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import new_lock
+from aotcuda.runtime.device_kernel import DeviceKernel, OpenLibrary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.manifest import FixedLaunch, Manifest, Overload
+    from aotcuda.manifest import FixedLaunch, Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.driver import Device, Driver
+    from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.callbacks import Callbacks
     from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.images.debug_exceptions import Watch
-
-_MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
-_MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
-_LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-
-
-class OpenLibrary:
-    """Images in the driver, and their handle, until they are closed.
-
-    Closing and calls with the handles of what the images hold keep each other out by a lock. Launches take none:
-    images that are closed stay in the driver until those that are under way have ended (see `Loader.unload`).
-
-    Attributes:
-        driver: The driver that holds them.
-        handle: The driver's handle (`CUlibrary`), once `loaded` has told it.
-        lock: What is held around calls with the handles, and asked by `check_open` when it is held.
-    """
-
-    __slots__ = ("_closed", "_where", "driver", "handle", "lock")
-
-    def __init__(self, driver: Driver, where: str) -> None:
-        self._closed = False
-        self.lock = new_lock()
-        self._where = where
-        self.driver = driver
-        self.handle = ctypes.c_void_p()
-
-    def loaded(self, handle: ctypes.c_void_p) -> None:
-        """Note the driver's handle."""
-        self.handle = handle
-
-    # No context manager of its own: an interrupt between a lock and the block that holds it would leave it locked.
-    def check_open(self) -> None:
-        """Refuse calls with images that are closed.
-
-        Raises:
-            UnloadedError: They are.
-        """
-        if self._closed:
-            raise aotcuda.errors.UnloadedError.of(self._where)
-
-    def close(self) -> None:
-        """Let no more calls use the images."""
-        with self.lock:
-            self._closed = True
-
-
-class DeviceKernel:
-    """One overload on one GPU, ready to launch.
-
-    Attributes:
-        device: The GPU.
-        kernel: The driver's handle (`CUkernel`).
-        threads: The most threads that a block may have, by the registers it takes and its launch bounds.
-        static_shared: Bytes of shared memory that every block has.
-        cooperative: Whether it is launched cooperatively.
-        most_threads: The most threads of a block by its author's launch bounds; 0 if there are none.
-        watch: What a debug kernel raises; None for other kernels.
-        fixed: Block, shared memory and cluster that it is launched with; None where users say them.
-        verified: Configurations that it can take.
-        blocks: Block sizes of most occupancy, by bytes of dynamic shared memory.
-    """
-
-    __slots__ = (
-        "_dynamic",
-        "_library",
-        "_unasked",
-        "blocks",
-        "cooperative",
-        "device",
-        "fixed",
-        "kernel",
-        "most_threads",
-        "static_shared",
-        "threads",
-        "verified",
-        "watch",
-    )
-
-    def __init__(
-        self,
-        library: OpenLibrary,
-        device: Device,
-        kernel: ctypes.c_void_p,
-        record: Overload,
-        watch: Watch | None = None,
-        fixed: FixedLaunch | None = None,
-    ) -> None:
-        self._library = library
-        self._dynamic = False
-        self.device = device
-        self.kernel = kernel
-        self.cooperative = record["cooperative"]
-        self.threads = self.attribute(_MAX_THREADS)
-        self.static_shared = self.attribute(_STATIC_SHARED)
-        bounds = record["launch_bounds"]
-        self.most_threads = max(bounds[0], 0) if bounds else 0
-        self.watch = watch
-        self.fixed = fixed
-        self.blocks: dict[int, int] = {}
-        self.verified: set[object] = set()
-        self._unasked: tuple[int, ...] = ()
-        carveout = record["carveout"]
-        if carveout is not None:
-            self._set(_CARVEOUT, carveout)
-
-    def allow_shared(self) -> None:
-        """Let launches have as much dynamic shared memory as the GPU has; the driver's default is 48 KiB."""
-        if not self._dynamic:
-            self._set(_MAX_DYNAMIC_SHARED, self.device.limit("shared_optin") - self.static_shared)
-            self._dynamic = True
-
-    def unasked(self) -> tuple[int, ...]:
-        """The largest configuration that needs neither an opt-in nor a closer look.
-
-        Grid and block in x, y and z, bytes of dynamic shared memory, threads of a block.
-        """
-        if not self._unasked:
-            device = self.device
-            extents = [device.limit(f"{what}_{axis}") for what in ("grid", "block") for axis in "xyz"]
-            threads = min(device.limit("threads"), self.threads, self.most_threads or self.threads)
-            self._unasked = (*extents, max(device.limit("shared") - self.static_shared, 0), threads)
-        return self._unasked
-
-    def best_block(self, shared: int) -> int:
-        """The block size of most occupancy with so many bytes of dynamic shared memory; it needs a current context."""
-        block = self.blocks.get(shared)
-        if block is None:
-            from aotcuda.runtime import occupancy  # noqa: PLC0415 (few launches leave the block to it)
-
-            block = self.blocks[shared] = occupancy.best_block(self, shared)
-        return block
-
-    def allow_large_clusters(self) -> None:
-        """Let launches have clusters of more than 8 blocks, which not every GPU with clusters has."""
-        self._set(_LARGE_CLUSTERS, 1)
-
-    def attribute(self, attribute: int) -> int:
-        """One of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
-        value = ctypes.c_int()
-        problem = f"the driver did not tell attribute {attribute} of a kernel on {{gpu}}"
-        self.ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
-        return value.value
-
-    def load(self) -> None:
-        """Load the kernel's code into the current context, which the driver else does at its first launch."""
-        function = ctypes.c_void_p()
-        self.ask("a kernel could not be loaded on {gpu}", "cuKernelGetFunction", ctypes.byref(function), self.kernel)
-
-    def _set(self, attribute: int, value: int) -> None:
-        problem = f"the driver did not take attribute {attribute} = {value} on {{gpu}}"
-        self.ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
-
-    def ask(self, problem: str, function: str, *args: object) -> None:
-        """Call a function of the driver with this kernel's handle among its arguments.
-
-        `problem` begins its error, with the GPU in the place of `{gpu}`: to name it takes a question to the driver.
-        """
-        driver = self._library.driver
-        with self._library.lock:
-            self._library.check_open()
-            code = driver.call[function](*args)
-        if code:
-            raise driver.error(code, problem.format(gpu=self.device))
 
 
 class _Guest:
@@ -199,12 +33,13 @@ class _Guest:
     __slots__ = ("__weakref__",)
 
 
-class LoadedLibrary:
+class Library:
     """The images of a module, loaded.
 
     Attributes:
         driver: The driver that holds them.
-        folder: Where their manifest lies.
+        manifest: The manifest that describes them.
+        folder: Where the manifest lies.
         device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
         callbacks: The module's callbacks; None if it has none.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
@@ -218,13 +53,13 @@ class LoadedLibrary:
         "_is_gone",
         "_is_kept",
         "_library",
-        "_manifest",
         "_where",
         "callbacks",
         "device",
         "driver",
         "folder",
         "launches",
+        "manifest",
         "synchronous",
     )
 
@@ -254,7 +89,7 @@ class LoadedLibrary:
         """
         self._is_kept = True  # as long as there is nothing
         self._where = manifest["module"]
-        self._manifest = manifest
+        self.manifest = manifest
         self._choices = choices
         self.folder = folder
         self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
@@ -308,8 +143,12 @@ class LoadedLibrary:
         if self._choices is None:
             from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
 
-            self._choices = survey(self._manifest, self.driver)
+            self._choices = survey(self.manifest, self.driver)
         return self._choices
+
+    def choice_for(self, capability: tuple[int, int]) -> Choice:
+        """Return what the GPUs of a compute capability take; there has to be one."""
+        return next(choice for choice in self.choices.values() if choice.capability == capability)
 
     def has_image(self, device: int) -> bool:
         """Whether a GPU takes one of the images."""
@@ -323,8 +162,8 @@ class LoadedLibrary:
         Most packages have it where they run, and need not weigh anything up then.
         """
         wanted = "sm_{}{}".format(*device.capability)
-        general = self._manifest["toolchain"].get("cuda", "")
-        for image in self._manifest["images"]:
+        general = self.manifest["toolchain"].get("cuda", "")
+        for image in self.manifest["images"]:
             if image["arch"] == wanted:
                 major = image.get("cuda", general).partition(".")[0]
                 return major.isdecimal() and device.driver_version[0] >= int(major)
@@ -338,7 +177,7 @@ class LoadedLibrary:
         if all(device.capability not in TEGRA for device in self.driver.devices):
             return data
         taken = {choice.arch for choice in self.choices.values() if choice.arch}
-        if taken == {item["arch"] for item in self._manifest["images"]}:
+        if taken == {item["arch"] for item in self.manifest["images"]}:
             return data
         from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
 
@@ -408,6 +247,21 @@ class LoadedLibrary:
                 f"{symbol} of {self._where} could not be loaded from {self.choices[device].arch} on {gpu}: {error}"
             )
             raise aotcuda.errors.CudaError(message, name=error.name, code=error.code) from None
+
+    def variable(self, symbol: str, where: str) -> tuple[int, int]:
+        """Return the address and the size of a device variable on the GPU of the current context.
+
+        Raises:
+            UnloadedError: Another thread unloads the images.
+            CudaError: The images have no such variable; the message begins with `where`.
+        """
+        address, size = ctypes.c_uint64(), ctypes.c_size_t()
+        places = (ctypes.byref(address), ctypes.byref(size))
+        with self._library.lock:
+            self._library.check_open()
+            code = self.driver.call["cuLibraryGetGlobal"](*places, self._library.handle, symbol.encode())
+        self.driver.check(code, f"{where} is no variable of the loaded images")
+        return address.value, size.value
 
     def _look_up(self, overload: PackedOverload, gpu: Device) -> DeviceKernel:
         symbol, library = overload.record["symbol"], self._library.handle

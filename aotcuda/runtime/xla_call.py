@@ -14,8 +14,9 @@ from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeU
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime import new_lock
-from aotcuda.runtime.arguments import parameters
+from aotcuda.runtime.arguments import parameter_kinds
 from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.fast import specializations
 from aotcuda.runtime.launch_config import Configuration
 
 TYPE_CHECKING = False
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.overloads import Selection
-    from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loaded_library import DeviceKernel
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.kernel_table import KernelTable
     from aotcuda.runtime.loader import Loader
 
 NOWHERE = -1
@@ -158,7 +159,7 @@ def prepare(
     return _noted(module, loaded, described)
 
 
-def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int, int]:
+def _noted(module: Any, loaded: KernelTable, described: tuple[Any, ...]) -> tuple[int, int]:
     """The number of a launch, which has one for as long as the process lives, and its identity."""
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
@@ -170,11 +171,10 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
         key = mark, described
         number = _numbers.get(key)
         if number is None:
-            functions = ("cuLaunchKernel", "cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-            addresses = [driver.address(each) for each in functions]
+            specializations.use_driver(driver)
             cells = ctypes.addressof(mark.flights), ctypes.addressof(mark.retired)
             number = _numbers[key] = module.xla_prepare(
-                where, identity, *addresses, kernel, dimensions, *cells, *counts, packed, holes, starts
+                where, identity, kernel, dimensions, *cells, *counts, packed, holes, starts
             )
             _marks.append(mark)
     return number, identity
@@ -190,7 +190,7 @@ def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object
         raise table.refusal(args)
 
 
-def _kernel(loader: Loader, loaded: Loaded, selection: Selection, where: str) -> DeviceKernel:
+def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: str) -> DeviceKernel:
     """The selected overload on the GPUs of this machine, its code loaded on the first.
 
     Raises:
@@ -233,7 +233,7 @@ def _holes(
     found = []
     number = 0
     for parameter in described:
-        for offset, _, is_address in parameters.of(parameter).fields(parameter):
+        for offset, _, is_address in parameter_kinds.of(parameter).fields(parameter):
             value = values[number]
             number += 1
             if is_address and isinstance(value, int) and value in by_address:

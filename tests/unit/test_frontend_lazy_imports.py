@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import sys
-from aotcuda.builder.frontends.numba_cuda import compiler, launching
+from aotcuda.builder.frontends.numba_cuda import compiler, lazy_imports
 
 front = compiler.FRONT_END
 front.prepare("/")
@@ -18,7 +18,7 @@ from numba.cuda import _compat
 from numba.cuda.cudadrv import driver
 from numba.cuda.typing.typeof import typeof_impl
 stood_in = driver.Linker
-launching.put_back(typeof_impl)
+lazy_imports.put_back(typeof_impl)
 assert driver.Linker is stood_in, "nobody wants it"
 assert not isinstance(front, stood_in)
 options = driver.LinkerOptions(arch="sm_90")
@@ -29,7 +29,7 @@ assert driver.ExperimentalStream.from_handle
 import cuda.core
 import cuda.core.utils
 assert cuda.core.Linker is not stood_in
-launching.put_back(typeof_impl)
+lazy_imports.put_back(typeof_impl)
 assert driver.Linker is cuda.core.Linker
 assert _compat.core is cuda.core
 assert cuda.core.Buffer in typeof_impl.registry
@@ -37,7 +37,7 @@ assert cuda.core.utils.StridedMemoryView in typeof_impl.registry
 left = [
     (module.__name__, name)
     for module in list(sys.modules.values()) if module.__name__.startswith("numba.cuda")
-    for name, value in vars(module).items() if isinstance(value, launching._Absent)
+    for name, value in vars(module).items() if isinstance(value, lazy_imports._Absent)
 ]
 assert left == [], left
 """

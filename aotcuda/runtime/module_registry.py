@@ -11,7 +11,7 @@ from types import ModuleType
 
 from aotcuda.common import uninstalled_hook
 from aotcuda.errors import ManifestError
-from aotcuda.runtime.jit import recipe
+from aotcuda.runtime.jit import build_inputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _unbuilt(name: str, kind: type[Any]) -> Any:
         root = os.path.abspath(folder)
         for _ in package.split("."):
             root = os.path.dirname(root)
-        found = recipe.project(name, root)
+        found = build_inputs.project(name, root)
         if found is not None:
             generated = ModuleType(name, f"Made by aotcuda.load from {found.root}.")
             path = os.path.join(root, f"{name.replace('.', os.sep)}.aotcuda", "manifest.json")

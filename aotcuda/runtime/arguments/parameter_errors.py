@@ -1,14 +1,11 @@
-"""Why a parameter does not take an argument, and what a kernel was given, in words: nothing else than errors need it.
-
-`Kind.problem` and `Kind.given` of `aotcuda.runtime.arguments.parameters` call it, with what they know of their kind.
-"""
+"""Why a parameter does not take an argument, and what a kernel was given, in words: only errors need it."""
 
 from __future__ import annotations
 
 import struct
 
 import aotcuda
-from aotcuda.runtime.arguments import names, views
+from aotcuda.runtime.arguments import array_view, type_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,10 +13,10 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.views import View
+    from aotcuda.runtime.arguments.array_view import View
 
     class Kind(Protocol):
-        """What is asked of a kind of parameter; see `aotcuda.runtime.arguments.kind.Kind`."""
+        """The part of `aotcuda.runtime.arguments.parameter_kinds.Kind` that is used here."""
 
         def fit(self, parameter: Parameter) -> Callable[[Any, list[object]], bool]:
             """See there."""
@@ -35,13 +32,13 @@ def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bo
     """What `Kind.problem` says of an array; `counts_elements` is for kernels that count its strides in elements."""
     view: View = read
     typestr, _, shape, strides, readonly = view
-    layout, itemsize = parameter["layout"], views.item_bytes(typestr)
-    wanted = names.array_name(parameter["dtype"], parameter["ndim"], layout)
+    layout, itemsize = parameter["layout"], array_view.item_bytes(typestr)
+    wanted = type_names.array_name(parameter["dtype"], parameter["ndim"], layout)
     if typestr != parameter["dtype"] or len(shape) != parameter["ndim"]:
-        return f"is {names.view_name(view)} where {wanted} is packaged"
+        return f"is {type_names.view_name(view)} where {wanted} is packaged"
     if strides is None:
-        strides = views.contiguous_strides(shape, itemsize, "C")
-    if layout != "A" and not views.is_contiguous(shape, strides, itemsize, layout):
+        strides = array_view.contiguous_strides(shape, itemsize, "C")
+    if layout != "A" and not array_view.is_contiguous(shape, strides, itemsize, layout):
         return (
             f"has shape {shape} and strides {strides} in bytes, which is not contiguous in {layout} "
             f"order as {wanted} promises; pass a contiguous copy"
@@ -117,8 +114,8 @@ def given_array(parameter: Parameter, block: bytes) -> str:
         return given_address(parameter, block)
     numbers = dict(zip(words, struct.unpack_from(f"<{len(words)}q", block, parameter["offset"]), strict=True))
     shape = tuple([numbers[f"shape{axis}"] for axis in range(ndim)])
-    itemsize = views.item_bytes(parameter["dtype"])
-    text = f"{names.array_name(parameter['dtype'], ndim, parameter['layout'])} of shape {shape}"
+    itemsize = array_view.item_bytes(parameter["dtype"])
+    text = f"{type_names.array_name(parameter['dtype'], ndim, parameter['layout'])} of shape {shape}"
     if parameter["layout"] == "A" and ndim:
         steps = [numbers.get(f"stride{axis}", numbers.get(f"step{axis}", 0) * itemsize) for axis in range(ndim)]
         text += f" and strides {tuple(steps)} in bytes"

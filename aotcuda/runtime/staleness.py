@@ -1,6 +1,6 @@
-"""What was edited of an editable install's sources, and what is launched in the place of images that they are not of.
+"""Compare an editable install's images with its sources, and replace them after an edit.
 
-The JIT fallback compiles the sources as they are now. The images of before are kept: an edit may be taken back.
+The JIT fallback compiles the edited sources. The first images stay loaded, since an edit may be taken back.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aotcuda.manifest import Manifest
+    from aotcuda.runtime.image_source import ImageSource
     from aotcuda.runtime.jit.fallback import Fallback
-    from aotcuda.runtime.loaded_library import LoadedLibrary
-    from aotcuda.runtime.source import Source
+    from aotcuda.runtime.library import Library
 
 
-class Edits:
-    """The edits of one module's sources; who asks for what replaces its images has them in a lock."""
+class Staleness:
+    """The comparison for one module; callers of `in_place_of` hold the loader's lock."""
 
-    def __init__(self, source: Source, fallback: Callable[[], Fallback]) -> None:
-        """Of `source`; `fallback` gives the module's JIT fallback."""
+    def __init__(self, source: ImageSource, fallback: Callable[[], Fallback]) -> None:
+        """Take where the images come from, and what returns the module's JIT fallback."""
         self._source = source
         self._fallback = fallback
         self._built: Sources | None = None
-        self._aside: LoadedLibrary | None = None  # the first images, while edited sources are launched in their place
+        self._aside: Library | None = None  # the first images, while edited sources are launched in their place
 
     def changed(self) -> str | None:
         """What was edited since the images were built, None if nothing was."""
@@ -37,8 +37,8 @@ class Edits:
         return found.changed()
 
     def in_place_of(
-        self, loaded: LoadedLibrary, compiled_from: Sources | None
-    ) -> tuple[LoadedLibrary, Manifest, Sources | None] | None:
+        self, loaded: Library, compiled_from: Sources | None
+    ) -> tuple[Library, Manifest, Sources | None] | None:
         """What is to be launched for the sources as they are now, and the sources where it was compiled for an edit.
 
         None if that is what is loaded: images that were compiled for an edit, or None for those of the build.
@@ -65,9 +65,9 @@ class Edits:
         fallback.forget()
         compiled = fallback.compiled((None, None), gpu, aotcuda.errors.StaleBuildError(message))
         sources = self._sources_of(compiled.manifest)
-        return compiled.library, compiled.manifest, sources
+        return compiled, compiled.manifest, sources
 
-    def withdraw(self, going: list[LoadedLibrary]) -> None:
+    def withdraw(self, going: list[Library]) -> None:
         """Forget everything; the images that were kept are added to `going`, and nothing is called in between."""
         if self._aside is not None:
             going += [self._aside]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from aotcuda.runtime import arguments, module_of
-from aotcuda.runtime.arguments import arrays, host_arrays, scalars, values, views
+from aotcuda.runtime.arguments import array_view, arrays, host_arrays, other_values, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.arguments.views import View
+    from aotcuda.runtime.arguments.array_view import View
 
 _NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
 
 def type_name(typestr: str) -> str:
     """The type of an element as signatures write it: `float32`."""
-    if views.canonical(typestr) == "|b1":
+    if array_view.canonical(typestr) == "|b1":
         return "bool"
     if typestr[:1] in ("<", "|", "=") and typestr[1:2] in _NAMES and typestr[2:].isdigit():
         return f"{_NAMES[typestr[1]]}{8 * int(typestr[2:])}"
@@ -37,7 +37,12 @@ def view_name(view: View) -> str:
     layout = "C"
     if strides is not None:
         layout = next(
-            (order for order in "CF" if views.is_contiguous(shape, strides, views.item_bytes(typestr), order)), "A"
+            (
+                order
+                for order in "CF"
+                if array_view.is_contiguous(shape, strides, array_view.item_bytes(typestr), order)
+            ),
+            "A",
         )
     return array_name(typestr, len(shape), layout)
 
@@ -58,7 +63,7 @@ def readable_name(arg: object) -> str | None:
             return f"({', '.join(map(name_of, arg))})"
         if host_arrays.is_host(arg):
             return f"host {class_of(arg)}"
-        stands_for = values.type_of(arg)
+        stands_for = other_values.type_of(arg)
         if stands_for is not None:
             return f"the type {type_name(stands_for)}"
         number = arguments.reader(arg)

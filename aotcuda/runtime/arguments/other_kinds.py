@@ -1,24 +1,28 @@
-"""The kinds of parameters beside numbers and arrays; `aotcuda.runtime.arguments.parameters` says what a kind is.
-
-The first launch of a kernel that has none of them does without this import.
-"""
+"""The kinds of parameters beside numbers and arrays; see `aotcuda.runtime.arguments.parameter_kinds`."""
 
 from __future__ import annotations
 
 import struct
 
 import aotcuda
-from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, values, views
-from aotcuda.runtime.arguments.kind import Kind
-from aotcuda.runtime.arguments.parameters import Scalar
+from aotcuda.runtime.arguments import (
+    array_view,
+    arrays,
+    other_values,
+    parameter_errors,
+    parameter_kinds,
+    scalars,
+    type_names,
+)
+from aotcuda.runtime.arguments.parameter_kinds import Kind, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.kind import Fields, Fit
-    from aotcuda.runtime.arguments.views import View
+    from aotcuda.runtime.arguments.array_view import View
+    from aotcuda.runtime.arguments.parameter_kinds import Fields, Fit
 
 
 class Pointer(Kind):
@@ -27,7 +31,7 @@ class Pointer(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 0
-        return 0 if values.is_pointer(value) else None
+        return 0 if other_values.is_pointer(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         return scalars.fit_plain
@@ -36,10 +40,10 @@ class Pointer(Kind):
         return [(parameter["offset"], "Q", False)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return problems.out_of_range(self, parameter, arg, read)
+        return parameter_errors.out_of_range(self, parameter, arg, read)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        return problems.given_address(parameter, block)
+        return parameter_errors.given_address(parameter, block)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return "p", "Q", parameter["offset"], "C", 0, 0, 0, b"", ""
@@ -51,7 +55,7 @@ class Datetime(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 1
-        return 0 if values.is_datetime(value) else None
+        return 0 if other_values.is_datetime(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -84,7 +88,7 @@ class Address(Kind):
         return [(parameter["offset"], "Q", True)]
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        return problems.given_address(parameter, block)
+        return parameter_errors.given_address(parameter, block)
 
 
 class Record(Address):
@@ -113,7 +117,7 @@ class Buffer(Address):
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        itemsize, sizes = views.item_bytes(dtype), parameters.sizes(parameter)
+        itemsize, sizes = array_view.item_bytes(dtype), parameter_kinds.sizes(parameter)
 
         def fit(view: View | None, values: list[object]) -> bool:
             if view is None:
@@ -132,35 +136,35 @@ class Buffer(Address):
         return fit
 
     def fields(self, parameter: Parameter) -> Fields:
-        return [(parameter["offset"], "Q", True), *parameters.size_fields(parameter)]
+        return [(parameter["offset"], "Q", True), *parameter_kinds.size_fields(parameter)]
 
     def wanted(self, parameter: Parameter) -> str:
-        return f"a C-contiguous array of {names.type_name(parameter['dtype'])} is packaged ({parameter['type']})"
+        return f"a C-contiguous array of {type_names.type_name(parameter['dtype'])} is packaged ({parameter['type']})"
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         typestr, _, shape, strides, readonly = view
         if typestr != parameter["dtype"]:
-            return f"is {names.view_name(view)} where {self.wanted(parameter)}"
+            return f"is {type_names.view_name(view)} where {self.wanted(parameter)}"
         if strides is not None:
             return (
                 f"has shape {shape} and strides {strides} in bytes, which is not contiguous in C order, and "
                 f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} lets the kernel write to it; {problems.WRITABLE}"
-        return problems.too_large(self, parameter, read)
+            return f"is read-only, and {parameter['type']} lets the kernel write to it; {parameter_errors.WRITABLE}"
+        return parameter_errors.too_large(self, parameter, read)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        words, itemsize = bytes([parameters.word_code("data")]), views.item_bytes(dtype)
-        sizes = parameters.size_records(parameter)
+        words, itemsize = bytes([parameter_kinds.word_code("data")]), array_view.item_bytes(dtype)
+        sizes = parameter_kinds.size_records(parameter)
         return (
             "a",
             "Q",
             parameter["offset"],
             "C",
-            parameters.ANY_DIMENSIONS,
+            parameter_kinds.ANY_DIMENSIONS,
             itemsize,
             int(writable),
             words,
@@ -173,7 +177,7 @@ class Struct(Kind):
     """One structured element by value: a record of NumPy's, or a tensor map."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if values.is_record(value) else None
+        return 0 if other_values.is_record(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, size = parameter["dtype"], parameter["bytes"]
@@ -189,13 +193,15 @@ class Struct(Kind):
         return [(parameter["offset"], f"{parameter['bytes']}s", False)]
 
     def wanted(self, parameter: Parameter) -> str:
-        if parameter["dtype"] == values.TENSOR_MAP:
+        if parameter["dtype"] == other_values.TENSOR_MAP:
             return f"{parameter['type']} is packaged: a tensor map of cuda.core or of cuda.bindings.driver"
         return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         return (
-            None if problems.packs(self, parameter, read) else f"is a record {read[0]} where {self.wanted(parameter)}"
+            None
+            if parameter_errors.packs(self, parameter, read)
+            else f"is a record {read[0]} where {self.wanted(parameter)}"
         )
 
     def given(self, parameter: Parameter, block: bytes) -> str:
@@ -210,7 +216,7 @@ class Type(Kind):
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if values.is_type(value) else None
+        return 0 if other_values.is_type(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -233,11 +239,11 @@ class Tuple(Kind):
         members = parameter["members"]
         if not isinstance(value, tuple) or len(value) != len(members):
             return None
-        ranks = [parameters.of(member).rank(member, item) for member, item in zip(members, value, strict=True)]
+        ranks = [parameter_kinds.of(member).rank(member, item) for member, item in zip(members, value, strict=True)]
         return None if None in ranks else sum(part for part in ranks if part is not None)
 
     def fit(self, parameter: Parameter) -> Fit:
-        fits = [parameters.of(member).fit(member) for member in parameter["members"]]
+        fits = [parameter_kinds.of(member).fit(member) for member in parameter["members"]]
 
         def fit(read: list[object], values: list[object]) -> bool:
             return all(member(item, values) for member, item in zip(fits, read, strict=True))
@@ -245,19 +251,20 @@ class Tuple(Kind):
         return fit
 
     def fields(self, parameter: Parameter) -> Fields:
-        return [field for member in parameter["members"] for field in parameters.of(member).fields(member)]
+        return [field for member in parameter["members"] for field in parameter_kinds.of(member).fields(member)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        raise NotImplementedError  # its members are asked, by aotcuda.runtime.arguments.mismatch
+        raise NotImplementedError  # its members are asked, by aotcuda.runtime.arguments.errors
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
         return all(
-            parameters.of(member).is_exact(member, item) for member, item in zip(parameter["members"], arg, strict=True)
+            parameter_kinds.of(member).is_exact(member, item)
+            for member, item in zip(parameter["members"], arg, strict=True)
         )
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        return f"({', '.join([parameters.of(member).given(member, block) for member in parameter['members']])})"
+        return f"({', '.join([parameter_kinds.of(member).given(member, block) for member in parameter['members']])})"
 
 
 class Elements(Address):
@@ -280,17 +287,17 @@ class Elements(Address):
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         if view[0] != parameter["dtype"]:
-            return f"is {names.view_name(view)} where {self.wanted(parameter)}"
+            return f"is {type_names.view_name(view)} where {self.wanted(parameter)}"
         if view[1] % parameter.get("divisor", 1):
             return f"lies at {view[1]:#x}, which {parameter['divisor']} does not divide as {parameter['type']} promises"
         if view[4] and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} was compiled as writable; {problems.WRITABLE}"
+            return f"is read-only, and {parameter['type']} was compiled as writable; {parameter_errors.WRITABLE}"
         return None
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], int(not parameter.get("readonly", False))
-        plain = "e", "Q", parameter["offset"], "A", 0, views.item_bytes(dtype), writable, b"", dtype
-        return *plain, b"", parameter.get("divisor", 1), *parameters.NO_BOUNDS, None
+        plain = "e", "Q", parameter["offset"], "A", 0, array_view.item_bytes(dtype), writable, b"", dtype
+        return *plain, b"", parameter.get("divisor", 1), *parameter_kinds.NO_BOUNDS, None
 
 
 class Number(Scalar):
@@ -357,7 +364,7 @@ class Constant(Kind):
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         optional = int(bool(parameter.get("optional")))
-        return "k", "q", 0, "C", 0, 0, optional, b"", "", b"", 1, *parameters.NO_BOUNDS, parameter["value"]
+        return "k", "q", 0, "C", 0, 0, optional, b"", "", b"", 1, *parameter_kinds.NO_BOUNDS, parameter["value"]
 
 
 KINDS: dict[str, Kind] = {
@@ -375,9 +382,9 @@ KINDS: dict[str, Kind] = {
 
 
 def _wrong_dtype(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    if problems.packs(kind, parameter, read):
+    if parameter_errors.packs(kind, parameter, read):
         return None
-    return f"is {names.name_of(arg)} where {kind.wanted(parameter)}"
+    return f"is {type_names.name_of(arg)} where {kind.wanted(parameter)}"
 
 
 def _is_bounded(parameter: Parameter) -> bool:
@@ -386,5 +393,5 @@ def _is_bounded(parameter: Parameter) -> bool:
 
 def _bounds(parameter: Parameter) -> tuple[int, int, int]:
     """What a number must be divisible by, the smallest that it may be and the largest."""
-    least, most = parameters.NO_BOUNDS
+    least, most = parameter_kinds.NO_BOUNDS
     return parameter.get("divisor", 1), parameter.get("least", least), parameter.get("most", most)

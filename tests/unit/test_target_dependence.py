@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda.builder.frontends.numba import gpu, target_questions
-from aotcuda.builder.frontends.numba.target_questions import Capability
+from aotcuda.builder.frontends.numba import gpu, target_dependence
+from aotcuda.builder.frontends.numba.target_dependence import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ TARGETS = [(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)]
 
 def served(ask: Callable[[Any], object], first: tuple[int, int] = (8, 0)) -> list[tuple[int, int]]:
     """The targets that are served by what was made for `first` while its capability was asked so."""
-    with target_questions.watching(first) as watch:
+    with target_dependence.watching(first) as watch:
         ask(Capability(first))
     return [target for target in TARGETS if watch.serves(target)]
 
@@ -93,7 +93,7 @@ def test_methods_of_tuples_that_are_not_watched_are_known_to_tell_nothing() -> N
 
 def test_answers_are_those_of_a_tuple() -> None:
     for plain in TARGETS:
-        with target_questions.watching(plain):
+        with target_dependence.watching(plain):
             it = Capability(plain)
             assert it == plain
             assert (it != plain, it < (8, 6), it >= (8, 0), it[0], it[-1]) == (
@@ -113,7 +113,7 @@ def test_two_of_them_are_compared_without_a_question() -> None:
 
 
 def test_targets_of_one_capability_differ_where_the_name_was_asked_for() -> None:
-    with target_questions.watching((9, 0), "sm_90") as watch:
+    with target_dependence.watching((9, 0), "sm_90") as watch:
         assert watch.serves((9, 0), "sm_90a")
         assert watch.serves((8, 0), "sm_80")
         watch.named = True
@@ -123,7 +123,7 @@ def test_targets_of_one_capability_differ_where_the_name_was_asked_for() -> None
 
 
 def test_without_a_compilation_nothing_is_noted() -> None:
-    assert target_questions.current() is None
+    assert target_dependence.current() is None
     assert Capability((8, 0)) >= (7, 5)
 
 
@@ -154,6 +154,6 @@ def test_a_refusal_is_an_answer_too() -> None:
             _ = gpu.Gpu(RuntimeError).MULTIPROCESSOR_COUNT
 
     assert served(ask) == TARGETS
-    with target_questions.watching((8, 0)) as watch:
+    with target_dependence.watching((8, 0)) as watch:
         _ = gpu.Gpu(RuntimeError).MAX_THREADS_PER_MULTIPROCESSOR
     assert not watch.serves((11, 0))  # of which it is not known

@@ -1,6 +1,6 @@
-"""What the JIT fallback has compiled beside the images that a module launches, for as long as these are loaded.
+"""Overloads that the JIT fallback has compiled while a module's images are loaded.
 
-That is kernels for more signatures than were packaged, and whole modules for GPUs that the images are not for.
+They are kernels for signatures that were not packaged, and whole modules for GPUs without a packaged image.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Case, Fallback
-    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
+    from aotcuda.runtime.library import Library
 
 
-class Beside:
+class JitOverloads:
     """Overloads that the images do not hold on any GPU, and kernels that they do not hold on some."""
 
-    def __init__(self, module: str, library: LoadedLibrary, fallback: Fallback, live: Mark) -> None:
-        """Beside `library`, of the module of this name; `live` is the validity flag of its overloads."""
+    def __init__(self, module: str, library: Library, fallback: Fallback, live: Mark) -> None:
+        """Take the module's name, its packaged images, and the validity flag of the overloads."""
         self._module = module
         self._library = library
         self._fallback = fallback
@@ -36,7 +37,7 @@ class Beside:
         self._lock = new_lock()
         self._wider: dict[Case, OverloadTable] = {}
         self._cases: dict[PackedOverload, Case] = {}
-        self._guests: dict[tuple[PackedOverload, int], tuple[LoadedLibrary, DeviceKernel]] = {}
+        self._guests: dict[tuple[PackedOverload, int], tuple[Library, DeviceKernel]] = {}
 
     def holds(self, overload: PackedOverload) -> bool:
         """Whether an overload is one of these, and of no packaged image."""
@@ -97,8 +98,8 @@ class Beside:
             case = self._cases.get(overload)
             compiled = self._fallback.compiled(case or (None, None), gpu, self._missing(case, choice))
             _check_same(overload, compiled.manifest, str(gpu))
-            guest = compiled.library, compiled.library.device_kernel(overload, device)
-            if compiled.library.callbacks is None:
+            guest = compiled, compiled.device_kernel(overload, device)
+            if compiled.callbacks is None:
                 return guest[1], True
             self._guests[overload, device] = guest
         library, kernel = guest
@@ -115,7 +116,7 @@ class Beside:
             raise
         return kernel, False
 
-    def _drop(self, library: LoadedLibrary) -> None:
+    def _drop(self, library: Library) -> None:
         """Put images out of use whose setup has failed: the next launch that needs them starts anew, with others."""
         self._fallback.drop(library)
         for key, (other, _) in list(self._guests.items()):

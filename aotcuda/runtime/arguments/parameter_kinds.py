@@ -1,19 +1,18 @@
 """The kinds of parameters, and what each of them takes: one class for each `kind` of the manifest."""
 
-# `aotcuda.runtime.arguments.kind` says what a kind does. Numbers and arrays are here, which nearly every kernel takes;
-# the others are in `aotcuda.runtime.arguments.other_parameters`, which who meets one imports.
+# Numbers and arrays are here, which nearly every kernel takes; `aotcuda.runtime.arguments.other_kinds` has the others.
 #
-# This and what it refers to (`aotcuda.runtime.arguments.views.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
-# one description of what an argument means. An argument is read once for a launch, whatever overloads there are, by a
-# function that depends on its type alone; each overload's parameter then takes what was read, or does not. The general
-# path does just this. `record` describes the parameter to the fast path in C; a kind without it takes the general path.
+# The kinds, `array_view.view` and `scalars.reader` are the one description of what an argument means. An argument is
+# read once for a launch, whatever overloads there are, by a function that depends on its type alone; each overload's
+# parameter then takes what was read, or does not. `record` describes the parameter to the fast path in C; a kind
+# without it takes the general path.
 
 from __future__ import annotations
 
 import struct
 from operator import itemgetter
 
-from aotcuda.runtime.arguments import arrays, scalars, views
+from aotcuda.runtime.arguments import array_view, arrays, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,16 +20,65 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.kind import Fields, Fit, Kind
-    from aotcuda.runtime.arguments.views import View
+    from aotcuda.runtime.arguments.array_view import View
 
+    Fit = Callable[[Any, list[object]], bool]
+    Fields = list[tuple[int, str, bool]]
 
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
 NO_BOUNDS = (-(2**63), 2**63 - 1)
 _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
 
 
-class Scalar:
+class Kind:
+    """What a kind of parameter does; `parameter` is its entry in the manifest."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        """Return how near it is to a value's type: 0 is best; None means that it never takes such a value."""
+        raise NotImplementedError
+
+    def fit(self, parameter: Parameter) -> Fit:
+        """Return the function that appends the numbers of `fields` of an argument that was read, or returns False."""
+        raise NotImplementedError
+
+    def fields(self, parameter: Parameter) -> Fields:
+        """Return offset, `struct` character and whether it is an array's address, of each number in the block.
+
+        Words that are always zero are none of them: packing fills the gaps with zeros.
+        """
+        raise NotImplementedError
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        """Return why it does not take an argument of which that was read; None if it does."""
+        raise NotImplementedError
+
+    def wanted(self, parameter: Parameter) -> str:
+        """Return what it takes, for an error: the end of "is float where int32 is packaged"."""
+        dtype = parameter.get("dtype")
+        return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
+
+    def is_exact(self, parameter: Parameter, arg: object) -> bool:
+        """Return True if every value of this argument's type that it takes would itself be JIT-compiled to it.
+
+        What was compiled before must not decide what a launch gets: a parameter for any strides would take contiguous
+        arrays too, and one for large ints the small ones.
+        """
+        return True
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        """Return what a kernel was given, in words, from its parameter block."""
+        raise NotImplementedError
+
+    def record(self, parameter: Parameter) -> tuple[object, ...] | None:
+        """Return the parameter for the fast path in C; None if that does not take it.
+
+        It is: kind, format, offset, layout, ndim, itemsize, writable, words, dtype; then, where there is more to
+        say: sizes, divisor, least, most, value.
+        """
+        return None
+
+
+class Scalar(Kind):
     """A number: `scalar` and `complex`."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
@@ -49,29 +97,25 @@ class Scalar:
             raise ValueError(message)
         return [(offset, form, False)]
 
-    def wanted(self, parameter: Parameter) -> str:
-        dtype = parameter.get("dtype")
-        return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
-
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (only errors come here)
 
-        return problems.out_of_range(self, parameter, arg, read)
+        return parameter_errors.out_of_range(self, parameter, arg, read)
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         large = parameter["kind"] == "scalar" and parameter["format"] == "Q"
         return not large or scalars.numpy_dtype(arg) is not None
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (likewise)
 
-        return problems.given_number(parameter, block)
+        return parameter_errors.given_number(parameter, block)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return parameter["kind"][0], parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
 
 
-class Array:
+class Array(Kind):
     """A device array of one dtype and number of dimensions; its words are made from its view.
 
     A layout `C` or `F` takes what is contiguous in that order, `A` any strides. A read-only array fits only a parameter
@@ -116,13 +160,13 @@ class Array:
             if typestr != dtype or len(shape) != ndim or (readonly and writable):
                 return False
             if strides is None and (layout != "F" or ndim < 2):
-                strides = views.contiguous_strides(shape, itemsize, "C")
+                strides = array_view.contiguous_strides(shape, itemsize, "C")
             elif layout != "A":
                 if strides is None:
-                    strides = views.contiguous_strides(shape, itemsize, "C")
-                if not views.is_contiguous(shape, strides, itemsize, layout):
+                    strides = array_view.contiguous_strides(shape, itemsize, "C")
+                if not array_view.is_contiguous(shape, strides, itemsize, layout):
                     return False
-                strides = views.contiguous_strides(shape, itemsize, layout)
+                strides = array_view.contiguous_strides(shape, itemsize, layout)
             elif counts_elements and any(stride % itemsize for stride in strides):  # type: ignore[union-attr]
                 return False
             assert strides is not None  # noqa: S101 (only to tell mypy)
@@ -143,22 +187,22 @@ class Array:
         ] + size_fields(parameter)
 
     def wanted(self, parameter: Parameter) -> str:
-        from aotcuda.runtime.arguments import names  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime.arguments import type_names  # noqa: PLC0415 (likewise)
 
-        return f"{names.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
+        return f"{type_names.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (likewise)
 
-        return problems.of_array(self, parameter, read, counts_elements=in_elements(parameter))
+        return parameter_errors.of_array(self, parameter, read, counts_elements=in_elements(parameter))
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         return parameter["layout"] == "C" and not parameter.get("readonly", False)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (likewise)
 
-        return problems.given_array(parameter, block)
+        return parameter_errors.given_array(parameter, block)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)

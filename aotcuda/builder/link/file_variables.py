@@ -1,0 +1,72 @@
+"""Variables that several CUDA C++ files of one link define: each file gets one of its own.
+
+nvcc compiles files apart unless it is told otherwise (`-rdc=true`), so a header may define a `__device__` or
+`__constant__` variable. Files of a build are linked, and there such a variable would be defined twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aotcuda.builder.link import nvrtc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.protocol import LinkInput
+
+# PTX ISA, "State Spaces, Types, and Variables": a definition that other files can name.
+_VARIABLE = re.compile(r"^\.visible \.(?:global|const)\b[^;={]*?([\w$]+)(?:\[\d*\])*\s*(?:=|;)", re.MULTILINE)
+
+
+def kept_apart(
+    inputs: Sequence[LinkInput], target: Target, options: Options, include_dirs: Sequence[str]
+) -> list[LinkInput]:
+    """Return link inputs whose CUDA C++ files define no variable twice: a macro gives it a name for each file.
+
+    Raises:
+        CompileError: A file does not compile.
+    """
+    files = [item for item in inputs if item.kind == "cu" and not item.internal]
+    if len(files) < 2:
+        return [*inputs]
+    defined = {item: variables(item, target, options, include_dirs) for item in files}
+    every = [name for names in defined.values() for name in names]
+    return [
+        _renamed(item, [name for name in defined.get(item, ()) if every.count(name) > 1]) if item in defined else item
+        for item in inputs
+    ]
+
+
+def variables(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> list[str]:
+    """Return the symbols of the variables that a file defines for others.
+
+    Raises:
+        CompileError: It does not compile.
+    """
+    text = nvrtc.compile_source(item, target, options, include_dirs, lto=False).decode(errors="replace")
+    return list(dict.fromkeys(_VARIABLE.findall(text)))
+
+
+def _renamed(item: LinkInput, names: Sequence[str]) -> LinkInput:
+    if not names:
+        return item
+    suffix = hashlib.sha256(item.name.encode()).hexdigest()[:8]
+    plain = dict.fromkeys(map(_plain, names))
+    head = "".join(f"#define {name} {name}__{suffix}\n" for name in plain)
+    return replace(item, data=f'{head}#line 1 "{item.name}"\n'.encode() + item.data)
+
+
+def _plain(symbol: str) -> str:
+    """Return the last name of a symbol, `table` of `_ZN7physics5tableE` (Itanium C++ ABI, 5.1.2)."""
+    found = re.fullmatch(r"_ZN(\d.*)E", symbol)
+    rest, name = found[1] if found else "", symbol
+    while length := re.match(r"\d+", rest):
+        end = length.end() + int(length[0])
+        name, rest = rest[length.end() : end], rest[end:]
+    return name

@@ -1,0 +1,130 @@
+"""Declare what the run time asks of a JIT build, and what the build returns.
+
+The run time makes a `Request`; the JIT cache is keyed by it, and `aotcuda.builder.jit` builds it into a `Result`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from aotcuda import registry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.manifest import Manifest
+
+CUBIN = "kernels.cubin"
+"""The file of a result's image."""
+
+
+class Request:
+    """What to build: a module's inputs, and of the module one kernel for one signature, or all kernels.
+
+    Attributes:
+        module: The module's name.
+        table: `[tool.aotcuda]`, as TOML has it.
+        root: The folder that paths in the table are relative to.
+        package_root: The folder that holds the package.
+        names: Every module of the project's wheel with its names; None to take them from the table.
+        files: Paths of the files that the packaged images were built from; a wheel does not contain all of them.
+        kernel: The kernel to build; None for all kernels.
+        signature: The kernel's argument types; None for those in the table.
+        capability: The GPU's compute capability; None as long as no GPU is chosen.
+        driver: The CUDA version that the GPU's driver supports.
+    """
+
+    __slots__ = (
+        "capability",
+        "driver",
+        "files",
+        "kernel",
+        "module",
+        "names",
+        "package_root",
+        "root",
+        "signature",
+        "table",
+    )
+
+    def __init__(
+        self,
+        module: str,
+        table: dict[str, object],
+        root: str,
+        package_root: str,
+        *,
+        names: dict[str, list[str]] | None = None,
+        files: tuple[str, ...] = (),
+        kernel: str | None = None,
+        signature: str | None = None,
+        capability: tuple[int, int] | None = None,
+        driver: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.module = module
+        self.table = table
+        self.root = os.path.normpath(root)
+        self.package_root = package_root
+        self.names = names
+        self.files = files
+        self.kernel = kernel
+        self.signature = signature
+        self.capability = capability
+        self.driver = driver
+
+    def case(
+        self, kernel: str | None, signature: str | None, capability: tuple[int, int], driver: tuple[int, int]
+    ) -> Request:
+        """Return the request for a kernel and signature, or with None for the whole module, on a GPU."""
+        return Request(
+            self.module,
+            self.table,
+            self.root,
+            self.package_root,
+            names=self.names,
+            files=self.files,
+            kernel=kernel,
+            signature=signature,
+            capability=capability,
+            driver=driver,
+        )
+
+    @property
+    def frontend(self) -> str:
+        """The front end that the table names for the module, known or not."""
+        modules = self.table.get("modules")
+        own = modules.get(self.module) if isinstance(modules, dict) else None
+        named = own.get("frontend") if isinstance(own, dict) else None
+        return str(named or self.table.get("frontend") or registry.DEFAULT)
+
+    @property
+    def is_project(self) -> bool:
+        """True if the table is that of the pyproject.toml in `root`, on which the result then depends."""
+        return self.names is None
+
+    @property
+    def target(self) -> str:
+        """The GPU's target, `sm_90`; empty as long as no GPU is chosen."""
+        return "sm_{}{}".format(*self.capability) if self.capability is not None else ""
+
+    @property
+    def record(self) -> dict[str, object]:
+        """What the cache's entry says of the request."""
+        case = {"module": self.module, "kernel": self.kernel, "signature": self.signature, "target": self.target}
+        return {"format": 1, **case}
+
+
+class Result:
+    """What a JIT build made.
+
+    Attributes:
+        manifest: The manifest, which lists what the result depends on.
+        image: The cubin.
+        folder: The folder of its entry in the cache; empty if it is in memory alone.
+    """
+
+    __slots__ = ("folder", "image", "manifest")
+
+    def __init__(self, manifest: Manifest, image: bytes, folder: str = "") -> None:
+        self.manifest = manifest
+        self.image = image
+        self.folder = folder

@@ -1,0 +1,190 @@
+"""Where a module's images come from: a wheel, an editable install, or a source tree that was never built."""
+
+from __future__ import annotations
+
+import os
+
+from aotcuda import manifest as manifests
+from aotcuda.runtime import new_lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from aotcuda.common.jit_build import Request
+    from aotcuda.manifest import Manifest
+    from aotcuda.runtime.driver import Device
+    from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.jit.fallback import Fallback
+    from aotcuda.runtime.library import Library
+
+    MakesFallback = Callable[[], Fallback]
+
+    class ImageSource(Protocol):
+        """Where a module's images come from; `fallback` returns the module's JIT fallback.
+
+        Attributes:
+            name: The module's name.
+            package_root: The folder that holds its package.
+            is_editable: Whether launches hold the images against their sources.
+        """
+
+        name: str
+        package_root: str
+        is_editable: bool
+
+        @property
+        def is_read(self) -> bool:
+            """Return True if the manifest has been read."""
+
+        def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
+            """Return the manifest that describes the images."""
+
+        def load(self, fallback: Callable[[], Fallback]) -> Library:
+            """Load the images and return them."""
+
+        def check(self) -> bytes:
+            """Return the packaged images; raise ManifestError if their file is missing or altered."""
+
+        @property
+        def setting(self) -> str:
+            """Return the package's setting of the JIT fallback: `"jit"` or `"error"`."""
+
+        def build_inputs(self) -> Request | None:
+            """Return what the JIT fallback builds from; None if there is nothing."""
+
+        def packaged_choice(self, device: Device) -> Choice | None:
+            """Return the packaged image that a GPU takes, or why it takes none; None if nothing is packaged."""
+
+
+class Packaged:
+    """The images of a wheel."""
+
+    is_editable = False
+
+    def __init__(self, name: str, path: str, sha256: str | None, package_root: str) -> None:
+        self.name = name
+        self.package_root = package_root
+        self._path = path
+        self._sha256 = sha256
+        self._lock = new_lock()
+        self._manifest: Manifest | None = None
+
+    def manifest(self, _fallback: MakesFallback | None = None) -> Manifest:
+        """See ImageSource."""
+        if self._manifest is None:
+            with self._lock:
+                if self._manifest is None:
+                    self._manifest = manifests.read(self._path, sha256=self._sha256)
+        return self._manifest
+
+    def load(self, _fallback: MakesFallback) -> Library:
+        """See ImageSource."""
+        fatbin = self.check()  # damage is reported before a missing driver
+        from aotcuda.runtime.library import Library  # noqa: PLC0415 (only launches need the driver)
+
+        return Library(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
+
+    def check(self) -> bytes:
+        """See ImageSource."""
+        return manifests.read_file(os.path.dirname(self._path), self.manifest()["files"]["kernels"])
+
+    @property
+    def setting(self) -> str:
+        """See ImageSource."""
+        return self.manifest()["fallback"]
+
+    def build_inputs(self) -> Request | None:
+        """See ImageSource."""
+        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
+
+        return build_inputs.packaged(self.manifest(), self.package_root)
+
+    @property
+    def is_read(self) -> bool:
+        """See ImageSource."""
+        return self._manifest is not None
+
+    def packaged_choice(self, device: Device) -> Choice | None:
+        """See ImageSource."""
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
+
+        return choose(self.manifest(), device.capability, driver=drivers.get().version, gpu=str(device))
+
+
+class Editable(Packaged):
+    """The images of an editable install; the JIT fallback builds from the project as it is now."""
+
+    is_editable = True
+
+    def build_inputs(self) -> Request | None:
+        """See ImageSource; the table is that of the project as it is now."""
+        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
+
+        found = super().build_inputs()
+        return found and build_inputs.project(self.name, self.package_root, found.files)
+
+
+class Unbuilt:
+    """A source tree that was never built; its first JIT build makes its images."""
+
+    is_editable = True
+
+    def __init__(self, found: Request) -> None:
+        self.name = found.module
+        self.package_root = found.package_root
+        self._request = found
+        self._lock = new_lock()
+        self._manifest: Manifest | None = None
+
+    def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
+        """See ImageSource."""
+        with self._lock:
+            if self._manifest is None:
+                self._manifest = self._first(fallback).manifest
+            return self._manifest
+
+    def load(self, fallback: Callable[[], Fallback]) -> Library:
+        """See ImageSource."""
+        return self._first(fallback)
+
+    def check(self) -> bytes:
+        """See ImageSource; nothing was built."""
+        return b""
+
+    @property
+    def setting(self) -> str:
+        """See ImageSource; as the project's table says."""
+        return str(self._request.table.get("fallback", "jit"))
+
+    def build_inputs(self) -> Request | None:
+        """See ImageSource; the table is that of the project as it is now."""
+        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
+
+        return build_inputs.project(self.name, self.package_root) or self._request
+
+    @property
+    def is_read(self) -> bool:
+        """See ImageSource."""
+        return self._manifest is not None
+
+    def packaged_choice(self, _device: Device) -> Choice | None:
+        """See ImageSource."""
+        return None
+
+    def _first(self, fallback: Callable[[], Fallback]) -> Library:
+        from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only who builds comes here)
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.jit.build_inputs import PYPROJECT  # noqa: PLC0415
+
+        driver = drivers.get()
+        gpu = driver.devices[driver.current_device() or 0]
+        where = os.path.join(self._request.root, PYPROJECT)
+        hint = uninstalled_hook.in_project(self._request.root)
+        advice = f"{hint}, and build it" if hint else "build it"
+        from aotcuda.errors import NoImageError  # noqa: PLC0415
+
+        cause = NoImageError(f"{self.name} was never built, though {where} names it; {advice}: pip install -e .")
+        return fallback().compiled((None, None), gpu, cause)

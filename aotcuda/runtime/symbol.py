@@ -1,0 +1,109 @@
+"""Device variables of a packaged module: their addresses, and copies between them and host memory."""
+
+from __future__ import annotations
+
+import ctypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.runtime.loader import Loader
+
+
+class Symbol:
+    """A `__device__` or `__constant__` variable of a module's images.
+
+    The images are loaded when they are first needed, as for a launch. A variable exists once on each GPU; the one of
+    the current context is meant, or of GPU 0. Images that the JIT fallback compiled have variables of their own.
+
+    Attributes:
+        name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
+    """
+
+    def __init__(self, name: str, loader: Loader) -> None:
+        self.name = name
+        self._loader = loader
+
+    @property
+    def address(self) -> int:
+        """The address on the GPU. It changes when the images are loaded again.
+
+        Raises:
+            CudaError: The images have no such variable.
+        """
+        return self._find()[0]
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes; errors as for `address`."""
+        return self._find()[1]
+
+    def copy_from(self, host: object) -> None:
+        """Copy host memory into the variable, and wait for it.
+
+        Args:
+            host: Bytes, a NumPy array or anything else with Python's buffer protocol, of exactly `nbytes` bytes.
+
+        Raises:
+            TypeError: It has no buffer.
+            ValueError: It has another size.
+            CudaError: The driver refuses, or the images have no such variable.
+        """
+        data = self._view(host, "copy_from").tobytes()
+        address = self._checked(len(data), "copy_from")
+        self._check("cuMemcpyHtoD_v2", address, data, len(data))
+
+    def copy_to(self, host: object) -> None:
+        """Copy the variable into host memory.
+
+        Args:
+            host: A writable, contiguous buffer of exactly `nbytes` bytes, as a NumPy array.
+
+        Raises:
+            TypeError: It has no buffer, or one that cannot be written.
+            ValueError: It has another size.
+            CudaError: The driver refuses, or the images have no such variable.
+        """
+        view = self._view(host, "copy_to")
+        if view.readonly or not view.c_contiguous:
+            message = f"{self._where}.copy_to needs a writable, contiguous buffer; give a new array or a bytearray"
+            raise TypeError(message)
+        address = self._checked(view.nbytes, "copy_to")
+        self._check("cuMemcpyDtoH_v2", (ctypes.c_char * view.nbytes).from_buffer(view), address, view.nbytes)
+
+    def __repr__(self) -> str:
+        return f"<aotcuda.Symbol {self.name} of {self._loader.source.name}>"
+
+    @property
+    def _where(self) -> str:
+        return f"{self._loader.source.name}: symbol({self.name!r})"
+
+    @property
+    def _mangled(self) -> str:
+        """The name in the images. A name without a namespace is not mangled (Itanium C++ ABI, 5.1.2)."""
+        parts = self.name.split("::")
+        return self.name if len(parts) == 1 else f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
+
+    def _find(self) -> tuple[int, int]:
+        loaded = self._loader.ready()
+        self._loader.enter(loaded, ())
+        return loaded.library.variable(self._mangled, self._where)
+
+    def _view(self, host: object, what: str) -> memoryview:
+        try:
+            return memoryview(host)  # type: ignore[arg-type]  # anything is tried
+        except TypeError:
+            message = (
+                f"{self._where}.{what} takes host memory, such as a NumPy array or bytes, and not {type(host).__name__}"
+            )
+            raise TypeError(message) from None
+
+    def _checked(self, size: int, what: str) -> int:
+        address, nbytes = self._find()
+        if size != nbytes:
+            message = f"{self._where}.{what}: the variable has {nbytes} bytes, and the buffer {size}; make them equal"
+            raise ValueError(message)
+        return address
+
+    def _check(self, function: str, *arguments: object) -> None:
+        driver = self._loader.ready().library.driver
+        driver.check(driver.call[function](*arguments), f"{self._where} could not be copied")

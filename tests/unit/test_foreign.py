@@ -1,0 +1,207 @@
+"""Files and text that nobody vouches for: every command says one line, and prints nothing that a terminal acts upon."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.cli import main
+from aotcuda.common import foreign
+from aotcuda.errors import ConfigError
+from support import damage, modules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROJECT = """\
+[build-system]
+requires = ["hatchling", "aotcuda[cu13]"]
+build-backend = "hatchling.build"
+[project]
+name = "pkg"
+version = "1"
+dependencies = ["aotcuda"]
+[tool.hatch.build.targets.wheel.hooks.aotcuda]
+[tool.aotcuda]
+arch = ["sm_90"]
+[tool.aotcuda.modules."pkg.k"]
+"""
+CPP = 'frontend = "cuda-cpp"\nsource = "pkg/file.cu"\nkernels.k = {}\n'
+NUMBA = 'source = "pkg._k"\nkernels.k = "void(int32)"\nlink = ["pkg/file.cu"]\n'
+
+
+def large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+
+
+def bound(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        folder = Path.cwd()
+        os.chdir(path.parent)
+        made.bind(path.name)
+        os.chdir(folder)
+
+
+FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe": (os.mkfifo, "is a pipe, not a regular file"),
+    "a device without an end": (lambda path: path.symlink_to("/dev/zero"), "is a device, not a regular file"),
+    "a terminal": (lambda path: path.symlink_to("/dev/ptmx"), "is a device, not a regular file"),
+    "a socket": (bound, "is a socket, not a regular file"),
+    "a folder": (Path.mkdir, "is a folder, not a regular file"),
+    "a link in a circle": (
+        lambda path: path.symlink_to(path.name),
+        "cannot be read (Too many levels of symbolic links)",
+    ),
+    "2 GiB": (large, "bytes"),
+}
+"""What lies in a file's place, and what is said of it."""
+
+READERS: dict[str, tuple[str, list[str]]] = {
+    "inspect": ("file.fatbin", ["inspect", "{file}"]),
+    "inspect a wheel": ("file.whl", ["inspect", "{file}"]),
+    "inspect a manifest": ("pkg/k.aotcuda/manifest.json", ["inspect", "{root}/pkg"]),
+    "check": ("file.whl", ["check", "{file}"]),
+    "diff, old": ("file.whl", ["diff", "{file}", "{root}"]),
+    "diff, new": ("file.whl", ["diff", "{good}", "{file}"]),
+    "config": ("pkg/k.aotcuda/manifest.json", ["config", "--files", "{root}/pkg"]),
+    "init": ("pkg/file.py", ["init", "{root}"]),
+    "init, setup.cfg": ("setup.cfg", ["init", "{root}"]),
+    "init, CUDA C++": ("pkg/file.cu", ["init", "{root}"]),
+    "record": ("file.json", ["record", "--out", "{file}", "--", "true"]),
+    "build": ("pyproject.toml", ["build", "{root}"]),
+    "build, CUDA C++": ("pkg/file.cu", ["build", "{root}"]),
+    "build, a linked file": ("pkg/file.cu", ["build", "{root}"]),
+}
+"""By reader, a file of the project and the command that reads it."""
+
+
+def _files(reader: str) -> list[str]:
+    """Builds that link start a worker, which takes seconds."""
+    return ["a pipe", "a folder", "2 GiB"] if reader == "build, a linked file" else [*FILES]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    package = tmp_path / "project" / "pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "_k.py").write_text("from numba import cuda\n@cuda.jit\ndef k(x): pass\n")
+    return package.parent
+
+
+@pytest.mark.parametrize(("reader", "file"), [(reader, file) for reader in READERS for file in _files(reader)])
+def test_a_command_says_one_line_of_a_file_that_is_none(root: Path, tmp_path: Path, reader: str, file: str) -> None:
+    name, command = READERS[reader]
+    (root / "pyproject.toml").write_text(PROJECT + (CPP if "C++" in reader else NUMBA))
+    good = modules.write_package(tmp_path / "good")
+    path = root / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if path.parent.suffix == ".aotcuda":
+        (root / "pkg" / "k.py").write_text("")
+    FILES[file][0](path)
+    arguments = [part.format(file=path, root=root, good=good) for part in command]
+    environment = {**os.environ, "AOTCUDA_BUILD_CACHE": "0", "AOTCUDA_PROGRESS": "0"}
+    ran = subprocess.run(
+        ["sh", "-c", 'ulimit -v 8000000; exec "$@"', "sh", sys.executable, "-m", "aotcuda", *arguments],
+        cwd=root, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in ran.stderr
+    if reader.startswith("init"):
+        assert ran.returncode == 0
+        assert reader != "init" or file == "a folder" or "not read: pkg/file.py: " in ran.stdout
+    elif (file, reader) == ("a folder", "inspect") or ran.returncode == 2:
+        assert ran.stderr
+    else:
+        assert ran.returncode == 1
+        assert ran.stderr.count("\n") == 1, ran.stderr
+        assert FILES[file][1] in ran.stderr or file == "a folder" or "record" not in reader
+        assert ran.stderr.startswith("aotcuda: ")
+
+
+HOSTILE = "\x1b[2J\x07\r\n! fake\x9b1m\u202e\u2066\u200f\ud800\x00\t"
+
+PRINTERS = (
+    ["inspect"], ["inspect", "--summary"], ["inspect", "--json"], ["check"], ["check", "--json"], ["diff", "{old}"],
+    ["diff", "--json", "{old}"], ["config", "--files"], ["cache", "warm"],
+)  # fmt: skip
+
+
+def texts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path to each text in a manifest, and to each name of a mapping."""
+    if isinstance(value, str):
+        return [path]
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, inner in items for found in texts(inner, (*path, key))]
+
+
+@pytest.mark.parametrize("command", PRINTERS, ids=" ".join)
+def test_no_text_of_a_manifest_reaches_a_terminal_as_it_is(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = modules.write_package(tmp_path / "old")
+    whole, fatbins = damage.whole(), modules.contents()[1]
+    for number, path in enumerate(texts(whole)):
+        changed = json.loads(json.dumps(whole))
+        holder = changed
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] += HOSTILE
+        folder = tmp_path / str(number) / "mypkg"
+        data = folder / "kernels.aotcuda"
+        data.mkdir(parents=True)
+        for name, content in fatbins.items():
+            (data / name).write_bytes(content)
+        (data / "manifest.json").write_text(json.dumps(changed))
+        (folder / "__init__.py").write_text("")
+        status = main([part.format(old=old) for part in command] + [str(folder)])
+        said = capsys.readouterr()
+        printed = said.out + said.err
+        assert printed.replace("\n", "").isprintable(), path
+        assert not [line for line in printed.splitlines() if line.strip().startswith("! fake")], path
+        assert status == 0 or said.err.count("\n") == 1, path
+
+
+@pytest.mark.parametrize("character", [*HOSTILE])
+def test_text_is_shown_in_one_line_of_what_prints(character: str) -> None:
+    assert foreign.shown(f"a{character}b").isprintable()
+    assert foreign.lines(f"a{character}b").replace("\n", "").isprintable()
+
+
+def test_an_error_has_place_fact_and_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "file\x1b"
+    with pytest.raises(ConfigError) as found:
+        foreign.read(path, remedy="write it", error=ConfigError)
+    assert str(found.value) == f"{tmp_path}/file\\x1b: cannot be read (No such file or directory); write it"
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 11])
+def test_a_file_has_its_limit(tmp_path: Path, size: int) -> None:
+    (tmp_path / "file").write_bytes(bytes(size))
+    if size <= 10:
+        assert foreign.content(tmp_path / "file", 10) == bytes(size)
+    else:
+        with pytest.raises(foreign.UnreadableError, match="has 11 bytes, and aotcuda reads 10 at most"):
+            foreign.content(tmp_path / "file", 10)
+
+
+def test_a_link_is_followed_only_where_it_may_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("file")
+    assert foreign.content(tmp_path / "link") == b"content"
+    with pytest.raises(foreign.UnreadableError, match="is a symbolic link, not a regular file"):
+        foreign.content(tmp_path / "link", follow=False)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
+def test_what_is_no_path_is_unreadable(path: str) -> None:
+    with pytest.raises(foreign.UnreadableError):
+        foreign.content(path)
