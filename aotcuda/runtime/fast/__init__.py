@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from aotcuda.common import variables
 from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
@@ -55,6 +56,7 @@ def why_not() -> str | None:
 def _find() -> tuple[Any, str]:
     """The extension module, or None and the reason."""
     for name in _VARIABLES:
+        variables.check(name)
         if os.environ.get(name) == "0":
             return None, f"{name} is 0"
     try:
