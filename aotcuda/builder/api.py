@@ -37,7 +37,7 @@ from aotcuda.builder.build_cache.store import Store, trim
 from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
-from aotcuda.common import project_file, system
+from aotcuda.common import project_file, system, variables
 from aotcuda.errors import BuildError, ConfigError, ManifestError
 from aotcuda.version import __version__
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.build_cache.remote import Fetched
     from aotcuda.builder.build_cache.settings import Settings
+    from aotcuda.builder.config.model import Config
     from aotcuda.builder.manifest_dependencies import Dependencies
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.progress import Progress
@@ -122,9 +123,7 @@ def build(
     """
     start = time.monotonic()
     watcher = watcher or progress.make(sys.stderr)
-    if (problem := system.why_not("builds")) is not None:
-        raise BuildError(problem)
-    settings = parser.parse(table, environ=os.environ)
+    settings = _settings(table)
     plans = plan.make(settings)
     root = root.resolve()
     roots = _import_roots(root, import_roots)
@@ -170,7 +169,8 @@ def build(
     )
     results, made = _made(job, installed, watcher)
     depends = tuple(manifest_dependencies.files(results, project)) if followed or kept is not None else ()
-    warnings = [text for result in results for text in result.warnings]
+    unmatched = manifest_dependencies.unmatched(settings.watch, root)
+    warnings = [*unmatched, *(text for result in results for text in result.warnings)]
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
     carried = {
@@ -215,6 +215,14 @@ def build(
         warnings=tuple(dict.fromkeys([*built.warnings, *problems])),
         summary=replace(built.summary, reused=built.reuse.steps, made=built.reuse.made),
     )
+
+
+def _settings(table: Mapping[str, object]) -> Config:
+    """Read the table, and check the system and the environment variables."""
+    if (problem := system.why_not("builds")) is not None:
+        raise BuildError(problem)
+    variables.check()
+    return parser.parse(table, environ=os.environ)
 
 
 class _Kept(NamedTuple):

@@ -6,6 +6,7 @@ there may be many such files, and large ones, and who writes them sets their tim
 
 from __future__ import annotations
 
+import glob
 import os
 import site
 import sys
@@ -94,6 +95,16 @@ class Dependencies:
 def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
     """The configuration's `watch` as absolute globs, from the folder that they are relative to."""
     return tuple(os.path.normpath(folder / text) for text in globs)
+
+
+def unmatched(globs: Iterable[str], folder: Path) -> list[str]:
+    """Return a warning for each glob of the configuration's `watch` that matches nothing: it may be misspelt."""
+    found = []
+    for number, text in enumerate(globs):
+        paths = glob.iglob(os.path.join(folder, text), recursive=True, include_hidden=True)  # noqa: PTH118, PTH207
+        if not any(map(os.path.lexists, paths)):  # of `**` it gives the folder before, there or not
+            found.append(f"tool.aotcuda.watch[{number}]: {text!r} matches no file in {folder}; correct it, or add one")
+    return found
 
 
 def table_source(table: Mapping[str, object], project: Project) -> manifest.Source:

@@ -127,7 +127,11 @@ def reader(array: object) -> Reader | None:
 
 def is_of_library(array: object) -> bool:
     """Return True for an array of CuPy's or PyTorch's own class; a subclass may have other attributes."""
-    kind = type(array)
+    return is_own_class(type(array))
+
+
+def is_own_class(kind: type) -> bool:
+    """Return True for a class of arrays that CuPy or PyTorch has itself."""
     return (module_of(kind), kind.__name__) in _OWN_CLASSES
 
 
