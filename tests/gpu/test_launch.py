@@ -85,19 +85,24 @@ def test_a_wrong_array_is_refused_after_right_ones(square, library):
 
 
 def test_lazy_conjugates_are_refused_and_lazy_negatives_launched_as_in_memory(square):
-    x = torch.full((N,), 2 + 3j, dtype=torch.complex64, device="cuda")
+    x = torch.ones(N, dtype=torch.complex64, device="cuda")
     for _ in range(2):
         square[2, 128](x, torch.zeros_like(x))
     with pytest.raises(aotcuda.ArgumentError, match="resolve_conj"):
         square[2, 128](x.conj(), torch.zeros_like(x))
-    single = x.conj().imag[0].reshape(1)  # it is contiguous, as no longer one can be
-    assert single.is_neg()
+    negative = x.conj().imag
+    assert negative.is_neg()
     plain = torch.ones(N, device="cuda")
-    for _ in range(3):
-        out = torch.zeros(1, device="cuda")
-        square[2, 128](plain[:1], out)
-        square[2, 128](single, out)
-        assert out.item() == 9
+    square[2, 128](plain, plain)
+    square[2, 128](plain, plain)
+    single = negative[0].reshape(1)  # which is contiguous, as no longer one can be
+    assert single.is_neg()
+    square[2, 128](plain[:1], plain)
+    with pytest.raises(aotcuda.ArgumentError):
+        square[2, 128](negative, plain)  # which has steps
+    memory, out = torch.from_dlpack(single), torch.zeros(1, device="cuda")
+    square[2, 128](single, out)
+    assert out.item() == memory.item() ** 2
 
 
 def test_launches_wait_for_torchs_current_stream(square):
