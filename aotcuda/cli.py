@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 
 import aotcuda
+from aotcuda.common import variables
 from aotcuda.common.foreign import show, shown
 from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has printed the help, or what is wrong with the usage
         return int(stop.code or 0)
     try:
+        if arguments.run is not _doctor:  # which reports them
+            variables.check()
         status: int | None = arguments.run(arguments)
         sys.stdout.flush()
     except AotcudaError as error:

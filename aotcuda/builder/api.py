@@ -38,7 +38,7 @@ from aotcuda.builder.config import parser
 from aotcuda.builder.worker import process
 from aotcuda.builder.worker.job import Job
 from aotcuda.cache import compilers
-from aotcuda.common import project_file, system
+from aotcuda.common import project_file, system, variables
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import BuildError, ConfigError, ManifestError
 from aotcuda.version import __version__
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.build_cache.remote import Fetched
     from aotcuda.builder.build_cache.settings import Settings
+    from aotcuda.builder.config.model import Config
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.progress import Progress
     from aotcuda.builder.report import Summary
@@ -124,9 +125,7 @@ def build(
     """
     start = time.monotonic()
     watcher = watcher or progress.make(sys.stderr)
-    if (problem := system.why_not("builds")) is not None:
-        raise BuildError(problem)
-    settings = parser.parse(table, environ=os.environ)
+    settings = _settings(table)
     plans = plan.make(settings)
     root = root.resolve()
     roots = _import_roots(root, import_roots)
@@ -171,7 +170,8 @@ def build(
     stamp = stamps.with_versions(stamp)
     lasting = stamps.lasting(stamp, project) if editable else None
     depends = tuple(stamps.files(stamp, project)) if observe else ()
-    warnings = [text for result in results for text in result.warnings]
+    unmatched = stamps.unmatched(settings.watch, root)
+    warnings = [*unmatched, *(text for result in results for text in result.warnings)]
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
     carried = {
@@ -220,6 +220,14 @@ def build(
         warnings=tuple(dict.fromkeys([*built.warnings, *problems])),
         summary=replace(built.summary, reused=built.reuse.steps, made=built.reuse.made),
     )
+
+
+def _settings(table: Mapping[str, object]) -> Config:
+    """Read the table, and check the system and the environment variables."""
+    if (problem := system.why_not("builds")) is not None:
+        raise BuildError(problem)
+    variables.check()
+    return parser.parse(table, environ=os.environ)
 
 
 class _Kept(NamedTuple):

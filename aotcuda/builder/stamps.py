@@ -6,6 +6,7 @@ A stamp has the `[tool.aotcuda]` table, all Python files of the project's packag
 
 from __future__ import annotations
 
+import glob
 import os
 import site
 import sys
@@ -106,6 +107,16 @@ def tops(settings: Config) -> frozenset[str]:
 def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
     """The configuration's `watch` as absolute globs, from the folder that they are relative to."""
     return tuple(os.path.normpath(folder / text) for text in globs)
+
+
+def unmatched(globs: Iterable[str], folder: Path) -> list[str]:
+    """Return a warning for each glob of the configuration's `watch` that matches nothing: it may be misspelt."""
+    found = []
+    for number, text in enumerate(globs):
+        paths = glob.iglob(os.path.join(folder, text), recursive=True, include_hidden=True)
+        if not any(map(os.path.lexists, paths)):  # of `**` it gives the folder before, there or not
+            found.append(f"tool.aotcuda.watch[{number}]: {text!r} matches no file in {folder}; correct it, or add one")
+    return found
 
 
 def of(results: Iterable[Result], project: Project, python: Stamp, own_variables: Iterable[str] = ()) -> Stamp:

@@ -1,44 +1,34 @@
-"""The run time: load -> choose -> select -> launch, with the standard library alone; docs/design.md draws the ways.
+"""The run time: load -> choose -> select -> launch, with the standard library alone; see docs/design.md.
 
 An import with `load = "first-use"` reads `module` alone; other modules are imported where they are first needed.
 """
 
-# module              what a generated module calls: `load`, and `Module` with what it exports
-# by_name             `aotcuda.load(name)`: modules by their names; of a tree that was never built, made from it
-# module_attributes   what a module tells of itself: what its GPUs take, and why
-# kernel              what users index and call: `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`
-# launcher            a kernel with its configuration; stream_objects: what keeps a stream besides
-# general_path        one launch, from the arguments to the driver; learnt: the fast paths that a launcher has learnt
-# launch_problems     what stands against a launch, and what is said of one that has failed
-# written             configurations as they are written, to keep launchers by
-# launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
-# kernel_attributes   what the driver and the disassembler tell of a kernel; occupancy: how much of it a GPU holds
-# device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.integrations.interop`)
-# loader              which images are launched now: loading and replacing them
-# loaded              what is launched for as long as they stay: the overloads of their kernels
+# module              `load` and `Module`, which a generated module uses; module_attributes: what they report
+# module_registry     `aotcuda.load(name)`: modules by name, also of a tree that was never built
+# kernel              what users index and call: `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`;
+#                     grid_kernel: kernels that are launched by their grid alone; help_text: their documentation
+# launcher            a kernel with its configuration; stream_objects: launchers that keep a stream alive; config_key
+# general_path        one launch, from the arguments to the driver; specialize: teaches it to the fast path
+# launch_config       grid, block, stream and shared memory; launch_attributes: clusters, priorities, ...
+# launch_problems     errors before and after a launch
+# loader              loads, replaces and unloads images; unloading: how they leave the driver
 # image_source        where images come from: a wheel, an editable install, a source tree that was never built
-# staleness           compares an editable install's images with its sources; unloading: how images leave the driver
-# loaded_library      images in the driver, and their kernels on each GPU
-# driver              libcuda; driver_errors: what its errors mean
-# streams             streams of every library, their order; `AOTCUDA_SYNCHRONIZE`: launches that wait
-#
-# arguments/          what an argument means, written once; the package itself: how one is read, by its type alone
-#     arrays, dlpack  device arrays of every library; views: what any of them may say of itself; overlap: whether two do
-#     scalars         which Python values count as scalars, and which parameters take them; values: all other values
-#     parameters      the kinds of parameters, and what each takes; other_parameters: those beside numbers and arrays;
-#                     kind: what any of them does
-#     overloads       which overload the arguments select, and how they lie in its parameter block
-#     signature       the signature that arguments ask for, which the JIT fallback compiles
-#     host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
-#     mismatch        the texts of errors: why nothing fits; problems: of one parameter; names: what types are called
-# fast/               the same once more, fast: python writes functions; the package itself has the extension in C,
-#                     learning tells it what it learns
+# staleness           compares an editable install's images with its sources
+# kernel_table        overloads, specializations and launchers as long as the same images are loaded
+# library             images in the driver; device_kernel: a kernel on one GPU; symbol: device variables
+# kernel_attributes   registers, occupancy and machine code of a kernel
+# driver              libcuda through ctypes; driver_errors: its errors as exceptions
+# streams             streams of every library, and their order
+# device_function     exported device functions, for kernels of Numba's compilers
+# framework_checks    what PyTorch, JAX and TVM-FFI need checked; xla_call: launches inside programs that XLA compiles
+# simulator           kernels in Numba's simulator
 # foreign_names       the private names of other libraries that launches use
-# images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
-#                     debug_exceptions: what debug kernels raise
-# jit/                fallback: compiled images, and what could not be compiled; compile: from the cache or the builder;
+# arguments/          reads arguments, selects overloads, packs parameter blocks
+# fast/               the same in C; launch.h is the introduction
+# images/             choice: the image that a GPU takes, and why; callbacks; debug_exceptions; subset: part of a fatbin
+# jit/                fallback: images that were compiled here; compile: from the cache or the builder;
 #                     overloads: kernels for more signatures or GPUs; build_inputs: what to build from;
-#                     cache_key: names entries and decides whether one is current; cache, cache_lock
+#                     cache_key: names cache entries and decides whether one is current; cache, cache_lock
 
 from __future__ import annotations
 
@@ -54,7 +44,7 @@ _locks: set[ref[RLock]] = set()
 
 
 def new_lock() -> RLock:
-    """A lock that a forked process finds free, even if a thread of its parent held it that the child does not have."""
+    """Return a reentrant lock that is free in a forked process, whichever thread of the parent held it."""
     lock = RLock()
     if not _locks and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_renew_locks)
@@ -63,13 +53,13 @@ def new_lock() -> RLock:
 
 
 def module_of(kind: type) -> str:
-    """The name of the module that a class is of; empty where the class has none, or something else by that name."""
+    """Return the name of a class's module; empty if the class has none, or its `__module__` is no string."""
     found: object = getattr(kind, "__module__", "")
     return found if isinstance(found, str) else ""
 
 
 def integer(value: object) -> int | None:
-    """The number that an integer of any type is, as Python's own int; None of all else, and of what raises."""
+    """Return an integer of any type as Python's int; None for other objects, and where `__index__` raises."""
     from operator import index  # noqa: PLC0415 (an import of a package needs none)
 
     try:

@@ -14,7 +14,7 @@ import aotcuda
 from aotcuda import registry
 from aotcuda.builder import toolkits
 from aotcuda.cache import compilers, folder
-from aotcuda.common import gpu_facts
+from aotcuda.common import gpu_facts, variables
 from aotcuda.common.foreign import brief
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
@@ -119,7 +119,7 @@ def render(found: dict[str, Any]) -> str:
     rows.append(("cache", _shown_cache(found["caches"]["fallback"]) if found["cache"] else nowhere))
     builds = found["caches"]["builds"]
     rows.append(("build cache", _shown_cache(builds) if builds["folder"] else "none"))
-    rows += [("environment", f"{name}={value}{_doubt(name)}") for name, value in found["environment"].items()]
+    rows += [("environment", f"{name}={value}{_doubt(name, value)}") for name, value in found["environment"].items()]
     rows += [("module", text) for module in found["modules"] for text in _shown_module(module, driver)]
     if not found["modules"]:
         rows.append(("module", "none that aotcuda built is installed"))
@@ -218,8 +218,10 @@ def _release() -> str | None:
     return found[1] if found else None
 
 
-def _doubt(name: str) -> str:
+def _doubt(name: str, value: str) -> str:
     """Return the message for an unknown variable that begins with AOTCUDA_."""
+    if (problem := variables.problem(name, value)) is not None:
+        return f" ({problem})"
     if not name.startswith("AOTCUDA_") or name in (*OWN, "AOTCUDA_ACCELERATOR"):  # the extension's name of earlier days
         return ""
     rest = {own.removeprefix("AOTCUDA_"): own for own in OWN}

@@ -12,13 +12,14 @@ from pathlib import Path
 from gpu import buffers
 buffers.primary_context()
 import quickstart.kernels as k
-from aotcuda.tools.check import check, gpus
+from aotcuda.common import gpu_facts
+from aotcuda.tools.check import check
 from aotcuda.errors import RuntimeUnavailableError
 from aotcuda.runtime import driver
 here = driver.get()
 capability = "{}.{}".format(*here.devices[0].capability)
-cuda = min(here.version, gpus.tables.branches()[-1].cuda)  # a newer driver is taken to be like the newest known
-report = check.check(str(Path(k.__file__).parent), gpu=capability, driver=gpus.tables.dotted(cuda))
+cuda = min(here.version, gpu_facts.branches()[-1].cuda)  # a newer driver is taken to be like the newest known
+report = check.check(str(Path(k.__file__).parent), gpu=capability, driver=gpu_facts.dotted(cuda))
 (cell,) = report.modules[0].cells
 x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])
 try:

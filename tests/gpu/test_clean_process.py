@@ -61,7 +61,8 @@ buffers.primary_context()
 import quickstart.kernels as k
 x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])
 k.axpy[1, 32](2.0, x, y, out)
-entry = next(iter(k.__aotcuda__._loader.current._kernels.values()))
+table = k.__aotcuda__._loader.current
+entry = table.device_kernel(table.table("axpy").overloads[0], 0)
 function = ctypes.c_void_p()
 buffers.check(buffers.cuda.cuKernelGetFunction(ctypes.byref(function), entry.kernel))
 versions = []

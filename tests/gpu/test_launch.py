@@ -20,11 +20,11 @@ X = np.linspace(-3, 3, N, dtype="float32")
 SQUARE = "void(float32[::1], float32[::1])"
 
 
-@pytest.fixture(params=["python", "extension"])
+@pytest.fixture(params=["general", "extension"])
 def path(request, monkeypatch):
-    """Which quick path launches have; what no overload takes is an error."""
+    """Run without the fast path and with it; arguments that no overload takes are an error."""
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-    if request.param == "python":
+    if request.param == "general":
         monkeypatch.setattr(extension, "_found", [None])
     elif extension.in_use() is None:
         pytest.skip(f"there is no fast path in C: {extension.why_not()}")
@@ -84,7 +84,7 @@ def test_a_wrong_array_is_refused_after_right_ones(square, library):
     square[2, 128](good, good)
 
 
-def test_lazy_conjugates_and_negatives_of_torch_are_refused(square):
+def test_lazy_conjugates_are_refused_and_lazy_negatives_launched_as_in_memory(square):
     x = torch.ones(N, dtype=torch.complex64, device="cuda")
     for _ in range(2):
         square[2, 128](x, torch.zeros_like(x))
@@ -98,9 +98,11 @@ def test_lazy_conjugates_and_negatives_of_torch_are_refused(square):
     single = negative[0].reshape(1)  # which is contiguous, as no longer one can be
     assert single.is_neg()
     square[2, 128](plain[:1], plain)
-    for lazy in (negative, single):
-        with pytest.raises(aotcuda.ArgumentError):
-            square[2, 128](lazy, plain)
+    with pytest.raises(aotcuda.ArgumentError):
+        square[2, 128](negative, plain)  # which has steps
+    memory, out = torch.from_dlpack(single), torch.zeros(1, device="cuda")
+    square[2, 128](single, out)
+    assert out.item() == memory.item() ** 2
 
 
 def test_launches_wait_for_torchs_current_stream(square):

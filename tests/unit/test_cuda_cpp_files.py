@@ -51,7 +51,14 @@ def test_what_the_tables_have_is_not_named(project: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    "requires", ["aotcuda[cpp-cu12]", "aotcuda[cpp-cu13]>=0.1", "AOTCUDA [cu13, cpp_wide] ; python_version > '3'"]
+    "requires",
+    [
+        "aotcuda[cpp-cu12]",
+        "aotcuda[cu12]",
+        "aotcuda[mlir-wide]",
+        "aotcuda[cpp-cu13]>=0.1",
+        "AOTCUDA [triton, cu13] ; python_version > '3'",
+    ],
 )
 def test_compilers_of_any_toolkit_will_do(requires: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "raw.cu").write_text("__global__ void k() {}\n")
@@ -76,7 +83,7 @@ def test_the_run_time_is_missed_where_the_dependencies_lack_it(
     assert told == any("the run time" in line for line in said(project, capsys))
 
 
-@pytest.mark.parametrize("requires", ["aotcuda", "aotcuda[cu13]", "other[cpp-cu13]", "aotcuda[cpp-cu13x]"])
+@pytest.mark.parametrize("requires", ["aotcuda", "aotcuda[triton]", "other[cpp-cu13]", "aotcuda[cpp-cu13x]"])
 def test_what_brings_none_is_told(requires: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "raw.cu").write_text("__global__ void k() {}\n")
     (project / "pyproject.toml").write_text(HATCHLING.replace('"hatchling"]', f'"hatchling", "{requires}"]'))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import cli, registry
+from aotcuda.common import variables
 from aotcuda.gpus import CAPABILITIES
 from aotcuda.tools import doctor, installed_modules
 from support import modules
@@ -175,9 +176,10 @@ def test_a_report_names_neither_the_user_nor_what_opens_a_store(
 def test_a_variable_that_nothing_reads_is_told(
     name: str, doubt: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(name, "0")
+    value = variables.VALUES.get(name, ("0",))[0]
+    monkeypatch.setenv(name, value)
     assert cli.main(["doctor"]) == 0
-    assert f"{name}=0{doubt}\n" in capsys.readouterr().out
+    assert f"{name}={value}{doubt}\n" in capsys.readouterr().out
 
 
 def test_the_machines_own_toolkit_is_named_whatever_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

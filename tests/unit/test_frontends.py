@@ -105,6 +105,14 @@ def test_what_is_told_to_install_is_an_extra_that_there_is(name: str, jit: bool,
     assert any(re.match(rf"{compiler}[\[>=]", line) for line in extras[found[1]])
 
 
+@pytest.mark.parametrize("extra", ["cu13", "cu12", "wide", "mlir-cu13", "mlir-cu12", "mlir-wide"])
+def test_compilers_of_python_kernels_also_build_cuda_cpp(extra: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    kind = extra.removeprefix("mlir-")
+    wanted = {line for line in extras[f"cpp-{kind}"] if not line.startswith(("cuda-toolkit", "nvidia-"))}
+    assert wanted <= set(extras[extra])
+
+
 def test_whose_module_it_is() -> None:
     owners = {
         name: getattr(registry.owning(name), "name", None)

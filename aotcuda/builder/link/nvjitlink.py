@@ -5,23 +5,25 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cuda.bindings import nvjitlink
 
+from aotcuda.arch import Target
 from aotcuda.binary import cubin, fatbin
+from aotcuda.builder import toolchain
 from aotcuda.builder.config import nvrtc_options
-from aotcuda.builder.link import file_variables, images, nvrtc
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import file_variables, images, kernel_swap, nvrtc
 from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.protocol import LinkInput
 
 _KINDS = {
     "ltoir": nvjitlink.InputType.LTOIR,
@@ -77,6 +79,8 @@ def link(
     """
     items = unique(inputs)
     lto = any(item.kind == "ltoir" for item in items)
+    if lto and options.fma is not False and (unfused := {name for item in items for name in item.unfused}):
+        return _partly_unfused(module, items, target, options, include_dirs, elsewhere, unfused)
     try:
         apart = file_variables.kept_apart(items, target, options, include_dirs)
         ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in apart]
@@ -91,15 +95,7 @@ def link(
             "turned into PTX; list sm_* targets alone (a debug build has no PTX either)"
         )
         raise LinkError(message)
-    arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
-    arguments += ["-lto"] if lto else []
-    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the assembler tells of spilled registers nowhere else
-    arguments += _OPTIMISATION[options.opt_level]
-    arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
-    arguments += ["-lineinfo"] if options.lineinfo else []
-    arguments += ["-g"] if options.debug and not as_ptx else []
-    arguments += _generation(options, has_cpp=any(_is_cpp(item) for item in items))
-    arguments += more
+    arguments = [*_arguments(target, options, lto=lto, has_cpp=any(map(_is_cpp, items))), *more]
     handle = nvjitlink.create(len(arguments), arguments)
     try:
         for item in ready:
@@ -119,14 +115,74 @@ def link(
             buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
             nvjitlink.get_linked_ptx(handle, buffer)
             text = bytes(buffer).rstrip(b"\x00 \n") + b"\n"
+            if _DEVICE_LAUNCH in text:
+                message = (
+                    f"{module}: {target} cannot be built, because a kernel launches kernels, which takes machine code "
+                    "of NVIDIA's device runtime; list sm_* targets alone"
+                )
+                raise LinkError(message)
             return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
         buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, buffer)
         return bytes(buffer), spilled(_told(handle))
     except nvjitlink.nvJitLinkError as error:
+        if not as_ptx and _DEVICE_LAUNCH.decode() in _log(handle) and (runtime := _device_runtime(items)):
+            return link(module, [*items, runtime], target, options, include_dirs, elsewhere, more=more)
         raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
     finally:
         nvjitlink.destroy(handle)
+
+
+_DEVICE_LAUNCH = b"cudaCDP2"
+"""In the names of what kernels call that launch kernels: functions of libcudadevrt.a."""
+
+
+def _device_runtime(items: Sequence[LinkInput]) -> LinkInput | None:
+    """Return the toolkit's device runtime, which nvcc links for kernels that launch kernels; None if it is linked."""
+    name = "libcudadevrt.a"
+    if any(item.name == name for item in items):
+        return None
+    folders = [Path(path).parent / lib for path in toolchain.include_dirs() for lib in ("lib", "lib64", "lib/x64")]
+    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    return LinkInput(kind="library", name=name, data=path.read_bytes()) if path else None
+
+
+def _partly_unfused(
+    module: str,
+    items: Sequence[LinkInput],
+    target: Target,
+    options: Options,
+    include_dirs: Sequence[str],
+    elsewhere: Mapping[str, str],
+    names: Collection[str],
+) -> tuple[bytes, dict[str, int]]:
+    """Link inputs of which the kernels `names` have no fused multiply-adds: as PTX by both options, then assembled.
+
+    Raises:
+        LinkError: As for `link`; or something is linked that cannot become PTX.
+    """
+    other = next((item for item in items if not _is_ltoir(item) and item.kind != "cu"), None)
+    if other is not None:
+        message = (
+            f"{module}: {other.name} ({other.kind}) is linked, so one kernel cannot have an fma of its own; write "
+            f"fma = false in the options of {module}"
+        )
+        raise LinkError(message)
+    plain = [replace(item, unfused=()) for item in items]
+    ptx = Target("ptx", target.major, target.minor, target.suffix)
+    fused, apart = [
+        link(module, plain, ptx, replace(options, fma=fma), include_dirs, elsewhere)[0].decode()
+        for fma in (options.fma, False)
+    ]
+    try:
+        text = kernel_swap.swapped(fused, apart, names).encode()
+    except LinkError as error:
+        message = f"{module}: {error}"
+        raise LinkError(message) from None
+    if target.kind == "ptx":
+        return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
+    whole = LinkInput(kind="ptx", name=f"code of {module}", data=text)
+    return link(module, [whole], target, options, include_dirs, elsewhere)
 
 
 def relocatable(
@@ -169,13 +225,31 @@ def _assembled(target: Target, text: bytes) -> bytes | None:
 
 
 def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
-    """Return each input once; those that differ in their pieces alone become one, with each piece once."""
+    """Return each input once; those that differ in `pieces` and `unfused` alone become one, with all of these."""
     first: dict[tuple[str, bytes, str], LinkInput] = {}
     pieces: dict[tuple[str, bytes, str], dict[str, bytes]] = {}
+    unfused: dict[tuple[str, bytes, str], dict[str, None]] = {}
     for item in inputs:
         first.setdefault(item.identity, item)
         pieces.setdefault(item.identity, {}).update(item.pieces)
-    return [replace(item, pieces=tuple(pieces[key].items())) for key, item in first.items()]
+        unfused.setdefault(item.identity, {}).update(dict.fromkeys(item.unfused))
+    return [
+        replace(item, pieces=tuple(pieces[key].items()), unfused=tuple(unfused[key])) for key, item in first.items()
+    ]
+
+
+def _arguments(target: Target, options: Options, *, lto: bool, has_cpp: bool) -> list[str]:
+    """Return the linker's arguments for a target and the options of a module."""
+    as_ptx = target.kind == "ptx"
+    arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
+    arguments += ["-lto"] if lto else []
+    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the assembler tells of spilled registers nowhere else
+    arguments += _OPTIMISATION[options.opt_level]
+    arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
+    arguments += ["-lineinfo"] if options.lineinfo else []
+    arguments += ["-g"] if options.debug and not as_ptx else []
+    arguments += _generation(options, has_cpp=has_cpp)
+    return arguments
 
 
 def _generation(options: Options, *, has_cpp: bool) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from aotcuda.common import variables
 from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 23
+_VERSION = 24
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -55,6 +56,7 @@ def why_not() -> str | None:
 def _find() -> tuple[Any, str]:
     """The extension module, or None and the reason."""
     for name in _VARIABLES:
+        variables.check(name)
         if os.environ.get(name) == "0":
             return None, f"{name} is 0"
     try:

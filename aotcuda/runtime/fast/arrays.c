@@ -12,7 +12,6 @@ enum { LOWEST_ADDRESS_BITS = 40 }; /* the driver gives no lower addresses on mos
 static PyObject *s_dtype, *s_ndim, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_conj, *s_is_contiguous, *s_storage_offset,
     *s_element_size, *s_data_ptr, *s_stride, *s_interface, *s_typestr, *s_stream, *s_mask, *s_exchange, *s_gpu_data,
     *s_device_pointer, *s_device_id;
-PyObject *cupy_contiguous_name;
 
 int arrays_init(void) {
     static const struct {
@@ -103,20 +102,62 @@ static int read_dtype_and_shape(PyObject *array, ArrayView *view) {
 
 /* --------------------------------------------------------------------------------------------------------------------- CuPy */
 
+/* The descriptors of CuPy's own classes, as set_cupy() found them; NULL for an attribute that is not made in C. Half of the time that
+ * an attribute takes goes into finding its descriptor. A class that is patched later does not matter: these read the array. */
+static struct {
+    PyTypeObject *array, *pointer;
+    PyObject *dtype, *ndim, *contiguous, *data, *ptr;
+} cupy;
+static PyObject *s_contiguous;
+static descrgetfunc get_described;
+
+static PyObject *descriptor_of(PyObject *type, PyObject *name) {
+    PyObject *found = PyObject_GetAttr(type, name);
+    if (found && Py_TYPE(found) != &PyGetSetDescr_Type)
+        Py_CLEAR(found);
+    PyErr_Clear();
+    return found;
+}
+
+/* Take the classes of CuPy's arrays and pointers, and the name of the private attribute for contiguity; the first call counts. */
+void set_cupy_classes(PyObject *array, PyObject *pointer, PyObject *contiguous) {
+    if (s_contiguous)
+        return;
+    s_contiguous = Py_NewRef(contiguous);
+    get_described = (descrgetfunc)PyType_GetSlot(&PyGetSetDescr_Type, Py_tp_descr_get);
+    if (!PyType_Check(array) || !PyType_Check(pointer))
+        return;
+    cupy.dtype = descriptor_of(array, s_dtype);
+    cupy.ndim = descriptor_of(array, s_ndim);
+    cupy.contiguous = descriptor_of(array, s_contiguous);
+    cupy.data = descriptor_of(array, s_data);
+    cupy.ptr = descriptor_of(pointer, s_ptr);
+    cupy.pointer = (PyTypeObject *)Py_NewRef(pointer);
+    cupy.array = (PyTypeObject *)Py_NewRef(array);
+}
+
+static PyObject *attribute(PyObject *object, const PyTypeObject *type, PyObject *descriptor, PyObject *name) {
+    if (descriptor && Py_TYPE(object) == type)
+        return get_described(descriptor, object, (PyObject *)type);
+    return PyObject_GetAttr(object, name);
+}
+
 /* CuPy makes the tuples `shape` and `strides` anew for each question, at 0.15 us each. A contiguous array of one dimension is
  * asked for neither, if it is of CuPy's own class: len() is its extent. */
 static int read_cupy(PyObject *array, int is_subclass, ArrayView *view, LaunchStreams *streams) {
-    PyObject *dtype = PyObject_GetAttr(array, s_dtype);
+    PyObject *dtype = attribute(array, cupy.array, cupy.dtype, s_dtype);
     if (!dtype)
         return 0;
     view->element = (uint64_t)(uintptr_t)dtype;
     Py_DECREF(dtype);
-    int64_t ndim = attribute_number(array, s_ndim);
+    PyObject *dimensions = attribute(array, cupy.array, cupy.ndim, s_ndim);
+    int64_t ndim = as_number(dimensions);
+    Py_XDECREF(dimensions);
     if (ndim < 0 || ndim > MOST_DIMENSIONS)
         return 0;
     view->ndim = (int)ndim;
     view->readonly = 0;
-    view->has_strides = !is_true(PyObject_GetAttr(array, cupy_contiguous_name));
+    view->has_strides = !is_true(attribute(array, cupy.array, cupy.contiguous, s_contiguous));
     view->in_elements = 0;
     if (PyErr_Occurred())
         return 0;
@@ -126,10 +167,10 @@ static int read_cupy(PyObject *array, int is_subclass, ArrayView *view, LaunchSt
         return 0;
     if (view->has_strides && !read_attribute_numbers(array, s_strides, &view->dimensions->stride, view->ndim))
         return 0;
-    PyObject *data = PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_data);
+    PyObject *data = PyErr_Occurred() ? NULL : attribute(array, cupy.array, cupy.data, s_data);
     if (!data)
         return 0;
-    PyObject *pointer = PyObject_GetAttr(data, s_ptr);
+    PyObject *pointer = attribute(data, cupy.pointer, cupy.ptr, s_ptr);
     view->address = as_address(pointer);
     Py_XDECREF(pointer);
     if (streams->several_gpus && !PyErr_Occurred())

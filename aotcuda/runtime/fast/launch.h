@@ -208,9 +208,6 @@ typedef struct {
     DataStream read_before[MOST_ARRAYS];
 } LaunchStreams;
 
-/* The attribute by which CuPy's arrays say that they are C-contiguous, as set_cupy() got it. */
-extern PyObject *cupy_contiguous_name;
-
 void begin_streams(LaunchStreams *streams, int is_given, void *stream, int several_gpus);
 int set_launch_stream(LaunchStreams *streams, uintptr_t handle);
 int add_data_stream(LaunchStreams *streams, uintptr_t stream, int mutual);
@@ -334,6 +331,7 @@ typedef struct {
 } Specializations;
 
 extern PyTypeObject *specializations_type;
+void set_cupy_classes(PyObject *array, PyObject *pointer, PyObject *contiguous);
 int read_arrays(const ArgumentTypes *types, PyObject *const *args, ArrayView *views, LaunchStreams *streams);
 PyObject *element_of(int kind, PyObject *array, const ArrayView *view);
 const DLPackExchange *exchange_of(PyTypeObject *type);

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast, foreign_names, module_of
@@ -41,6 +42,24 @@ _FUNCTIONS = (
 """The driver's functions that the fast path calls, in the order of `Driver` in launch.h."""
 
 _EXCHANGE = "__dlpack_c_exchange_api__"
+_READ_OF_TENSORS = frozenset(
+    (
+        "__getattr__",
+        "__getattribute__",
+        "__torch_function__",
+        "data_ptr",
+        "dtype",
+        "element_size",
+        "get_device",
+        "is_conj",
+        "is_contiguous",
+        "is_cuda",
+        "shape",
+        "storage_offset",
+        "stride",
+    )
+)
+"""The attributes by which the general path reads a tensor: a subclass that has one of its own is read by attributes."""
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT = 16, 17, 18, 19, 20, 21
 
 
@@ -133,7 +152,7 @@ def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
 def _kind(arg: object) -> int | None:
     """Return how the fast path reads an argument, None if it does not."""
     family = arrays.family(arg)
-    if family == "torch" and arrays.is_of_library(arg) and hasattr(type(arg), _EXCHANGE):
+    if family == "torch" and hasattr(type(arg), _EXCHANGE) and _shows_its_memory(type(arg)):
         return _KINDS["exchange"]
     if family == "cupy" and not arrays.is_of_library(arg):
         return _KINDS["cupy subclass"]
@@ -155,9 +174,21 @@ def _kind(arg: object) -> int | None:
     return _COMPLEX if isinstance(arg, complex) else None
 
 
+def _shows_its_memory(kind: type) -> bool:
+    """Return True if a class has the attributes of PyTorch's tensor, so that the exchange reads what they say."""
+    for base in kind.__mro__:
+        if (module_of(base), base.__name__) == ("torch", "Tensor"):
+            return True
+        if not arrays.is_own_class(base) and not _READ_OF_TENSORS.isdisjoint(base.__dict__):
+            return False
+    return False
+
+
 def _use_cupy() -> None:
     """Give the fast path what CuPy's arrays need: private names, and C functions for the stream where CuPy has them."""
     functions = foreign_names.CUPY_STREAM.find() or {}
     in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
+    cupy: Any = sys.modules["cupy"]
+    classes = getattr(cupy, "ndarray", None), getattr(cupy.cuda, "MemoryPointer", None)
     contiguous = foreign_names.CUPY_CONTIGUOUS.path
-    fast.in_use().set_cupy(contiguous, *in_c, arrays.cupy_stream(), arrays.cupy_says_stream())
+    fast.in_use().set_cupy(*classes, contiguous, *in_c, arrays.cupy_stream(), arrays.cupy_says_stream())

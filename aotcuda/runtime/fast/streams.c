@@ -128,12 +128,12 @@ static PyObject *set_source(SHARED(const StreamSource *) *place, StreamSource so
 
 static PyObject *set_cupy(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *contiguous, *in_c, *on_gpu;
+    PyObject *array, *pointer, *contiguous, *in_c, *on_gpu;
     StreamSource source = {NULL};
-    if (!PyArg_ParseTuple(args, "O!OOOp", &PyUnicode_Type, &contiguous, &in_c, &on_gpu, &source.object, &source.orders_others))
+    if (!PyArg_ParseTuple(args, "OOO!OOOp", &array, &pointer, &PyUnicode_Type, &contiguous, &in_c, &on_gpu, &source.object,
+                          &source.orders_others))
         return NULL;
-    if (!cupy_contiguous_name)
-        cupy_contiguous_name = Py_NewRef(contiguous);
+    set_cupy_classes(array, pointer, contiguous);
     if (PyCapsule_IsValid(in_c, "intptr_t (void)")) { /* Cython's name for the type */
         source.object = in_c;
         source.function = (intptr_t (*)(void))PyCapsule_GetPointer(in_c, "intptr_t (void)");
@@ -150,8 +150,8 @@ static PyObject *set_torch_stream(PyObject *module, PyObject *object) {
 
 PyMethodDef streams_functions[] = {
     {"set_cupy", set_cupy, METH_VARARGS,
-     "set_cupy(contiguous, in_c, on_gpu, in_python, orders_others)\n\n"
-     "Set the attribute by which CuPy's arrays say that they are C-contiguous, and the functions that give CuPy's current stream: two in C, as capsules or None, the second of which takes a GPU's\n"
+     "set_cupy(array, pointer, contiguous, in_c, on_gpu, in_python, orders_others)\n\n"
+     "Set the classes of CuPy's arrays and pointers (None: unknown), the attribute by which CuPy's arrays say that they are C-contiguous, and the functions that give CuPy's current stream: two in C, as capsules or None, the second of which takes a GPU's\n"
      "ordinal, and one in Python. If `orders_others`, launches on other streams wait for CuPy's."},
     {"set_torch_stream", set_torch_stream, METH_O,
      "Set PyTorch's function from a GPU's ordinal to the handle of its current stream; None for a PyTorch without one."},

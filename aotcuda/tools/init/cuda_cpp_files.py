@@ -53,7 +53,13 @@ def _brings_compilers(requirement: str) -> bool:
     """Return True if a requirement is for aotcuda with the compilers of any toolkit for these files."""
     found = _EXTRAS.match(requirement)
     extras = re.split(r"[\s,]+", found[1].lower().replace("_", "-")) if found else []
-    return any(_FRONT_END.bringing(toolkit) == f"aotcuda[{extra}]" for toolkit in registry.TOOLKITS for extra in extras)
+    bringing = {
+        item.bringing(toolkit)
+        for item in registry.BUILT_IN.values()
+        for toolkit in registry.TOOLKITS
+        if item.bringing(toolkit) != item.requires
+    }
+    return any(f"aotcuda[{extra}]" in bringing for extra in extras)
 
 
 def _tables(owner: Project) -> list[dict[str, object]]:

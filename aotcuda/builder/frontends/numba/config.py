@@ -135,6 +135,9 @@ class NumbaUnit(PythonUnit):
 def check(module: Module) -> None:
     """See Tables."""
     for kernel in cast("tuple[Kernel, ...]", module.kernels):
+        if kernel.launch_bounds and (problem := bounds_problem(kernel.launch_bounds)) is not None:
+            message = f"{kernel.key}.launch-bounds: {problem}"
+            raise ConfigError(message)
         seen: set[str] = set()
         for signature in kernel.signatures:
             text = "".join(signature.split())
@@ -153,6 +156,22 @@ def check(module: Module) -> None:
             hint = f"did you mean {near[0]}?" if near else f"add it to {module.key}.source"
             message = f"{entry.key}.python: {holder} is none of the modules in {module.key}.source; {hint}"
             raise ConfigError(message)
+
+
+def bounds_problem(bounds: Sequence[object]) -> str | None:
+    """Return what is wrong with launch bounds, None if nothing is; ptxas ignores bounds that no GPU can hold."""
+    if not 1 <= len(bounds) <= 3 or not all(type(item) is int and item > 0 for item in bounds):
+        return "expected one to three positive integers: threads a block, blocks a multiprocessor, blocks a cluster"
+    threads, blocks, cluster = (*cast("Sequence[int]", bounds), 1, 1)[:3]
+    for what, value, most in (
+        ("threads of a block", threads, 1024),
+        ("blocks of a multiprocessor", blocks, 32),
+        ("threads of a multiprocessor", threads * blocks, 2048),
+        ("blocks of a cluster", cluster, 16),
+    ):
+        if value > most:
+            return f"{value} {what} are more than any GPU has ({most}); write fewer"
+    return None
 
 
 def modules(module: Module) -> Sequence[str]:

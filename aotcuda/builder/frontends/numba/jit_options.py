@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.builder.frontends.numba import config
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def read(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:
         CompileError: A build cannot honour one of them.
     """
     _check(unit, given)
-    bounds = given.get("launch_bounds") or ()
+    bounds = unit.launch_bounds or _bounds(unit, given.get("launch_bounds"))
     options = replace(
         unit.options,
         fastmath=unit.options.fastmath or bool(given.get("fastmath")),
@@ -81,7 +82,7 @@ def read(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:
         carveout = {"default": -1, "maxl1": 0, "maxshared": 100}[carveout.lower()]
     return JitOptions(
         options=options,
-        launch_bounds=unit.launch_bounds or ((bounds,) if isinstance(bounds, int) else tuple(bounds)),
+        launch_bounds=bounds,
         max_registers=int(given.get("max_registers") or 0),
         carveout=carveout,
         link=tuple(given.get("link") or ()),
@@ -89,6 +90,18 @@ def read(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:
         forceinline=bool(given.get("forceinline")),
         ast_transforms=bool(given.get("experimental_ast_transforms")),
     )
+
+
+def _bounds(unit: NumbaUnit, given: object) -> tuple[int, ...]:
+    """Return the launch bounds of a decorator, in the form that the key `launch-bounds` has."""
+    if given is None:
+        return ()
+    found = given if isinstance(given, tuple | list) else (given,)
+    problem = config.bounds_problem(found)
+    if problem is not None:
+        message = f"{unit.key}: @cuda.jit(launch_bounds={given!r}) of {unit.python}: {problem}"
+        raise CompileError(message)
+    return tuple(found)
 
 
 def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:

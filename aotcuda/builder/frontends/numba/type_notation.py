@@ -49,6 +49,7 @@ _PRINTED = (
 _POINTER = re.compile(r"[A-Za-z_]\w*\s*\*+(?=\s*(?:\w+\s*)?[,)])")
 
 
+_DIMENSIONS = re.compile(r"\[([\s\d:,+-]*:[\s\d:,+-]*)\]")
 _SIZED = re.compile(r"[A-Za-z_]\w*\[\s*\d*\s*\]")
 _ONE_TYPE = re.compile(r"\(([^(),]*)\)")
 
@@ -64,6 +65,19 @@ def _reason(error: Exception, text: str) -> str:
         return f"brackets around one type are no list of arguments; write ({found[1]},) or void({found[1]})"
     reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
     return reason or "it must be made of Numba types, as void(float32[::1], int32)"
+
+
+def _unknown_layout(text: str) -> str | None:
+    """Return what to write for brackets that are no layout; Numba reads some of them as another layout."""
+    for found in _DIMENSIONS.finditer(text):
+        parts = ["".join(part.split()) for part in found[1].split(",")]
+        layout = [part == "::1" for part in parts]
+        if not {*parts} <= {":", "::1"} or sum(layout) > 1 or (any(layout) and not layout[0] and not layout[-1]):
+            rest = ", ".join([":"] * (len(parts) - 1))
+            rows = f"[{rest}, ::1]" if rest else "[::1]"
+            columns = f"[::1, {rest}]" if rest else "[::1]"
+            return f"{found[0]} is no layout; write {rows} (rows lie together), {columns} (columns), or colons"
+    return None
 
 
 class Notation:
@@ -170,7 +184,7 @@ class Notation:
         self, text: str, namespace: Mapping[str, object], known: Mapping[str, object], names: Iterable[str]
     ) -> Any:
         """What a text stands for; types alone have names in it: those that are `known`, `names` and the compiler's."""
-        if (foreign := self._foreign(text, namespace)) is not None:
+        if (foreign := self._foreign(text, namespace) or _unknown_layout(text)) is not None:
             raise ValueError(foreign)
         for pattern, replacement in _PRINTED:
             text = pattern.sub(replacement, text)

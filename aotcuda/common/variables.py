@@ -1,0 +1,47 @@
+"""The environment variables that have a fixed set of values, and the check of these values."""
+
+from __future__ import annotations
+
+import os
+
+from aotcuda.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SWITCH = ("0", "1")
+VALUES = {
+    "AOTCUDA_BUILD_CACHE_ACCESS": ("read", "read-write"),
+    "AOTCUDA_DEBUG": _SWITCH,
+    "AOTCUDA_EXTENSION": _SWITCH,
+    "AOTCUDA_FALLBACK": ("jit", "error"),
+    "AOTCUDA_HOST_ARRAYS": ("copy",),
+    "AOTCUDA_IN_PLACE": _SWITCH,
+    "AOTCUDA_LOAD": ("import", "first-use"),
+    "AOTCUDA_PROGRESS": ("0", "lines"),
+    "AOTCUDA_SYNCHRONIZE": _SWITCH,
+    "AOTCUDA_UNTESTED": _SWITCH,
+    "AOTCUDA_VERBOSE": _SWITCH,
+}
+"""The values of each variable; an empty one is as good as none."""
+
+
+def check(*names: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Check the values of variables, of all in `VALUES` by default.
+
+    Raises:
+        ConfigError: A variable has another value.
+    """
+    for name in names or VALUES:
+        message = problem(name, environ.get(name, ""))
+        if message is not None:
+            raise ConfigError(message)
+
+
+def problem(name: str, value: str) -> str | None:
+    """Return what is wrong with the value of a variable, None if nothing is."""
+    allowed = VALUES.get(name)
+    if allowed is None or not value.strip() or value.strip() in allowed:
+        return None
+    return f"{name} is {value!r}; write {' or '.join(map(repr, allowed))}"

@@ -1,0 +1,101 @@
+"""Values that mean nothing are refused: layouts, launch bounds, patterns, environment variables."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from numba.core import sigutils
+from numba.cuda import types
+from numba.np import numpy_support
+
+from aotcuda.builder import manifest_dependencies
+from aotcuda.builder.config import parser
+from aotcuda.builder.frontends.numba import jit_options
+from aotcuda.builder.frontends.numba.type_notation import Notation
+from aotcuda.cli import main
+from aotcuda.common import variables
+from aotcuda.errors import CompileError, ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAYOUTS = (
+    "[::1, ::1]", "[::1,::1]", "[::1, ::1, ::1]", "[:, ::1, :]", "[::2]", "[::2, :]", "[0:5]", "[1:]", "[:, 0:1]",
+    "[::-1]", "[:, 3:]", "[:3, ::1]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("text", ["void(float32{})", "void((int32, float32{}))", "int32(complex64{}, int64)"])
+def test_brackets_that_are_no_layout_are_refused(text: str, layout: str) -> None:
+    with pytest.raises(ValueError, match=r"is no layout; write \["):
+        Notation(types, sigutils, numpy_support).parse(text.format(layout), {})
+
+
+@pytest.mark.parametrize("layout", ["[:]", "[::1]", "[:,:]", "[:, ::1]", "[::1, :]", "[ : , : , ::1 ]", "[::1,:,:]"])
+def test_layouts_are_read(layout: str) -> None:
+    (array,), _ = Notation(types, sigutils, numpy_support).parse(f"void(float32{layout})", {})
+    assert array.ndim == layout.count(",") + 1
+
+
+BOUNDS: tuple[tuple[Any, str], ...] = (
+    ((256, 2, 1, 5), "expected one to three positive integers"),
+    ((), "expected one to three positive integers"),
+    ("256", "expected one to three positive integers"),
+    (True, "expected one to three positive integers"),
+    (0, "expected one to three positive integers"),
+    ((256, -1), "expected one to three positive integers"),
+    (256.0, "expected one to three positive integers"),
+    (5000, "5000 threads of a block are more than any GPU has (1024)"),
+    ((256, 100), "100 blocks of a multiprocessor are more than any GPU has (32)"),
+    ((512, 8), "4096 threads of a multiprocessor are more than any GPU has (2048)"),
+    ((256, 2, 99), "99 blocks of a cluster are more than any GPU has (16)"),
+)
+
+
+@pytest.mark.parametrize(("bounds", "said"), BOUNDS)
+def test_launch_bounds_of_a_decorator_are_checked(bounds: object, said: str) -> None:
+    unit: Any = SimpleNamespace(key="tool.aotcuda.kernels.k", python="k")
+    with pytest.raises(CompileError) as found:
+        jit_options._bounds(unit, bounds)
+    assert str(found.value).startswith(f"tool.aotcuda.kernels.k: @cuda.jit(launch_bounds={bounds!r}) of k: {said}")
+
+
+@pytest.mark.parametrize(("bounds", "said"), BOUNDS[-3:])
+def test_launch_bounds_of_a_table_are_checked(bounds: tuple[int, ...], said: str) -> None:
+    kernel = {"signature": "void(int32)", "launch-bounds": list(bounds)}
+    table = {"arch": ["sm_90"], "modules": {"pkg.k": {"source": "pkg._k", "kernels": {"k": kernel}}}}
+    with pytest.raises(ConfigError) as found:
+        parser.parse(table, environ={})
+    assert str(found.value).startswith(f'tool.aotcuda.modules."pkg.k".kernels.k.launch-bounds: {said}')
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"), [(None, ()), (256, (256,)), ([1024], (1024,)), ((256, 8), (256, 8)), ((128, 16, 16),) * 2]
+)
+def test_launch_bounds_are_taken(bounds: object, expected: tuple[int, ...]) -> None:
+    unit: Any = SimpleNamespace(key="k", python="k")
+    assert jit_options._bounds(unit, bounds) == expected
+
+
+@pytest.mark.parametrize("pattern", ["data/*.h5", "dat/**", "nothing", "../*.none", "/no/such/file", "**/*.csv"])
+def test_a_pattern_that_matches_nothing_is_warned_of(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "data").mkdir()
+    (found,) = manifest_dependencies.unmatched(["data", pattern], tmp_path)
+    assert found == f"tool.aotcuda.watch[1]: {pattern!r} matches no file in {tmp_path}; correct it, or add one"
+
+
+@pytest.mark.parametrize("name", variables.VALUES)
+def test_an_unknown_value_of_a_variable_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, "ture")
+    assert main(["cache", "dir"]) == 1
+    assert capsys.readouterr().err.startswith(f"aotcuda: {name} is 'ture'; write '")
+    assert main(["doctor"]) == 0
+    assert f"{name}=ture ({name} is 'ture'; write '" in capsys.readouterr().out
+    for value in ("", *variables.VALUES[name]):
+        monkeypatch.setenv(name, value)
+        variables.check()
