@@ -183,7 +183,7 @@ def build(
     for name, parts in made.items():
         dependent = _dependencies([result for result, _ in parts], lasting, table, project)
         if carry:
-            needed |= _needed(name, dependent, carried, project)
+            needed = _needed(name, dependent, carried, project) | needed
         files |= wheel_files.files(
             settings,
             parts,
