@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, cast
 from aotcuda import manifest
 from aotcuda.binary import targets
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
-from aotcuda.common import dependencies, foreign
+from aotcuda.common import foreign
+from aotcuda.common.stamp import TABLE
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
 from aotcuda.manifest.linkable import KINDS
 
@@ -121,7 +122,7 @@ def _edited(module: targets.PackagedModule) -> str | None:
     root = python.resolve().parents[name.count(".")]  # strict editable installs have links
     for source in module.manifest["sources"]:
         path = Path(os.path.normpath(root / source["path"]))
-        if source["path"].endswith(dependencies.TABLE):
+        if source["path"].endswith(TABLE):
             continue
         if not path.is_file():
             return f"{path} went"
