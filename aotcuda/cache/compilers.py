@@ -40,7 +40,7 @@ def everything() -> dict[str, str]:
 
 
 def toolkit() -> list[object]:
-    """A toolkit that is no Python package: its folder and its file of versions."""
+    """Return the folders and version digests of toolkits that are no Python packages."""
     return [[path, digest(os.path.join(path, "version.json")) if path else None] for path in _toolkit_folders()]
 
 

@@ -54,7 +54,7 @@ _locks: set[ref[RLock]] = set()
 
 
 def new_lock() -> RLock:
-    """A lock that a forked process finds free, even if a thread of its parent held it that the child does not have."""
+    """Return a reentrant lock that is free in a forked process, whichever thread of the parent held it."""
     lock = RLock()
     if not _locks and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_renew_locks)
@@ -63,13 +63,13 @@ def new_lock() -> RLock:
 
 
 def module_of(kind: type) -> str:
-    """The name of the module that a class is of; empty where the class has none, or something else by that name."""
+    """Return the name of a class's module; empty if the class has none, or its `__module__` is no string."""
     found: object = getattr(kind, "__module__", "")
     return found if isinstance(found, str) else ""
 
 
 def integer(value: object) -> int | None:
-    """The number that an integer of any type is, as Python's own int; None of all else, and of what raises."""
+    """Return an integer of any type as Python's int; None for other objects, and where `__index__` raises."""
     from operator import index  # noqa: PLC0415 (an import of a package needs none)
 
     try:

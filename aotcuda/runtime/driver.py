@@ -48,7 +48,7 @@ _marks: set[Mark] = set()
 _after_forks: set[Callable[[], None]] = set()
 
 _CELLS = 256
-"""Of a mark's `flights`: 16 cells, each with a cache line of its own. The extension counts on it."""
+"""The length of `Mark.flights`: 16 cells, each in a cache line of its own, as the extension expects."""
 
 _pointer = ctypes.c_void_p
 _out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it
@@ -147,7 +147,7 @@ class Mark(list[bool]):
         return cell
 
     def is_in_flight(self) -> bool:
-        """Whether the extension is in the midst of a launch."""
+        """Return True while the extension makes a launch."""
         return any(self._cells.get("flights", ()))
 
     def retire(self) -> None:
@@ -192,7 +192,7 @@ class Device:
         self.capability = (self.limit("major"), self.limit("minor"))
 
     def limit(self, name: str) -> int:
-        """The value of a device attribute, by its name in `_ATTRIBUTES`."""
+        """Return a device attribute, by its name in `_ATTRIBUTES`."""
         value = self._limits.get(name)
         if value is None:
             result = _int()
@@ -315,7 +315,7 @@ class Driver:
             raise self.error(code, problem)
 
     def error(self, code: int, problem: str, *, late: bool = True) -> CudaError:
-        """The error for a `CUresult`, with the driver's own name and text for it.
+        """Return the error for a `CUresult`, with the driver's name and text.
 
         Args:
             code: The `CUresult`.
@@ -326,7 +326,7 @@ class Driver:
         return error
 
     def current_device(self) -> int | None:
-        """The ordinal of the GPU whose context is current in this thread, None when no context is."""
+        """Return the ordinal of the GPU whose context is current in this thread; None without one."""
         handle = _int()
         code = self.call["cuCtxGetDevice"](ctypes.byref(handle))
         if code == INVALID_CONTEXT:
@@ -339,7 +339,7 @@ class Driver:
         raise aotcuda.errors.CudaError(message, name="CUDA_ERROR_INVALID_DEVICE", code=_INVALID_DEVICE)
 
     def current_context(self) -> int:
-        """The handle of the context that is current in this thread, 0 when none is."""
+        """Return the handle of this thread's current context; 0 without one."""
         handle = _pointer()
         self.check(self.call["cuCtxGetCurrent"](ctypes.byref(handle)), "the current context could not be told")
         return handle.value or 0
@@ -367,7 +367,7 @@ class Driver:
         return active.value != 0
 
     def pointer_device(self, address: int) -> int | None:
-        """The ordinal of the GPU that an address belongs to, None when the driver does not know the address."""
+        """Return the ordinal of an address's GPU; None if the driver does not know the address."""
         ordinal = _int()
         if self.call["cuPointerGetAttribute"](ctypes.byref(ordinal), 9, address):
             return None
@@ -375,7 +375,7 @@ class Driver:
 
 
 def get() -> Driver:
-    """The driver, started when first asked for.
+    """Return the driver; start it at the first call.
 
     Raises:
         NoDriverError: There is no driver library.
@@ -409,7 +409,7 @@ def is_installed() -> bool:
 
 
 def installed_version() -> tuple[int, int] | None:
-    """The CUDA version that this machine's driver supports, without starting it; None if there is none to ask."""
+    """Return the CUDA version that the driver supports, without starting it; None without a driver."""
     try:
         ask = ctypes.CDLL(LIBRARY).cuDriverGetVersion
     except (OSError, AttributeError):
@@ -425,7 +425,7 @@ def check_fork() -> None:
 
 
 def live_mark() -> Mark:
-    """A new mark."""
+    """Return a new mark, which is retired in a forked process."""
     mark = Mark()
     _marks.add(mark)
     return mark

@@ -1,4 +1,4 @@
-"""What the driver's errors mean, and what to do about them."""
+"""Turn the driver's errors into exceptions that say what they mean and what to do."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _HINTS = {
     803: "the driver's library and its kernel module are of different versions: restart the machine, or the container",
     804: "the compatibility package of CUDA does not serve this GPU: take it out of the library path",
 }
-"""What is behind an error, and what to do, by the driver's code."""
+"""The cause of an error and its remedy, by the driver's code."""
 
 
 def of(driver: _Asked, code: int, problem: str, *, late: bool) -> CudaError:
-    """The error for a `CUresult`.
+    """Return the error for a `CUresult`.
 
     Args:
         driver: The driver, which has a name and a text for those that it knows.
@@ -75,7 +75,7 @@ def _told(driver: _Asked, function: str, code: int) -> str:
 
 
 def forked() -> ForkError:
-    """The error for a process that forked after CUDA was started."""
+    """Return the error for a process that forked after CUDA was started."""
     message = (
         "this process forked after CUDA was started, and CUDA cannot be used in the child; start processes with "
         'multiprocessing.get_context("spawn"), or set AOTCUDA_LOAD=first-use and fork before the first launch'
@@ -84,7 +84,7 @@ def forked() -> ForkError:
 
 
 def no_device() -> NoDeviceError:
-    """The error for a machine on which the driver shows no GPU."""
+    """Return the error for a machine on which the driver shows no GPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     hint = f"; CUDA_VISIBLE_DEVICES is {visible!r}" if visible is not None else ""
     message = f"the CUDA driver shows no GPU{hint}"

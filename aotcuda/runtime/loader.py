@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Loader:
-    """What is launched of one module.
+    """Load and replace the images of one module.
 
     Attributes:
         source: Where its images come from.
@@ -78,7 +78,7 @@ class Loader:
         return dict(self._fallback.loaded) if self._fallback is not None else {}
 
     def fallback(self) -> Fallback:
-        """The JIT fallback, made when it is first asked for: few programs ever need it."""
+        """Return the JIT fallback; make it at the first call, since few programs need it."""
         if self._fallback is None:
             from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (see above)
 
@@ -102,11 +102,11 @@ class Loader:
         return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
     def is_read(self) -> bool:
-        """Whether the manifest was read."""
+        """Return True if the manifest has been read."""
         return self.source.is_read
 
     def ready(self) -> KernelTable:
-        """The images, loaded and up to date; every launch asks for them.
+        """Return the images, loaded and up to date; every launch calls this.
 
         Raises:
             RuntimeUnavailableError: There is no driver, no GPU, or no image for any GPU.

@@ -1,4 +1,4 @@
-"""What a generated module calls: `load` makes its `Module`, which reads the manifest and loads the images when needed.
+"""Make the `Module` of a generated module, which reads the manifest and loads the images when needed.
 
 With `load = "first-use"` an import does nothing else than make that object; with `load = "import"` it also reads the
 manifest, starts the driver and loads the images. Whatever this machine lacks is left for the first launch to say.
@@ -97,7 +97,7 @@ class Module:
 
     @property
     def chosen(self) -> dict[int, Choice]:
-        """What each GPU of this machine takes, and why, by the GPU's ordinal.
+        """The image that each GPU of this machine takes, and why, by the GPU's ordinal.
 
         Raises:
             RuntimeUnavailableError: There is no driver or no GPU.
@@ -139,7 +139,7 @@ class Module:
         return module_attributes.fast_path(self._loader)
 
     def choice_for(self, capability: tuple[int, int] | str, driver: tuple[int, int] | None = None) -> Choice:
-        """What a GPU of some compute capability would take; it need not be there.
+        """Return the image that a GPU of a compute capability takes; this machine need not have one.
 
         Args:
             capability: The compute capability, `(9, 0)` or `"sm_90"`.
@@ -163,7 +163,7 @@ class Module:
         return Symbol(name, self._loader)
 
     def attribute(self, name: str) -> object:
-        """The generated module's `__getattr__`: a kernel or function, kept as an ordinary attribute from then on.
+        """Return a kernel or function, and keep it as an attribute of the module; the generated module's `__getattr__`.
 
         Of an editable install none is kept: what it exports may change with the sources.
 
@@ -183,11 +183,11 @@ class Module:
         return value
 
     def names(self) -> list[str]:
-        """The generated module's `__dir__`."""
+        """Return the module's names; the generated module's `__dir__`."""
         return sorted({*self._namespace, *self._exported()} - _UNLISTED)
 
     def ready(self) -> Library:
-        """The images, loaded and up to date, as a launch has them.
+        """Return the images, loaded and up to date, as a launch uses them.
 
         Raises:
             RuntimeUnavailableError: There is no driver, no GPU, or no image for any GPU.
@@ -219,7 +219,7 @@ class Module:
         self._loader.unload()
 
     def load_early(self) -> None:
-        """What an import with `load = "import"` does: read, check and load; what the machine lacks is no error yet.
+        """Read, check and load, as an import with `load = "import"` does; a missing driver or GPU is no error yet.
 
         Raises:
             ManifestError: The manifest or the fatbin is missing, altered or of a newer format version.
@@ -246,7 +246,7 @@ class Module:
 
     @property
     def _loader(self) -> Loader:
-        """What says which images are launched; made when something is first asked of the module."""
+        """The loader, made at the first use."""
         return self._made or self._make_loader()
 
     def _make_loader(self) -> Loader:
@@ -263,11 +263,11 @@ class Module:
             return self._made
 
     def _exported(self) -> list[str]:
-        """The names of all exports, in order."""
+        """Return the names of all exports, in order."""
         return sorted([*self._loader.kernels, *self.functions, *self._groups])
 
     def _export(self, name: str) -> Kernel | DeviceFunction | DeviceFunctionGroup | None:
-        """The export of a name, None if there is none."""
+        """Return the export of a name, None if there is none."""
         if is_simulated():
             found: Any = self._simulated().kernels.get(name) or self._simulated().functions.get(name)
             return found  # type: ignore[no-any-return]
@@ -276,7 +276,7 @@ class Module:
         return self.functions.get(name) or self._groups.get(name)
 
     def _simulated(self) -> Simulator:
-        """The module's kernels for Numba's simulator, which runs their sources."""
+        """Return the module's kernels for Numba's simulator, which runs their sources."""
         if self._simulator is None:
             from aotcuda.runtime.simulator import Simulator  # noqa: PLC0415 (few programs run in it)
 
@@ -287,7 +287,7 @@ class Module:
         return self._simulator
 
     def _kernel(self, name: str) -> Kernel:
-        """The one object of a kernel: it stays valid when images are replaced."""
+        """Return the one object of a kernel, which stays valid when images are replaced."""
         from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
 
         kind = Kernel
@@ -316,14 +316,14 @@ class Module:
 
 
 def is_simulated() -> bool:
-    """Whether Numba's simulator runs kernels in this process, as Numba itself reads the variable."""
+    """Return True if Numba's simulator runs kernels in this process; the variable is read as Numba reads it."""
     return os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip() not in ("", "0")
 
 
 def load(
     name: str, *, manifest: str | None = None, sha256: str | None = None, load: str = "import", editable: bool = False
 ) -> Module:
-    """The `Module` of a packaged module.
+    """Return the `Module` of a packaged module.
 
     `aotcuda.load("mypkg.kernels")` imports that module and gives its `Module`; in a source tree that was never built it
     makes the module. Generated modules call this with the other arguments.
@@ -377,7 +377,7 @@ def _reduced(export: Kernel | DeviceFunction | DeviceFunctionGroup) -> tuple[obj
 
 
 def _find(module: str, name: str) -> object:
-    """An export by name, for unpickling.
+    """Return an export by name, for unpickling.
 
     Raises:
         ImportError: The process that is to have it lacks the package, or has another version of it.

@@ -1,4 +1,4 @@
-"""What a module tells of itself on this machine: what its GPUs take, and why; its launches' fast path; its `repr`."""
+"""Describe a module on this machine: the images that its GPUs take, its fast path, its `repr`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def choices(loader: Loader) -> dict[int, Choice]:
-    """What each GPU of this machine takes, and why, by the GPU's ordinal.
+    """Return the image that each GPU of this machine takes, and why, by the GPU's ordinal.
 
     Raises:
         RuntimeUnavailableError: There is no driver or no GPU.
@@ -30,7 +30,7 @@ def choices(loader: Loader) -> dict[int, Choice]:
 
 
 def tiers(loader: Loader) -> dict[str, list[Tier]]:
-    """What each overload of each kernel takes on each GPU; errors as for `choices`."""
+    """Return the image that each overload takes on each GPU, by kernel; errors as for `choices`."""
     loaded, compiled = loader.current, loader.compiled
     manifest = loaded.manifest if loaded is not None else loader.manifest
     found: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
@@ -48,7 +48,7 @@ def tiers(loader: Loader) -> dict[str, list[Tier]]:
 
 
 def choice_for(loader: Loader, capability: tuple[int, int] | str, driver: tuple[int, int] | None) -> Choice:
-    """What a GPU of some compute capability would take, with a driver for some CUDA version.
+    """Return the image that a GPU of a compute capability takes, with a driver for a CUDA version.
 
     Raises:
         ValueError: It is no target, and no pair of numbers.
@@ -80,7 +80,7 @@ def fast_path(loader: Loader) -> str:
 
 
 def shown(loader: Loader) -> str:
-    """The `repr` of a module whose manifest was read."""
+    """Return the `repr` of a module whose manifest has been read."""
     state, loaded = "not loaded", loader.current
     if loaded is not None:
         state = "; ".join([*map(str, loaded.library.choices.values()), f"fast path {fast_path(loader)}"])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def find(name: str, kind: type[Any]) -> Any:
-    """What a packaged module has as its `__aotcuda__`, an object of the class `kind`, which makes others likewise.
+    """Return the `__aotcuda__` of a packaged module, an instance of `kind`; make one for a tree that was never built.
 
     Raises:
         ImportError: There is no such module.
@@ -48,7 +48,7 @@ def find(name: str, kind: type[Any]) -> Any:
 
 
 def _unbuilt(name: str, kind: type[Any]) -> Any:
-    """A module of a source tree that was never built, made from the tree that its package lies in.
+    """Make a module of a source tree that was never built, from the tree of its package.
 
     There is no import hook: `import mypkg.kernels` fails as it must, because there is no such file. Once the module was
     made, it is there for everybody. The package is imported. None if no pyproject.toml names the module.

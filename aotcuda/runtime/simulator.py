@@ -47,7 +47,7 @@ class Simulator:
 
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> Simulator:
-        """Of a module that was built.
+        """Make the exports of a module that was built.
 
         Raises:
             LaunchError: Its front end has no simulator.
@@ -62,7 +62,7 @@ class Simulator:
 
     @classmethod
     def of_table(cls, module: str, request: Request) -> Simulator:
-        """Of a module of a source tree that was never built; its kernels take any arguments. Errors as above."""
+        """Make the exports of a tree that was never built; the kernels take any arguments. Errors as above."""
         found = cls(module, request.frontend, "jit")
         modules: Any = request.table["modules"]
         table = modules[module]
@@ -117,7 +117,7 @@ class SimulatedKernel:
             self._table = OverloadTable(record, str(self), driver.live_mark())
 
     def __getitem__(self, configuration: Any) -> Callable[..., None]:
-        """The kernel with a configuration; the stream means nothing.
+        """Return the kernel with a configuration; the stream has no effect.
 
         Raises:
             LaunchError: It is none.
@@ -132,7 +132,7 @@ class SimulatedKernel:
         return self._launcher((grid, block, 0, shared), "[grid, block]")
 
     def forall(self, n: int, block: int | None = None, stream: object = 0, shared: int = 0) -> Callable[..., None]:
-        """The kernel over `n` threads."""
+        """Return the kernel over `n` threads."""
         threads = block or 1  # as Numba's simulator has it: each of them is a thread of the processor's
         del stream
         return self._launcher((-(-n // threads), threads, 0, shared) if n else None, ".forall(n)")
@@ -148,7 +148,7 @@ class SimulatedKernel:
         raise errors.unconfigured(str(self), self.__name__)
 
     def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
-        """What launches it with a configuration, which is written as `how` says; None for no launch."""
+        """Return a function that launches with a configuration, written as `how` says; None launches nothing."""
 
         def launch(*args: object, **named: object) -> None:
             if named:
@@ -166,7 +166,7 @@ class SimulatedKernel:
         return self[grid, block, stream, shared]
 
     def _taken(self, args: tuple[object, ...]) -> Sequence[object]:
-        """The arguments as the packaged signature takes them that they fit.
+        """Convert the arguments to the types of the packaged signature that takes them.
 
         Raises:
             ArgumentError: There is none, and the package allows no other.
@@ -230,7 +230,7 @@ def _converted(args: tuple[object, ...], overload: PackedOverload) -> list[objec
 
 
 def _simulated(function: Any) -> Any:
-    """A kernel of the simulator's, made of whatever a source has under the name."""
+    """Make a kernel of the simulator from the object that a source has under the name."""
     try:
         cuda: Any = import_module("numba.cuda")
     except ImportError as error:
@@ -254,6 +254,6 @@ def _simulated(function: Any) -> Any:
 
 
 def _holder(sources: Sequence[str], python: str) -> str:
-    """The one of several sources that has a function."""
+    """Return the source that has a function."""
     first = python.partition(".")[0]
     return next((name for name in sources if hasattr(import_module(name), first)), sources[0])

@@ -31,7 +31,7 @@ class Staleness:
         self._aside: Library | None = None  # the first images, while edited sources are launched in their place
 
     def changed(self) -> str | None:
-        """What was edited since the images were built, None if nothing was."""
+        """Say what was edited since the images were built; None if nothing was."""
         found = self._built
         if found is None:
             found = self._built = self._stamp_of(self._manifest())
@@ -40,7 +40,7 @@ class Staleness:
     def in_place_of(
         self, loaded: Library, compiled_from: Stamp | None
     ) -> tuple[Library, Manifest, Stamp | None] | None:
-        """What is to be launched for the sources as they are now, and the sources where it was compiled for an edit.
+        """Return images for the sources as they are now, with their manifest, and the stamp after an edit.
 
         None if that is what is loaded: images that were compiled for an edit, or None for those of the build.
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import textwrap
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +57,23 @@ def test_the_readmes_project_gives_the_module_that_its_last_lines_import(readme:
     last = blocks("README.md", "python")[-1]
     assert f"import {module.name} as k" in last
     assert f"k.{kernel.name}.forall(x.size)(2.0, x, y, out)" in last
+
+
+def test_the_how_tos_fallback_computes_on_the_cpu(readme: Path, tmp_path: Path) -> None:
+    (recipe,) = (text for text in blocks("docs/howto.md", "python") if "HAS_GPU" in text)
+    with zipfile.ZipFile(readme) as archive:
+        archive.extractall(tmp_path)
+    program = f"{recipe}\nprint(HAS_GPU, axpy(2.0, np.ones(2, 'f4'), np.ones(2, 'f4')))\n"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == "False [3. 3.]\n"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_a_first_day_ends_with_a_look_into_the_wheel(page: str) -> None:
+    """A forgotten table builds a wheel without kernels."""
+    last = [text for text in blocks(page, "") if "aotcuda " in text][-1]
+    assert last.strip().splitlines()[-1].startswith("aotcuda inspect dist/*.whl")
 
 
 def test_the_tutorials_wheel_has_the_name_and_the_kernel_of_the_page(tutorial: Path) -> None:

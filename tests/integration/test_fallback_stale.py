@@ -58,16 +58,6 @@ EXTENDING = {
 """How functions are given to each compiler that it runs for what is to be compiled."""
 
 
-class Gpu:
-    """What a late build has to know of a GPU."""
-
-    capability = (9, 0)
-    driver_version = (13, 0)
-
-    def __str__(self):
-        return "a GPU of compute capability 9.0"
-
-
 class Built:
     """The project as it was built, one for each front end.
 
@@ -140,8 +130,9 @@ def table_of(root):
 
 def ask(found):
     """The module for a GPU, from the cache or compiled."""
-    made = build_inputs.project("pkg.k", str(found.root))
-    return jit_compile.obtain(made, None, None, Gpu(), NoImageError("it was never built"))
+    inputs = build_inputs.project("pkg.k", str(found.root))
+    request = inputs.case(None, None, (9, 0), (13, 0))
+    return jit_compile.obtain(request, "a GPU of compute capability 9.0", NoImageError("it was never built"))
 
 
 class CompiledAgainError(Exception):

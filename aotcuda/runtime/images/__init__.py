@@ -1,1 +1,1 @@
-"""What only some images need: a choice between them, a part of them, callbacks, exceptions of debug kernels."""
+"""Parts that only some images need: choice of an image, callbacks, exceptions of debug kernels."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_handle(manifest: Manifest, images: bytes) -> tuple[Any, int]:
-    """The object that callbacks are given, and the driver's handle of the library that it loaded.
+    """Load images as the object that callbacks receive; return it and the driver's handle of its library.
 
     Raises:
         DependencyError: What makes that object is not installed.
@@ -64,7 +64,7 @@ class Callbacks:
         self.failed: BaseException | None = None
 
     def has_seen(self, context: int) -> bool:
-        """Whether the setup callbacks have ended in a context."""
+        """Return True if the setup callbacks have ended in a context."""
         return context in self._done
 
     def set_up(self) -> None:
@@ -153,7 +153,7 @@ class Callbacks:
 
 
 def find(name: str) -> Callable[[object], object]:
-    """The function called `mypkg._hooks:upload`."""
+    """Return the function named `mypkg._hooks:upload`."""
     module_name, _, path = name.partition(":")
     found: Any = __import__(module_name, fromlist=["_"])
     for part in path.split("."):

@@ -59,13 +59,13 @@ class Choice:
         return f"<Choice: {self}>"
 
     def compiled(self, target: str, why: str) -> Choice:
-        """What is taken in place of this choice where the JIT fallback compiled an image for `target`."""
+        """Return the choice that replaces this one after the JIT fallback compiled an image for `target`."""
         found = Choice(self.gpu, self.capability, arch.parse(target), why, self.rejected)
         found.kind = "jit"
         return found
 
     def error(self, module: str) -> RuntimeUnavailableError:
-        """What a launch raises where no image can run."""
+        """Return the error of a launch for which no image can run."""
         kind = DriverTooOldError if self.too_old else NoImageError
         others = "; ".join(f"{name} {reason}" for name, reason in self.rejected)
         message = f"{module} has no image for {self.gpu}: {self.why}" + (f" ({others})" if others else "")
@@ -74,7 +74,7 @@ class Choice:
         return kind(message)
 
     def _missing(self) -> str:
-        """What a build would have to have in it to run on this GPU."""
+        """Return the targets that a build needs to run on this GPU, in words."""
         major, minor = self.capability
         targets = f"sm_{major}{minor} in arch, or compute_XY of at most that"
         if self.capability >= FIRST_CURRENT:
@@ -84,7 +84,7 @@ class Choice:
 
 
 class Tier:
-    """What one overload takes on one GPU.
+    """The image that one overload takes on one GPU.
 
     Attributes:
         signature: The overload's signature.
@@ -163,7 +163,7 @@ def choose(
 
 
 def survey(manifest: Manifest, driver: Driver) -> dict[int, Choice]:
-    """What each GPU of this machine takes."""
+    """Return the choice of each GPU of this machine, by its ordinal."""
     return {
         device.index: choose(manifest, device.capability, driver=driver.version, gpu=str(device))
         for device in driver.devices
@@ -175,12 +175,12 @@ def _loads(target: Target, cuda: tuple[int, int], driver: tuple[int, int]) -> bo
 
 
 def _floor(target: Target, cuda: tuple[int, int]) -> tuple[int, int]:
-    """The lowest CUDA version whose drivers load an image that is written for `cuda`."""
+    """Return the lowest CUDA version whose drivers load an image for `cuda`."""
     return cuda if target.kind == "ptx" else (cuda[0], 0)
 
 
 def _needs(target: Target) -> str:
-    """What GPUs a target is for, in words."""
+    """Return the GPUs that a target is for, in words."""
     own = _dotted(target.capability)
     code = "PTX" if target.kind == "ptx" else "machine code"
     if target.suffix == "f":

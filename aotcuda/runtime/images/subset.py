@@ -20,7 +20,7 @@ _PTX = 1
 
 
 def only(data: bytes, archs: Collection[str], where: str) -> bytes:
-    """The fatbin `data` with its images for `archs` alone.
+    """Return a fatbin with only the images for `archs`.
 
     Args:
         data: The fatbin.
@@ -43,7 +43,7 @@ def only(data: bytes, archs: Collection[str], where: str) -> bytes:
 
 
 def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The first container's images: target and whole entry."""
+    """Yield target and entry of each image in the first container."""
     magic, version, position, size = _CONTAINER.unpack_from(data)
     end = position + size
     if magic != _MAGIC or version != 1 or end > len(data):

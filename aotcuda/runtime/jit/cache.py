@@ -45,7 +45,7 @@ class Cache(Files):
             self._give_up("there is no home folder to keep them in; AOTCUDA_CACHE_DIR can name another one")
 
     def get(self, key: str) -> Result | None:
-        """The entry called `key`, with every byte of it checked; None if there is none or it is damaged."""
+        """Return the entry of a key; None if there is none or it is damaged."""
         if key in self._memory or self.root is None or not self._is_trusted():
             return self._memory.get(key)
         try:
@@ -92,7 +92,7 @@ class Cache(Files):
         return cache_lock.acquire(os.path.join(locks, f"{key}.lock"), ready, PATIENCE)
 
     def _is_trusted(self) -> bool:
-        """Whether the folder, if it is there, belongs to us alone."""
+        """Return True unless the folder belongs to another user or others can write it."""
         if self.root is None:
             return False
         problem = folder.problem(self.root, os.path.join(self.root, VERSION))

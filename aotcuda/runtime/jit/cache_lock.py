@@ -90,7 +90,7 @@ def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | Non
 
 
 def _create(path: str, content: bytes) -> Lock:
-    """The lock, if there is none.
+    """Create the lock's file, if there is none.
 
     Raises:
         FileExistsError: There is one.
@@ -172,12 +172,12 @@ def _read(path: str) -> bytes:
 
 
 def _me() -> bytes:
-    """Who holds a lock that is taken now; its end tells it from those that this process's other threads hold."""
+    """Return the content of a lock of this thread; its end differs for each lock of the process."""
     return f"{system.machine()}\n{os.getpid()}\n{system.started(os.getpid())}\n{time.monotonic_ns()}".encode()
 
 
 def _is_dead(content: bytes) -> bool:
-    """Whether the holder is known to be gone; of another machine's processes nothing is known."""
+    """Return True if the holder is a process of this machine that has ended."""
     try:
         machine, pid, started, _ = content.decode().split("\n")
         number = int(pid)

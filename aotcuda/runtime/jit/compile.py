@@ -27,7 +27,7 @@ _warned: set[str] = set()
 
 
 def cache() -> Cache:
-    """This process's cache; another one when `AOTCUDA_CACHE_DIR` has changed."""
+    """Return this process's cache; another one after `AOTCUDA_CACHE_DIR` has changed."""
     root = folder.folder()
     if root not in _caches:
         _caches[root] = Cache(root, warn)

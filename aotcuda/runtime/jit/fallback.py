@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     Case = tuple[str | None, str | None]  # kernel and signature; both are None for a whole module
 
     class Buildable(Protocol):
-        """What the fallback has to know of a module."""
+        """The parts of a module that the fallback uses."""
 
         @property
         def setting(self) -> str:
-            """Whether the fallback may compile, as the package says: `"jit"` or `"error"`."""
+            """Return the package's setting of the JIT fallback: `"jit"` or `"error"`."""
 
         def build_inputs(self) -> Request | None:
             """Return what to build from; None if there is nothing."""
 
         def packaged_choice(self, device: Device) -> Choice | None:
-            """What a GPU takes, or why it takes nothing, going by what is packaged alone; None if nothing was."""
+            """Return the packaged image that a GPU takes, or why it takes none; None if nothing is packaged."""
 
 
 WHOLE: Case = (None, None)
@@ -56,7 +56,7 @@ observers: list[Callable[[str], None]] = []
 
 
 def allowed(setting: str) -> bool:
-    """Whether the fallback may compile: `setting` is the module's own, and `AOTCUDA_FALLBACK` overrides it.
+    """Return True if the fallback may compile; `AOTCUDA_FALLBACK` overrides the module's `setting`.
 
     Raises:
         ConfigError: `AOTCUDA_FALLBACK` has an unknown value.
@@ -83,11 +83,11 @@ class Fallback:
         self._lock = new_lock()
 
     def may(self) -> bool:
-        """Whether it may compile for the module, and has something to compile from."""
+        """Return True if it may compile for the module, and has something to compile from."""
         return allowed(self._module.setting) and self._module.build_inputs() is not None
 
     def may_widen(self) -> bool:
-        """Whether it may compile kernels for more types; some front ends' kernels say themselves which they take."""
+        """Return True if it may compile kernels for more types; some front ends fix the types of their kernels."""
         if not self.may():
             return False
         inputs = self._module.build_inputs()
@@ -95,7 +95,7 @@ class Fallback:
         return front_end is None or front_end.widens
 
     def compiled(self, case: Case, gpu: Device, cause: AotcudaError) -> Library:
-        """A case, compiled for a GPU and loaded.
+        """Return the images of a case for a GPU; compile and load them at the first call.
 
         Args:
             case: The kernel and the signature, or `WHOLE`.
@@ -161,5 +161,5 @@ class Fallback:
 
 
 def _first_line(error: BaseException) -> str:
-    """What an error says, without the lists below it."""
+    """Return the first line of an error's message."""
     return str(error).partition("\n")[0]

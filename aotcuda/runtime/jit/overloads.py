@@ -40,11 +40,11 @@ class JitOverloads:
         self._guests: dict[tuple[PackedOverload, int], tuple[Library, DeviceKernel]] = {}
 
     def holds(self, overload: PackedOverload) -> bool:
-        """Whether an overload is one of these, and of no packaged image."""
+        """Return True if the JIT fallback compiled an overload's signature."""
         return overload in self._cases
 
     def is_idle(self) -> bool:
-        """Whether no launch of these overloads is under way."""
+        """Return True if no launch of these overloads is under way."""
         return all(table.is_idle() for table in self._wider.copy().values())
 
     def select(self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int) -> Selection | None:
@@ -77,7 +77,7 @@ class JitOverloads:
     def kernel(
         self, overload: PackedOverload, device: int, choice: Choice, concerned: Sequence[object], where: str
     ) -> tuple[DeviceKernel, bool]:
-        """An overload on a GPU, compiled for it if need be; and whether launches may keep it without asking again.
+        """Return an overload on a GPU, compiled if need be, and True if launches may keep it without asking again.
 
         They may not if it came with callbacks of its own, which have to see each context.
 
