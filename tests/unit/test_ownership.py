@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PATCHES = (
     "patches.py",
     "numba_cuda_mlir/additions.py",
+    "interop/numba_cuda_mlir.py",
     "numba/gpu.py",
     "worker/observer.py",
     "record/inject/aotcuda_recorder/__init__.py",
