@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _BATCH = 256  # the queue of a stream holds about a thousand
 _BASE = "C, one buffer"
-_LIMITS = {"aotcuda, C": 1.0, "aotcuda, Python": 2.5}
+_LIMITS = {"aotcuda, C": 1.0, "aotcuda, Python": 5.0}
 _ROUND = 1000  # launches with the same arrays, when many are made to see whether the memory grows
 # What the memory may grow by: a byte for each of a million launches, and less than an object for each round of them.
 _FLAT = {"kilobytes": 1024, "objects": 999}

@@ -298,7 +298,7 @@ def called(function: Callable[..., object], args: tuple[object, ...]) -> Batch:
 
 
 def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
-    """What makes a launcher of this project's, with the fast path in C and in Python."""
+    """Return what makes a launcher of this project's, for the fast path in C and for the general path."""
     from aotcuda.runtime import fast as extension
     from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.launcher import Launcher
@@ -317,7 +317,7 @@ def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
 
 
 def aotcuda_launches(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
-    """This project: with the fast path in C and in Python, for arrays of each library."""
+    """Yield this project's launches: by the fast path in C and by the general path, for arrays of each library."""
 
     def kept(way: str, library: str) -> Callable[[], Launch]:
         return lambda: (made[way](), (2.0, *getattr(case, library)()))

@@ -4,35 +4,34 @@ An import with `load = "first-use"` reads `module` alone; other modules are impo
 """
 
 # module              what a generated module calls: `load`, and `Module` with what it exports
-# by_name             `aotcuda.load(name)`: modules by their names; of a tree that was never built, made from it
+# module_registry     `aotcuda.load(name)`: modules by their names; of a tree that was never built, made from it
 # module_attributes   what a module tells of itself: what its GPUs take, and why
 # kernel              what users index and call: `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`
 # launcher            a kernel with its configuration; stream_objects: what keeps a stream besides
-# general_path        one launch, from the arguments to the driver; learnt: the fast paths that a launcher has learnt
+# general_path        one launch, from the arguments to the driver; specialize: what the fast path is taught of it
 # launch_problems     what stands against a launch, and what is said of one that has failed
-# written             configurations as they are written, to keep launchers by
+# config_key          the key of a launcher: the configuration as it was written
 # launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
-# kernel_attributes   what the driver and the disassembler tell of a kernel; occupancy: how much of it a GPU holds
+# kernel_attributes   what the driver and the disassembler tell of a kernel; help_text: what `help` shows
+# framework_checks    checks of a kernel that is handed to another library; xla_call: launches of XLA's programs
 # device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.integrations.interop`)
 # loader              which images are launched now: loading and replacing them
-# loaded              what is launched for as long as they stay: the overloads of their kernels
+# kernel_table        the kernels of loaded images: overloads, and what launches have learnt of them
 # image_source        where images come from: a wheel, an editable install, a source tree that was never built
 # staleness           compares an editable install's images with its sources; unloading: how images leave the driver
-# loaded_library      images in the driver, and their kernels on each GPU
+# library             images in the driver; device_kernel: an overload on a GPU
 # driver              libcuda; driver_errors: what its errors mean
 # streams             streams of every library, their order; `AOTCUDA_SYNCHRONIZE`: launches that wait
 #
 # arguments/          what an argument means, written once; the package itself: how one is read, by its type alone
-#     arrays, dlpack  device arrays of every library; views: what any of them may say of itself; overlap: whether two do
-#     scalars         which Python values count as scalars, and which parameters take them; values: all other values
-#     parameters      the kinds of parameters, and what each takes; other_parameters: those beside numbers and arrays;
-#                     kind: what any of them does
-#     overloads       which overload the arguments select, and how they lie in its parameter block
+#     arrays, dlpack  device arrays of every library; array_view: what any of them may say of itself
+#     scalars         which Python values count as scalars, and which parameters take them; other_values: all else
+#     parameter_kinds what each kind of parameter takes; other_kinds: those beside numbers and arrays
+#     overloads       which overload the arguments select; argument_layout: how they lie in its parameter block
 #     signature       the signature that arguments ask for, which the JIT fallback compiles
 #     host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
-#     mismatch        the texts of errors: why nothing fits; problems: of one parameter; names: what types are called
-# fast/               the same once more, fast: python writes functions; the package itself has the extension in C,
-#                     learning tells it what it learns
+#     errors          why no overload fits; parameter_errors: of one parameter; type_names: what types are called
+# fast/               the fast path in C; specializations: what it is told
 # foreign_names       the private names of other libraries that launches use
 # images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
 #                     debug_exceptions: what debug kernels raise

@@ -125,7 +125,7 @@ class DeviceKernel:
             self._dynamic = True
 
     def unasked(self) -> tuple[int, ...]:
-        """The largest configuration that needs neither an opt-in nor a closer look.
+        """Return the largest configuration that needs neither an opt-in nor a closer look.
 
         Grid and block in x, y and z, bytes of dynamic shared memory, threads of a block.
         """

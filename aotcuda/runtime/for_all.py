@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _number_of_elements(n: object, kernel: Kernel) -> int:
-    """What `forall` was given, if it is an integer of another type."""
+    """Return what `forall` was given, if it is an integer of another type."""
     number = integer(n)
     if number is None:
         message = (

@@ -59,7 +59,7 @@ class GeneralPath:
     def __init__(
         self, loader: Loader, name: str, where: str, configuration: Configuration, specializations: Any
     ) -> None:
-        """Of a kernel that `loader` has; `specializations` are the fast path's, None to go without."""
+        """Take a kernel of `loader`; `specializations` are the fast path's, None to go without."""
         self.name = name
         self.where = where
         self.configuration = configuration

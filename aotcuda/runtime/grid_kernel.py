@@ -51,11 +51,11 @@ class GridKernel(Kernel):
 
     @property
     def may_change(self) -> bool:
-        """Whether its parameters may be others at the next launch: those of an editable install."""
+        """Return True if its parameters may be others at the next launch: those of an editable install."""
         return self._loader.asks
 
     def __getitem__(self, grid: types.Grid) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
-        """The kernel with a grid: an int, a tuple of one to three, or a function of the launch's arguments by name.
+        """Return the kernel with a grid: an int, a tuple of one to three, or a function of the named arguments.
 
         Raises:
             LaunchError: It is none.
@@ -76,7 +76,7 @@ class GridKernel(Kernel):
     def configure(  # type: ignore[override]  # likewise
         self, grid: types.Grid, block: None = None, *, stream: types.Stream = None, **others: Never
     ) -> GridLauncher:
-        """The kernel with a grid and a stream; the stream is as in `Kernel.configure`.
+        """Return the kernel with a grid and a stream; the stream is as in `Kernel.configure`.
 
         Raises:
             LaunchError: The grid is none, or something is given that the kernel itself decides.
@@ -118,7 +118,7 @@ class GridKernel(Kernel):
             raise errors.unconfigured(str(self), self.__name__, "[grid]")
 
     def bind(self, count: int, names: tuple[str, ...]) -> Bind:
-        """What makes the arguments of a launch, in order, from `count` positional ones and some by name.
+        """Return what makes the arguments of a launch, in order, from `count` positional ones and some by name.
 
         Raises:
             ArgumentError: Some cannot be, or are missing.
@@ -131,7 +131,7 @@ class GridKernel(Kernel):
         return found
 
     def record(self) -> Record:
-        """What the manifest says of it.
+        """Return what the manifest says of it.
 
         Raises:
             LaunchError: The images that are launched now have no such kernel.
@@ -142,7 +142,7 @@ class GridKernel(Kernel):
         return record
 
     def constants(self, args: tuple[object, ...]) -> dict[str, object]:
-        """The values of all arguments, by name, those that were left out as the variant has them that is launched.
+        """Return the values of all arguments by name; those left out have the values of the variant.
 
         Args:
             args: The arguments, in order.
@@ -176,7 +176,7 @@ class GridKernel(Kernel):
         self[grid].run(args)
 
     def _chosen(self, args: tuple[object, ...]) -> Any:
-        """The parameters of the variant for some arguments."""
+        """Return the parameters of the variant for some arguments."""
         return self._loader.ready().check(self.__name__, args, 0).parameters
 
     def _by_grid(self, grid: object, stream: object) -> GridLauncher:
@@ -220,7 +220,7 @@ class GridKernel(Kernel):
         return result  # type: ignore[no-any-return]
 
     def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:
-        """The launcher with the extension's fast path before it, which puts arguments in order itself."""
+        """Return the launcher with the extension's fast path before it, which puts arguments in order itself."""
         from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in Kernel.launcher)
 
         configuration = inner.configuration
@@ -236,7 +236,7 @@ class GridLauncher(OfThisProcess):
     __slots__ = ("_binds", "_grid", "_kernel", "_launcher", "_stream")
 
     def __init__(self, kernel: GridKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object) -> None:
-        """For a grid that `launcher` has, or one that a function tells; with neither, of no programs."""
+        """Take the launcher that has the grid, or the function that returns it; with neither there are no programs."""
         self._kernel = kernel
         self._launcher = launcher
         self._grid = grid
@@ -323,7 +323,7 @@ def _left_out(record: Record) -> tuple[Callable[[tuple[object, ...]], dict[str, 
 
 
 def _named(record: Record) -> Named:
-    """The arguments as the extension takes them."""
+    """Return the arguments as the extension takes them."""
     arguments = record["arguments"]
     names = tuple([sys.intern(argument["name"]) for argument in arguments])
     defaults: list[object] = []
@@ -364,7 +364,7 @@ def _binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> 
 
 
 def _default(where: str, record: Record, at: int, argument: Argument) -> object:
-    """What an argument is that a launch leaves out: the source's default, or what the variant has.
+    """Return what an argument is that a launch leaves out: the source's default, or what the variant has.
 
     Raises:
         ArgumentError: It cannot be left out.

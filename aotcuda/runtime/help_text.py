@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def doc(record: Kernel) -> str:
-    """The text for `help`: how it is launched, what its author says, and what it is packaged for."""
+    """Return the text for `help`: how it is launched, what its author says, and what it is packaged for."""
     name, overloads = record["name"], record["overloads"]
     if "arguments" in record:
         configuration = "grid"
@@ -32,7 +32,7 @@ def doc(record: Kernel) -> str:
 
 
 def signature(record: Kernel) -> Signature:
-    """The parameters of a kernel; `*args` if its overloads name them differently, or as no name of Python's.
+    """Return the parameters of a kernel; `*args` if its overloads name them differently, or as no name of Python's.
 
     They are by position alone, but for kernels that are launched by their grid: those take them by name, too.
     """
@@ -49,7 +49,7 @@ def signature(record: Kernel) -> Signature:
 
 
 def _argument(argument: Argument, column: Sequence[Described]) -> Parameter:
-    """A parameter with its default: the source's, or None for what the variant has."""
+    """Return a parameter with its default: the source's, or None for what the variant has."""
     kind = Parameter.KEYWORD_ONLY if argument.get("keyword") else Parameter.POSITIONAL_OR_KEYWORD
     left_out = None if all(item.get("optional") for item in column) else Parameter.empty
     return _parameter(argument["name"], kind, column).replace(default=argument.get("default", left_out))

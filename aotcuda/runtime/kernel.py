@@ -46,7 +46,7 @@ class Kernel:
         cls.__doc__ = _Own(cls.__doc__ or "", "documentation")  # type: ignore[assignment]
 
     def __init__(self, name: str, loader: Loader) -> None:
-        """Of the kernel of this name that `loader` has."""
+        """Take the kernel's name, and the loader of its module."""
         self.__name__ = self.__qualname__ = name
         self.__module__ = loader.source.name
         self._loader = loader
@@ -69,7 +69,7 @@ class Kernel:
         return [overload["signature"] for overload in record["overloads"]] if record is not None else []
 
     def __getitem__(self, configuration: types.Configuration) -> Launcher:
-        """The kernel with a configuration: `grid, block`, then if wanted a stream and bytes of dynamic shared memory.
+        """Return the kernel with a configuration: `grid, block`, then a stream and bytes of dynamic shared memory.
 
         Raises:
             LaunchError: The grid, the block or the shared memory is not a possible one.
@@ -103,7 +103,7 @@ class Kernel:
     def _kept_launcher(
         self, key: object, configuration: tuple[Any, ...], stream: int | None, attributes: LaunchAttributes | None
     ) -> Launcher:
-        """The launcher that is kept by a key, made of a configuration's exact parts where there is none yet."""
+        """Return the launcher that is kept by a key, made of a configuration's exact parts where there is none yet."""
         launchers = self._cache().launchers
         kept: Launcher | None = launchers.get(key)
         if kept is None:
@@ -128,7 +128,7 @@ class Kernel:
     def forall(
         self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
     ) -> ForAll:
-        """The kernel over at least `n` threads: `kernel.forall(n)(*args)`; it must itself ignore threads beyond `n`.
+        """Return the kernel over at least `n` threads: `kernel.forall(n)(*args)`. It must ignore threads beyond `n`.
 
         Args:
             n: How many threads are needed.
@@ -158,7 +158,7 @@ class Kernel:
         carveout: int | None = None,
         **unknown: Never,
     ) -> Launcher:
-        """The kernel with a configuration that says more than `kernel[grid, block]`; kept and called like that one.
+        """Return the kernel with a configuration that says more than `kernel[grid, block]`; it is called alike.
 
         Args:
             grid: Blocks of the grid: an int, or a tuple of one to three.
@@ -201,7 +201,7 @@ class Kernel:
         return held(launcher, stream, found or 0)  # type: ignore[no-any-return]
 
     def _with(self, grid: Any, block: Any, stream: int | None, shared: int, attributes: LaunchAttributes) -> Launcher:
-        """As `configure`; `stream` is a handle. A program may write this at each launch, so it is kept likewise."""
+        """Return the launcher of `configure`, cached by its parts; `stream` is a handle."""
         if not attributes:
             return self[grid, block, stream, shared]
         configuration = grid, block, stream, shared
@@ -218,7 +218,7 @@ class Kernel:
         shared: object,
         attributes: LaunchAttributes | None = None,
     ) -> Launcher:
-        """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
+        """Make a launcher from the parts of a configuration; `stream` is a handle."""
         from aotcuda.runtime import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
         from aotcuda.runtime.launch_config import Configuration  # noqa: PLC0415
 
@@ -253,11 +253,11 @@ class Kernel:
         return self._ask("local", signature)
 
     def get_max_threads_per_block(self, signature: str | None = None) -> int | dict[str, int]:
-        """The most threads that a block of this kernel may have, likewise."""
+        """Return the most threads that a block of this kernel may have, likewise."""
         return self._ask("max_threads", signature)
 
     def occupancy(self, block: object, shared: int = 0, signature: str | None = None) -> int:
-        """How many such blocks a multiprocessor of the current GPU holds at once.
+        """Return how many such blocks a multiprocessor of the current GPU holds at once.
 
         Args:
             block: Threads of a block, as in a configuration.
@@ -267,12 +267,12 @@ class Kernel:
         return self._on_this_gpu().active_blocks(block, self._shared(shared), signature)[0]
 
     def max_cooperative_grid_blocks(self, block: object, shared: int = 0, signature: str | None = None) -> int:
-        """The most blocks that a cooperative grid of such blocks may have: all that the GPU holds at once."""
+        """Return the most blocks that a cooperative grid of such blocks may have: all that the GPU holds at once."""
         blocks, kernel = self._on_this_gpu().active_blocks(block, self._shared(shared), signature)
         return blocks * kernel.device.limit("multiprocessors")
 
     def inspect_sass(self, signature: str | None = None) -> str | dict[str, str]:
-        """The machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`, likewise.
+        """Return the machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`, likewise.
 
         Raises:
             DependencyError: It is not installed.
@@ -283,7 +283,7 @@ class Kernel:
         return kernel_attributes.sass(self._loader, self.__name__, str(self), signature)
 
     def cuda_core_kernel(self, signature: str | None = None) -> Any:
-        """The kernel as a `cuda.core.Kernel`, for who launches it otherwise; it dies with `module.unload()`.
+        """Return the kernel as a `cuda.core.Kernel`, for who launches it otherwise; it dies with `module.unload()`.
 
         Its parameters are as the packaged header declares them: aotcuda packs none for it.
 
@@ -315,14 +315,14 @@ class Kernel:
             raise errors.unconfigured(str(self), self.__name__)
 
     def documentation(self) -> str:
-        """What `help` shows, `__doc__`; of the class where the manifest cannot be read."""
+        """Return what `help` shows, `__doc__`; of the class where the manifest cannot be read."""
         from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
         return help_text.doc(record) if record is not None else str(Kernel.__doc__)
 
     def parameters(self) -> Signature | None:
-        """What `inspect.signature` shows, `__signature__`; None where the manifest cannot be read."""
+        """Return what `inspect.signature` shows, `__signature__`; None where the manifest cannot be read."""
         from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()

@@ -24,7 +24,7 @@ class OnThisGpu:
     """A kernel on the current GPU; a context is made if there is none."""
 
     def __init__(self, loader: Loader, name: str, where: str) -> None:
-        """Of the kernel `name` that `loader` has, and that users know as `where`."""
+        """Take the kernel `name` of `loader`, which users know as `where`."""
         self._where = where
         self._loaded = loader.ready()
         self._device = loader.enter(self._loaded, ())
@@ -40,7 +40,7 @@ class OnThisGpu:
         }
 
     def active_blocks(self, block: object, shared: int, signature: str | None) -> tuple[int, DeviceKernel]:
-        """How many blocks of these dimensions a multiprocessor holds at once; and the overload on this GPU."""
+        """Return how many blocks of these dimensions a multiprocessor holds at once; and the overload on this GPU."""
         x, y, z = dimensions(block, "block", self._where)
         kernel = self.device_kernel(signature)
         if max(x * y * z, shared) >> 31:  # the driver's call has no room for it
@@ -53,7 +53,7 @@ class OnThisGpu:
         return kernel.active_blocks(x * y * z, shared), kernel
 
     def device_kernel(self, signature: str | None) -> DeviceKernel:
-        """The overload of a signature; None means the only one.
+        """Return the overload of a signature; None means the only one.
 
         Raises:
             LaunchError: The kernel has no such signature, or several where none was named.
@@ -61,7 +61,7 @@ class OnThisGpu:
         return self._kernel(self._find(signature))
 
     def disassemble(self, text: Callable[[str, str, str], str], signature: str | None) -> str | dict[str, str]:
-        """What `text` gives for target, symbol and file of one overload, or of all by their signatures.
+        """Return what `text` gives for target, symbol and file of one overload, or of all by their signatures.
 
         Raises:
             LaunchError: The GPU takes no machine code from the package.
@@ -97,7 +97,7 @@ class OnThisGpu:
 
 
 def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | None) -> Any:
-    """The overload on the current GPU as a `cuda.core.Kernel`."""
+    """Return the overload on the current GPU as a `cuda.core.Kernel`."""
     try:
         from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only who asks for one has cuda.core)
     except ImportError:
@@ -109,7 +109,7 @@ def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | Non
 
 
 def sass(loader: Loader, name: str, where: str, signature: str | None) -> str | dict[str, str]:
-    """The machine code that the current GPU takes, disassembled by `cuobjdump`: of one overload, or by signature."""
+    """Return the current GPU's machine code, disassembled by `cuobjdump`: of one overload, or by signature."""
     tool = _cuobjdump()
 
     def text(arch: str, symbol: str, path: str) -> str:
@@ -119,7 +119,7 @@ def sass(loader: Loader, name: str, where: str, signature: str | None) -> str | 
 
 
 def _cuobjdump() -> str:
-    """Where the disassembler is: on PATH, in CUDA_HOME, or in NVIDIA's wheel."""
+    """Return where the disassembler is: on PATH, in CUDA_HOME, or in NVIDIA's wheel."""
     from shutil import which  # noqa: PLC0415 (only inspections come here)
 
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")

@@ -88,7 +88,7 @@ class KernelTable:
         self._jit: JitOverloads | None = None
 
     def table(self, name: str) -> OverloadTable:
-        """The overloads of a kernel that the images hold.
+        """Return the overloads of a kernel that the images hold.
 
         Raises:
             LaunchError: They hold no such kernel: it is not in the sources any more.
@@ -144,7 +144,7 @@ class KernelTable:
         return (*found[:5], None)  # of another table's specialization
 
     def select_or_refuse(self, name: str, args: tuple[object, ...], given: int | None) -> Selection:
-        """As `select`, with ArgumentError for arrays in the host's memory."""
+        """Select as `select` does, and raise ArgumentError for arrays in the host's memory."""
         selection = self.select(name, args, given)
         if selection is None:
             raise self.table(name).refusal(args)
@@ -166,7 +166,7 @@ class KernelTable:
     def device_kernel(
         self, overload: PackedOverload, device: int, concerned: Sequence[object] = (), where: str = ""
     ) -> DeviceKernel:
-        """An overload on a GPU; compiled where the images have nothing for it.
+        """Return an overload on a GPU; compiled where the images have nothing for it.
 
         Args:
             overload: The overload.
@@ -193,7 +193,7 @@ class KernelTable:
         return found
 
     def is_compiled_elsewhere(self, overload: PackedOverload, device: int) -> bool:
-        """Whether asking for an overload on a GPU could compile it first."""
+        """Return True if asking for an overload on a GPU could compile it first."""
         jit = self._jit
         return jit is not None and jit.holds(overload) and device not in overload.kernels
 
@@ -204,7 +204,7 @@ class KernelTable:
             cache.retire()
 
     def is_idle(self) -> bool:
-        """Whether no launch is under way; it stays so once they are retired."""
+        """Return True if no launch is under way; it stays so once they are retired."""
         if self.live.is_in_flight() or not all(
             cache.table is None or cache.table.is_idle() for cache in self.caches.copy().values()
         ):
@@ -212,7 +212,7 @@ class KernelTable:
         return self._jit is None or self._jit.is_idle()
 
     def _compiled(self) -> JitOverloads:
-        """What the fallback has compiled beside the images."""
+        """Return what the fallback has compiled beside the images."""
         if self._jit is None:
             from aotcuda.runtime.jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
 

@@ -27,7 +27,7 @@ _CARVEOUT_DRIVER = (12, 5)
 
 
 def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
-    """What of a configuration is more than the GPU or the kernel can have, None if nothing is."""
+    """Return what of a configuration is more than the GPU or the kernel can have, None if nothing is."""
     device = kernel.device
     on = f"on {device}"
     for what, extents in (("grid", grid), ("block", block)):
@@ -86,7 +86,7 @@ class LaunchAttributes:
         priority: object = None,
         carveout: object = None,
     ) -> None:
-        """For kernel `where`.
+        """Check the attributes of a launch of kernel `where`.
 
         Raises:
             LaunchError: One of them is not of its type, or out of its range.
@@ -121,7 +121,7 @@ class LaunchAttributes:
         return ", ".join(parts)
 
     def encoded(self, *, cooperative: bool = False) -> list[Attribute]:
-        """As the driver takes them; `cooperative` is for a kernel that needs to be."""
+        """Return them as the driver takes them; `cooperative` is for a kernel that needs to be."""
         found: list[tuple[int, tuple[int, ...]]] = []
         if self.cooperative or cooperative:
             found.append((_COOPERATIVE, (1,)))
@@ -143,7 +143,7 @@ class LaunchAttributes:
         shared: int,
         config: ctypes.Array[ctypes.c_uint64],
     ) -> str | None:
-        """What of them a GPU, or a kernel on it, cannot take; None if it takes all. It needs a current context.
+        """Return what of them a GPU, or a kernel on it, cannot take; None if it takes all. It needs a current context.
 
         `config` is the `CUlaunchConfig` of the launch.
         """
@@ -187,7 +187,7 @@ class LaunchAttributes:
 
 
 def _priorities(device: Device) -> tuple[int, int]:
-    """The priorities that work on a GPU may have, the least and the greatest, which is lower; it needs a context."""
+    """Return the least and the greatest priority of work on a GPU, which is lower; a context must be current."""
     least, greatest = ctypes.c_int(), ctypes.c_int()
     driver = drivers.get()
     code = driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))
@@ -212,7 +212,7 @@ def _refuse(where: str, problem: str) -> None:
 
 
 def unknown(name: str) -> str:
-    """What to say of an argument of `Kernel.configure` that there is none of."""
+    """Return what to say of an argument of `Kernel.configure` that there is none of."""
     from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
 
     names = ["stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout"]

@@ -36,7 +36,7 @@ _HALF = (1 << 32) - 1
 def _encoded(
     grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: Sequence[ctypes.Structure]
 ) -> ctypes.Array[ctypes.c_uint64]:
-    """A `CUlaunchConfig`, which `Driver.launch` takes for a configuration; it keeps its attributes.
+    """Return a `CUlaunchConfig`, which `Driver.launch` takes for a configuration; it keeps its attributes.
 
     Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of nothing, the
     stream's handle, the address of the attributes, and their number as 32 bits.
@@ -97,7 +97,7 @@ class Configuration:
         where: str,
         attributes: LaunchAttributes | None = None,
     ) -> None:
-        """From what a user wrote for kernel `where`; where the block is `THE_KERNELS_OWN`, `of` has the rest.
+        """Check what a user wrote for kernel `where`; where the block is `THE_KERNELS_OWN`, `of` has the rest.
 
         Raises:
             LaunchError: Grid or block is not a possible one.
@@ -119,13 +119,13 @@ class Configuration:
         self._cooperative: OnStreams | None = None
 
     def on(self, stream: int) -> str:
-        """What a launch of this configuration on a stream is said to be."""
+        """Return what a launch of this configuration on a stream is said to be."""
         more = f", {self.attributes}," if self.attributes is not None else ""
         memory = f"{self.shared} bytes of dynamic shared memory"
         return f"grid {self.grid}, block {self.block}, stream {stream:#x}{more} and {memory}"
 
     def largest(self) -> int:
-        """The largest of its numbers."""
+        """Return the largest of its numbers."""
         return max(*self.grid, *self.block, self.shared)
 
     def on_streams(self, *, cooperative: bool) -> OnStreams:
@@ -141,7 +141,7 @@ class Configuration:
         return self._cooperative
 
     def of(self, kernel: DeviceKernel) -> Configuration:
-        """The configuration of launches of a kernel: this one, or where only the grid was said, with the rest.
+        """Return the configuration of launches of a kernel: this one, or where only the grid was said, with the rest.
 
         The grid counts clusters where the kernel has them, as Triton's does.
         """
@@ -199,7 +199,7 @@ def allow_once(configuration: Configuration, kernel: DeviceKernel, where: str) -
 
 
 def dimensions(value: object, what: str, where: str) -> Dimensions:
-    """A grid or a block in three dimensions, from an int or a tuple of one to three.
+    """Return a grid or a block in three dimensions, from an int or a tuple of one to three.
 
     Raises:
         LaunchError: It is neither, or one of them is below 1.

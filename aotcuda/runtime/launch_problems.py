@@ -35,7 +35,7 @@ def refused(
     configuration: Configuration,
     kernel: DeviceKernel | None = None,
 ) -> Exception:
-    """The error of a launch of kernel `where` that the driver did not take, but for this `CUresult`."""
+    """Return the error of a launch of kernel `where` that the driver did not take, but for this `CUresult`."""
     from aotcuda.runtime import streams  # noqa: PLC0415 (a launch on one of several GPUs imports this file)
 
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
@@ -59,7 +59,7 @@ def refused(
 def failed(
     where: str, code: int, driver: Driver, kernel: DeviceKernel, selection: Selection, configuration: Configuration
 ) -> CudaError:
-    """The error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
+    """Return the error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
     overload, slot, _, _, stream, _ = selection
     block = slot.buffer.raw
     error = driver.error(code, f"{where} failed on {kernel.device}", late=False)
@@ -99,7 +99,7 @@ def check_capture(
 
 
 def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int], stream: int) -> None:
-    """That a launch on one of several GPUs can reach its arrays, and that its stream is that GPU's.
+    """Check that a launch on one of several GPUs can reach its arrays, and that its stream is that GPU's.
 
     Raises:
         ArgumentError: An array lies on another GPU, which this one cannot read.
@@ -123,13 +123,13 @@ def _check_reach(where: str, driver: Driver, device: int, addresses: Sequence[in
 
 
 def _is_reachable(driver: Driver, address: int) -> bool:
-    """Whether kernels in the current context can use an address: their own, managed, or a peer's with access."""
+    """Return True if kernels in the current context can use an address: their own, managed, or a peer's with access."""
     result = ctypes.c_uint64()
     return driver.call["cuPointerGetAttribute"](ctypes.byref(result), 3, address) == 0
 
 
 def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
-    """For a kernel of no context the driver takes the context from the stream, unless that is a default one."""
+    """Check that the stream is of the current context: the driver would launch in the stream's."""
     if stream <= drivers.LAST_DEFAULT_STREAM:
         return
     from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)

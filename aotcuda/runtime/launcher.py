@@ -18,7 +18,7 @@ class OfThisProcess:
     __slots__ = ()
 
     def _written(self) -> tuple[str, str]:
-        """What it is, and what is written to have it in another process."""
+        """Return what it is, and what is written to have it in another process."""
         raise NotImplementedError
 
     def __copy__(self) -> Self:

@@ -151,13 +151,13 @@ class Library:
         return next(choice for choice in self.choices.values() if choice.capability == capability)
 
     def has_image(self, device: int) -> bool:
-        """Whether a GPU takes one of the images."""
+        """Return True if a GPU takes one of the images."""
         if self._choices is None and self._has_own(self.driver.devices[device]):
             return True
         return self.choices[device].arch is not None
 
     def _has_own(self, device: Device) -> bool:
-        """Whether there is machine code for exactly this GPU, which is taken before all else, and the driver takes it.
+        """Return True if there is machine code for exactly this GPU, and the driver takes it.
 
         Most packages have it where they run, and need not weigh anything up then.
         """
@@ -170,7 +170,7 @@ class Library:
         return False
 
     def _for_tegra(self, data: bytes) -> bytes:
-        """What the driver is handed of the fatbin `data`: where one of the GPUs is Tegra's, what is taken alone.
+        """Return what the driver is handed of the fatbin `data`: where one of the GPUs is Tegra's, what is taken alone.
 
         The driver might take a desktop GPU's machine code there, which NVIDIA does not promise to run.
         """
@@ -188,7 +188,7 @@ class Library:
         return self.device if self.device >= 0 else self.driver.current_device()
 
     def enter(self, addresses: Sequence[int]) -> int:
-        """The ordinal of the GPU to launch on, with a context current in this thread.
+        """Return the ordinal of the GPU to launch on, with a context current in this thread.
 
         A context that is current already stays so. Else it is the primary one of the GPU that the arguments' first
         array lies on, or of GPU 0. The module's callbacks have seen the context.
@@ -279,7 +279,7 @@ class Library:
         return DeviceKernel(self._library, gpu, kernel, overload.record, watch, self._fixed(overload, gpu))
 
     def _fixed(self, overload: PackedOverload, gpu: Device) -> FixedLaunch | None:
-        """How the image for a GPU has to be launched, where that does not stand in the launch."""
+        """Return how the image for a GPU has to be launched, where that does not stand in the launch."""
         launches = self.launches.get(overload.record["symbol"]) or overload.record.get("launches")
         return launches[self.choices[gpu.index].arch or ""] if launches else None
 
@@ -288,7 +288,7 @@ class Library:
         self._library.close()
 
     def is_idle(self) -> bool:
-        """Whether no thread is in a setup callback."""
+        """Return True if no thread is in a setup callback."""
         return not self._guests
 
     def unload(self) -> None:

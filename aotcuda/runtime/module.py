@@ -127,9 +127,7 @@ class Module:
 
     @property
     def fast_path(self) -> str:
-        """The fast path that launches take, and why it is not the one in C.
-
-        It is `"in C"`, or `"in Python: ..."` or `"none: ..."` with the reason.
+        """`"in C"` where launches take the fast path, else `"none: ..."` with the reason.
 
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.

@@ -25,7 +25,7 @@ _attributes: dict[type, str | None] = {int: None, type(None): None}
 
 
 def held(launcher: _Launches, stream: object, handle: int) -> Any:
-    """A launcher for a stream object, of this handle, which it keeps alive."""
+    """Return a launcher for a stream object, of this handle, which it keeps alive."""
     from aotcuda.runtime import fast as extension  # noqa: PLC0415
     from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
 
@@ -45,7 +45,7 @@ class Configurations:
         self._launchers = launchers
 
     def __getitem__(self, configuration: Any) -> Any:  # noqa: PLR0912 (a function more would be a fiftieth of a launch)
-        """The launcher of a configuration.
+        """Return the launcher of a configuration.
 
         Raises:
             KeyError: There is none yet, or the stream is for the general path.

@@ -54,7 +54,7 @@ class MutuallyReady(Ready):
 
 
 def handle(stream: object) -> int | None:
-    """The driver's handle of a stream: an int, or any library's stream object; None, the current stream, stays None.
+    """Return the driver's handle of a stream: an int, or any library's stream object; None stays None.
 
     Raises:
         ArgumentError: The object is no stream that aotcuda knows, or one that was closed, or its handle cannot be one.
@@ -68,12 +68,12 @@ def handle(stream: object) -> int | None:
 
 
 def impossible(handle: int) -> Exception:
-    """The error for an int that is no handle."""
+    """Return the error for an int that is no handle."""
     return aotcuda.errors.ArgumentError(f"{aotcuda.errors.quoted(handle)} is no handle of a stream")
 
 
 def _handle(stream: object) -> int:
-    """What a stream object says that its handle is."""
+    """Return what a stream object says that its handle is."""
     try:
         found = _told(stream)
     except (aotcuda.errors.ArgumentError, MemoryError, RecursionError):
@@ -92,13 +92,13 @@ def _handle(stream: object) -> int:
 
 
 def attribute_of(stream: object, handle: int) -> str | None:
-    """The attribute by which streams of this one's type tell their handle, if `handle` was read of it, or None."""
+    """Return the attribute by which such streams tell their handle, if `handle` was read of it, or None."""
     attribute = _ATTRIBUTES.get(module_of(type(stream)).partition(".")[0])
     return attribute if attribute is not None and getattr(stream, attribute, None) == handle else None
 
 
 def _told(stream: Any) -> int | None:
-    """The handle that a stream object tells, None if it is no stream."""
+    """Return the handle that a stream object tells, None if it is no stream."""
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         version, value = protocol() if callable(protocol) else protocol
@@ -120,12 +120,12 @@ def _told(stream: Any) -> int | None:
 
 
 def same(left: int, right: int) -> bool:
-    """Whether two handles mean one stream."""
+    """Return True if two handles mean one stream."""
     return (left or LEGACY) == (right or LEGACY)
 
 
 def is_dead(driver: Driver, stream: int) -> bool:
-    """Whether a handle is of no stream that exists, as far as the driver can tell: of one that was destroyed, say.
+    """Return True if a handle is of no stream that exists, as far as the driver can tell.
 
     It says CUDA_ERROR_INVALID_CONTEXT of such a handle to whoever launches there or asks whether it is captured, while
     `cuStreamGetCtx` crashes; other questions would end a capture. Once that memory has another use, or for what never
@@ -137,19 +137,19 @@ def is_dead(driver: Driver, stream: int) -> bool:
 
 
 def dead(stream: int) -> str:
-    """What to say of a stream that `is_dead`."""
+    """Return what to say of a stream that `is_dead`."""
     return f"stream {stream:#x} does not exist any more; keep the object that made it, for as long as it is used"
 
 
 def is_captured(driver: Driver, stream: int) -> bool:
-    """Whether a stream is being captured: nothing of it runs yet, and waiting for it would end the capture."""
+    """Return True if a stream is being captured: nothing of it runs yet, and waiting for it would end the capture."""
     status = ctypes.c_int()
     code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status))
     return code == _CAPTURE_IMPLICIT or (code == 0 and status.value != 0)
 
 
 def _is_in_graph(driver: Driver, stream: int) -> bool:
-    """Whether what is submitted to a stream becomes part of a graph; the default one may only be in a capture's way."""
+    """Return True if work on a stream becomes part of a graph; the default one may only break a capture."""
     status = ctypes.c_int()
     return driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) == 0 and status.value != 0
 
@@ -228,7 +228,7 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
 
 
 def launches_wait() -> bool:
-    """Whether launches are to wait for their kernels.
+    """Return True if launches are to wait for their kernels.
 
     Raises:
         ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.

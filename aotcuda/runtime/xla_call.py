@@ -51,7 +51,7 @@ class Shaped:
     __slots__ = ("__cuda_array_interface__", "address")
 
     def __init__(self, number: int, shape: tuple[int, ...], typestr: str) -> None:
-        """The array of this number among a launch's; `typestr` as NumPy writes it, or `"bfloat16"`."""
+        """Take the array's number in a launch; `typestr` as NumPy writes it, or `"bfloat16"`."""
         self.address = (number + 1) * _STEP
         self.__cuda_array_interface__ = {
             "version": 3,
@@ -79,7 +79,7 @@ class Place:
 
 
 def handlers() -> tuple[Any, Any, Any]:
-    """The extension's handlers of XLA's FFI: for launches, for those that are pinned, and for other devices.
+    """Return the extension's handlers of XLA's FFI: for launches, for those that are pinned, and for other devices.
 
     Raises:
         DependencyError: The extension is not there.
@@ -160,7 +160,7 @@ def prepare(
 
 
 def _noted(module: Any, loaded: KernelTable, described: tuple[Any, ...]) -> tuple[int, int]:
-    """The number of a launch, which has one for as long as the process lives, and its identity."""
+    """Return the number of a launch, which has one for as long as the process lives, and its identity."""
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
     where, symbol, kernel, dimensions, counts, packed, holes, starts = described
@@ -191,7 +191,7 @@ def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object
 
 
 def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: str) -> DeviceKernel:
-    """The selected overload on the GPUs of this machine, its code loaded on the first.
+    """Return the selected overload on the GPUs of this machine, its code loaded on the first.
 
     Raises:
         LaunchError: XLA's launches cannot be of such a kernel.
@@ -224,7 +224,7 @@ def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: st
 def _holes(
     described: Sequence[Parameter], values: list[object], args: tuple[object, ...], places: Sequence[Place | None]
 ) -> bytes:
-    """The places of the addresses in the block, as the extension takes them."""
+    """Return the places of the addresses in the block, as the extension takes them."""
     by_address = {
         arg.address: place
         for arg, place in zip(args, places, strict=True)
@@ -251,5 +251,5 @@ def _extension() -> Any:
 
 
 def refuse(where: str, problem: str) -> ArgumentError:
-    """The error for a call of a kernel that is wrong already in how it is written."""
+    """Return the error for a call of a kernel that is wrong already in how it is written."""
     return ArgumentError(f"{where}: {problem}")

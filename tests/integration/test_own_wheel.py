@@ -32,7 +32,7 @@ COUNTED = """
 import sys
 from aotcuda.runtime import fast as extension
 module = extension.in_use()
-module.Plan(8, (), b"", b"")
+module.ArgumentLayout(8, (), b"", b"")
 before = sys.getrefcount(None)
 for _ in range(100):
     module.set_torch_stream(None)

@@ -1,4 +1,4 @@
-"""Whatever the arguments, all three paths of a launch do the same; the long run is bench/fuzz_arguments.py."""
+"""Whatever the arguments, both paths of a launch do the same; the long run is bench/fuzz_arguments.py."""
 
 from __future__ import annotations
 

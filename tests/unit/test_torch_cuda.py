@@ -1,6 +1,7 @@
 """Odd tensors of a PyTorch that was built for CUDA: refused or launched rightly, by both paths.
 
-They need no GPU: CONTRIBUTING.md tells how the libraries of CUDA are replaced by stubs. Elsewhere they are skipped.
+The stand-in driver launches, so a GPU is not needed, but PyTorch has to make CUDA tensors: on a machine with a GPU, or
+over stub libraries of CUDA. Elsewhere the tests are skipped.
 """
 
 from __future__ import annotations

@@ -96,6 +96,7 @@ class LinkInput:
         internal: It is the front end's own code, of which no line information is kept.
         folder: For `cu` files: where the file lies; headers are searched there first.
         header: For another module's functions: their prototypes, as its C header has them.
+        unfused: For LTOIR: symbols of its kernels that have no fused multiply-adds, whatever the module's options say.
     """
 
     kind: Kind
@@ -105,6 +106,7 @@ class LinkInput:
     internal: bool = False
     folder: str = ""
     header: bytes = b""
+    unfused: tuple[str, ...] = ()
 
     @property
     def identity(self) -> tuple[str, bytes, str]:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from cuda.bindings import nvjitlink
 
+from aotcuda.arch import Target
 from aotcuda.binary import cubin, fatbin
 from aotcuda.builder.config import nvrtc_options
-from aotcuda.builder.link import file_variables, images, nvrtc
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import file_variables, images, kernel_swap, nvrtc
 from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.protocol import LinkInput
 
 _KINDS = {
     "ltoir": nvjitlink.InputType.LTOIR,
@@ -77,6 +77,8 @@ def link(
     """
     items = unique(inputs)
     lto = any(item.kind == "ltoir" for item in items)
+    if lto and options.fma is not False and (unfused := {name for item in items for name in item.unfused}):
+        return _partly_unfused(module, items, target, options, include_dirs, elsewhere, unfused)
     try:
         apart = file_variables.kept_apart(items, target, options, include_dirs)
         ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in apart]
@@ -129,6 +131,44 @@ def link(
         nvjitlink.destroy(handle)
 
 
+def _partly_unfused(
+    module: str,
+    items: Sequence[LinkInput],
+    target: Target,
+    options: Options,
+    include_dirs: Sequence[str],
+    elsewhere: Mapping[str, str],
+    names: Collection[str],
+) -> tuple[bytes, dict[str, int]]:
+    """Link inputs of which the kernels `names` have no fused multiply-adds: as PTX by both options, then assembled.
+
+    Raises:
+        LinkError: As for `link`; or something is linked that cannot become PTX.
+    """
+    other = next((item for item in items if not _is_ltoir(item) and item.kind != "cu"), None)
+    if other is not None:
+        message = (
+            f"{module}: {other.name} ({other.kind}) is linked, so one kernel cannot have an fma of its own; write "
+            f"fma = false in the options of {module}"
+        )
+        raise LinkError(message)
+    plain = [replace(item, unfused=()) for item in items]
+    ptx = Target("ptx", target.major, target.minor, target.suffix)
+    fused, apart = [
+        link(module, plain, ptx, replace(options, fma=fma), include_dirs, elsewhere)[0].decode()
+        for fma in (options.fma, False)
+    ]
+    try:
+        text = kernel_swap.swapped(fused, apart, names).encode()
+    except LinkError as error:
+        message = f"{module}: {error}"
+        raise LinkError(message) from None
+    if target.kind == "ptx":
+        return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
+    whole = LinkInput(kind="ptx", name=f"code of {module}", data=text)
+    return link(module, [whole], target, options, include_dirs, elsewhere)
+
+
 def relocatable(
     module: str,
     inputs: Iterable[LinkInput],
@@ -169,13 +209,17 @@ def _assembled(target: Target, text: bytes) -> bytes | None:
 
 
 def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
-    """Return each input once; those that differ in their pieces alone become one, with each piece once."""
+    """Return each input once; those that differ in `pieces` and `unfused` alone become one, with all of these."""
     first: dict[tuple[str, bytes, str], LinkInput] = {}
     pieces: dict[tuple[str, bytes, str], dict[str, bytes]] = {}
+    unfused: dict[tuple[str, bytes, str], dict[str, None]] = {}
     for item in inputs:
         first.setdefault(item.identity, item)
         pieces.setdefault(item.identity, {}).update(item.pieces)
-    return [replace(item, pieces=tuple(pieces[key].items())) for key, item in first.items()]
+        unfused.setdefault(item.identity, {}).update(dict.fromkeys(item.unfused))
+    return [
+        replace(item, pieces=tuple(pieces[key].items()), unfused=tuple(unfused[key])) for key, item in first.items()
+    ]
 
 
 def _generation(options: Options, *, has_cpp: bool) -> list[str]:

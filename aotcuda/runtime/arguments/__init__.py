@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def reader(value: object) -> Read | None:
-    """The function that reads arguments of the type of `value`; None if no parameter takes such.
+    """Return the function that reads arguments of the type of `value`; None if no parameter takes such.
 
     An array gives its view (None on the host), a number a plain one, other values what `values.reader` says.
     """

@@ -28,7 +28,7 @@ _known: dict[str, tuple[str, int]] = {}
 
 
 def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool) -> View:
-    """The view of an array of which its library says this; the rules are at the top of this file.
+    """Return the view of an array of which its library says this; the rules are at the top of this file.
 
     Raises:
         UnreadableError: No array can be so.
@@ -93,7 +93,7 @@ def _numbers(items: object, what: str) -> tuple[int, ...]:
 
 
 def number(item: object, what: str) -> int:
-    """An int, or what stands for one; `what` an array has it in, for an error."""
+    """Return an int, or what stands for one; `what` an array has it in, for an error."""
     if isinstance(item, int):  # a subclass may have a method of its own: what it holds counts, as C code reads it
         return int.__index__(item)
     index = getattr(type(item), "__index__", None)
@@ -104,7 +104,7 @@ def number(item: object, what: str) -> int:
 
 
 def canonical(typestr: str) -> str:
-    """A type string with the byte order as NumPy writes it: `|` for single bytes, `<` for little-endian."""
+    """Return a type string with the byte order as NumPy writes it: `|` for single bytes, `<` for little-endian."""
     if typestr[:1] not in ("<", "|", "=") or typestr[1:2] == "V":
         return typestr
     bytewise = typestr[1:2] in ("S", "V") or (typestr[2:] == "1" and typestr[1:2] != "U")
@@ -121,7 +121,7 @@ def item_bytes(typestr: str) -> int:
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
-    """The strides, in bytes, of a contiguous array in C or F order."""
+    """Return the strides, in bytes, of a contiguous array in C or F order."""
     strides = []
     step = itemsize
     for extent in reversed(shape) if layout == "C" else shape:
@@ -131,7 +131,7 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int, layout: str) -> tu
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, layout: str) -> bool:
-    """Whether strides are contiguous in an order; the stride of a dimension of one element does not matter."""
+    """Return True if strides are contiguous in an order; the stride of a dimension of one element does not matter."""
     step, contiguous = itemsize, True
     pairs = zip(shape, strides, strict=True) if layout == "F" else zip(shape[::-1], strides[::-1], strict=True)
     for extent, have in pairs:

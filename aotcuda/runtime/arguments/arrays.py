@@ -75,7 +75,7 @@ _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the 
 
 
 def family(array: object) -> str | None:
-    """How arrays of this one's type are read; None for no array.
+    """Return how arrays of this one's type are read; None for no array.
 
     `"cupy"`, `"torch"` and `"numba"` are read directly, `"interface"` and `"dlpack"` through these. `"torch wrapper"`
     is a subclass of PyTorch's tensor with a `__torch_dispatch__` of its own: what it says need not be of its memory.
@@ -92,12 +92,12 @@ def family(array: object) -> str | None:
 
 
 def is_open(kind: type) -> bool:
-    """Whether an object of this type decides for itself if it is an array: by an attribute that others may lack."""
+    """Return True if an object of this type is an array only by an attribute that other objects may lack."""
     return kind not in _families and _family_of(kind) is None
 
 
 def _family_of(kind: type) -> str | None:
-    """The family of a type's objects, "" if they are no arrays, None if each decides for itself."""
+    """Return the family of a type's objects, "" if they are no arrays, None if each decides for itself."""
     numpy: Any = sys.modules.get("numpy")
     if issubclass(kind, (int, float, complex, tuple)) or (numpy is not None and issubclass(kind, numpy.generic)):
         return ""
@@ -120,7 +120,7 @@ def _dispatch(kind: type) -> object:
 
 
 def reader(array: object) -> Reader | None:
-    """The reader for arrays of this one's type, or None if it is no array."""
+    """Return the reader for arrays of this one's type, or None if it is no array."""
     found = family(array)
     return _READERS[found] if found else None
 
@@ -167,7 +167,7 @@ def item_bytes(typestr: str) -> int:
 
 
 def current_stream(args: Iterable[object], device: int | None) -> int:
-    """The handle of the stream that a launch with these arguments goes to if it is told none.
+    """Return the handle of the stream that a launch with these arguments goes to if it is told none.
 
     It is the current stream of the library of the first array of PyTorch's or CuPy's that is on a GPU, tuples' items
     included, as those libraries' own kernels have it; 0, the default stream, if there is none.
@@ -188,7 +188,7 @@ def current_stream(args: Iterable[object], device: int | None) -> int:
 
 
 def leading(args: Iterable[object]) -> tuple[str, Any] | None:
-    """The first array of PyTorch's or CuPy's on a GPU, tuples' items included, behind its family; None for none."""
+    """Return family and array of the first one of PyTorch's or CuPy's on a GPU, tuples' items included."""
     for arg in args:
         found = family(arg)
         if found == "cupy":
@@ -211,7 +211,7 @@ def cupy_stream() -> Callable[[], Any]:
 
 
 def cupy_says_stream() -> bool:
-    """Whether CuPy's arrays are on its current stream for others; if not, their user sees to it that they are ready.
+    """Return True if launches have to order CuPy's arrays; if not, their user sees to it that they are ready.
 
     `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2` tells it so: its arrays then name no stream in their interface.
     """
@@ -371,7 +371,7 @@ def _torch_typestr(dtype: object) -> str:
 
 
 def _typestr(array: Any, interface: dict[str, Any]) -> str:
-    """The type string of an interface; of a structured type with its fields, as `manifest.dtypes` writes them."""
+    """Return the type string of an interface; a structured one has its fields, as `manifest.dtypes` does."""
     typestr: object = interface.get("typestr")
     if not isinstance(typestr, str):
         message = f"has a __cuda_array_interface__ whose typestr is {aotcuda.errors.describe(typestr)}, and no str"

@@ -64,7 +64,7 @@ _MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule that says more is not 
 
 
 def read(array: Any, pending: list[object], stream: int) -> View | None:
-    """The view of an array, as `aotcuda.runtime.arguments.arrays` describes.
+    """Return the view of an array, as `aotcuda.runtime.arguments.arrays` describes.
 
     Its owner orders its data before `stream`.
     """
@@ -96,7 +96,7 @@ def _export(array: Any, stream: int) -> object:
 
 
 def _open(capsule: object) -> tuple[_Array, bool]:
-    """The array of a capsule, and whether it is read-only."""
+    """Return the array of a capsule, and whether it is read-only."""
     if _is_capsule(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
         if managed.major != 1:
@@ -110,7 +110,7 @@ def _open(capsule: object) -> tuple[_Array, bool]:
 
 
 def _take(numbers: Any, count: int) -> tuple[int, ...] | None:
-    """The numbers behind a pointer, None if it is NULL."""
+    """Return the numbers behind a pointer, None if it is NULL."""
     if not 0 <= count <= _MOST_DIMENSIONS:
         message = f"gives a DLPack capsule of {count} dimensions"
         raise UnreadableError(message)
@@ -120,7 +120,7 @@ def _take(numbers: Any, count: int) -> tuple[int, ...] | None:
 
 
 def typestr(code: int, bits: int, lanes: int = 1) -> str:
-    """The type string of DLPack's type, or its description if NumPy has no such type."""
+    """Return the type string of DLPack's type, or its description if NumPy has no such type."""
     if code == _BFLOAT and bits == 16 and lanes == 1:
         return "bfloat16"
     if code not in _CODES or lanes != 1 or bits % 8:

@@ -35,7 +35,7 @@ _NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number")
 
 
 def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]) -> ArgumentError:
-    """The error for arguments that none of the overloads of kernel `where` takes."""
+    """Return the error for arguments that none of the overloads of kernel `where` takes."""
     lists = _lists(overloads, args)
     counts = sorted({len(overload.parameters) for overload in overloads})
     if len(args) not in counts:
@@ -63,7 +63,7 @@ def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]
 def unreadable(
     where: str, overloads: Sequence[Described], args: tuple[object, ...], at: int | None, error: Exception
 ) -> ArgumentError:
-    """The error for an argument that cannot be read: the one at index `at`, or the first one of which that is true."""
+    """Return the error for an argument that cannot be read: the one at index `at`, or the first such one."""
     if at is None:
         at = next((index for index, arg in enumerate(args) if type_names.readable_name(arg) is None), None)
     called = [
@@ -75,7 +75,7 @@ def unreadable(
 
 
 def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]) -> ArgumentError:
-    """The error for arguments given by name, to a kernel that has none by name.
+    """Return the error for arguments given by name, to a kernel that has none by name.
 
     Args:
         where: The kernel.
@@ -93,13 +93,13 @@ def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]
 
 
 def unconfigured(where: str, name: str, *ways: str) -> CallError:
-    """The error for a kernel that is called as it is; `ways` of launching it stand behind its name."""
+    """Return the error for a kernel that is called as it is; `ways` of launching it stand behind its name."""
     shown = [f"{name}{way}(...)" for way in ways or ("[grid, block]", ".forall(n)")]
     return CallError(f"{where} needs a configuration: {' or '.join(shown)}")
 
 
 def on_the_host(where: str) -> CallError:
-    """The error for a device function that is called by the host."""
+    """Return the error for a device function that is called by the host."""
     return CallError(f"{where} is a device function: kernels call it on the GPU, the host cannot")
 
 
@@ -109,7 +109,7 @@ def _lists(overloads: Sequence[Described], args: tuple[object, ...]) -> str:
 
 
 def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, str | None]]:
-    """What is wrong with each argument that the overload does not take, and what to pass in its place."""
+    """Return what is wrong with each argument that the overload does not take, and what to pass in its place."""
     found: list[tuple[str, str | None]] = []
     for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1):
         problem = _problem(parameter, arg)
@@ -121,7 +121,7 @@ def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, 
 
 
 def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
-    """Which arguments overlap that must not."""
+    """Return which arguments overlap that must not."""
     found = []
     for pair in overload.apart:
         read: list[Any] = [reader(args[at], [], 0) for at in pair if (reader := arrays.reader(args[at])) is not None]
@@ -132,7 +132,7 @@ def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
 
 
 def _problem(parameter: Parameter, arg: object) -> str | None:
-    """What is wrong with one argument, None if nothing is."""
+    """Return what is wrong with one argument, None if nothing is."""
     if parameter["kind"] == "tuple":
         return _tuple_problem(parameter, arg)
     if parameter["kind"] not in _NOT_FROM_MEMORY and host_arrays.is_host(arg):

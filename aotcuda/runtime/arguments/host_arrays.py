@@ -84,13 +84,13 @@ class _Described:
 
 
 def _interface(array: Any, address: int) -> dict[str, object]:
-    """What a copy of an array says of itself: it is in Fortran's order where the array is, and else in C's."""
+    """Return what a copy of an array says of itself: it is in Fortran's order where the array is, and else in C's."""
     data, strides = (address, not array.flags.writeable), array.strides if array.flags.fnc else None
     return {**array.__array_interface__, "data": data, "strides": strides, "version": 3, "stream": None}
 
 
 def described(args: tuple[object, ...], overloads: Sequence[Takes]) -> tuple[object, ...]:
-    """The arguments as a launch would have them, where copies are wanted: what these would be, and no copies.
+    """Return the arguments as a launch would have them, where copies are wanted: what these would be, and no copies.
 
     Errors as for `wanted`.
     """
@@ -107,7 +107,7 @@ def described(args: tuple[object, ...], overloads: Sequence[Takes]) -> tuple[obj
 
 
 def wanted(args: tuple[object, ...], overloads: Sequence[Takes]) -> list[int]:
-    """The numbers of the arguments, from 1, that are to be copied.
+    """Return the numbers of the arguments, from 1, that are to be copied.
 
     Args:
         args: The arguments.
@@ -130,7 +130,7 @@ def wanted(args: tuple[object, ...], overloads: Sequence[Takes]) -> list[int]:
 
 
 def is_host(array: object) -> bool:
-    """Whether this is an array in the host's memory: it can be read there, and not on a GPU."""
+    """Return True if this is an array in the host's memory: it can be read there, and not on a GPU."""
     found = arrays.reader(array)
     if found is None:  # NumPy's scalars have that interface too, but nothing can be assigned to their elements
         return hasattr(type(array), "__setitem__") and hasattr(array, "__array_interface__")
@@ -138,7 +138,7 @@ def is_host(array: object) -> bool:
 
 
 def is_numpy(arg: object) -> bool:
-    """Whether an argument is an array or a record of NumPy's."""
+    """Return True if an argument is an array or a record of NumPy's."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(arg, (numpy.ndarray, numpy.void))
 
@@ -214,7 +214,7 @@ def _warn(where: str, numbers: list[int]) -> None:
 
 
 def depth() -> int:
-    """How many frames up the caller of aotcuda is."""
+    """Return how many frames up the caller of aotcuda is."""
     depth = 1
     frame = sys._getframe(1)  # noqa: SLF001 (warnings have no other way before Python 3.12)
     here = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))

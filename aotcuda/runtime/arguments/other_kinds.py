@@ -392,6 +392,6 @@ def _is_bounded(parameter: Parameter) -> bool:
 
 
 def _bounds(parameter: Parameter) -> tuple[int, int, int]:
-    """What a number must be divisible by, the smallest that it may be and the largest."""
+    """Return what a number must be divisible by, the smallest that it may be and the largest."""
     least, most = parameter_kinds.NO_BOUNDS
     return parameter.get("divisor", 1), parameter.get("least", least), parameter.get("most", most)

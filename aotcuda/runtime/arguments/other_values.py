@@ -33,7 +33,7 @@ _TYPES = {"bool": "|b1", "boolean": "|b1", "int8": "|i1", "uint8": "|u1"} | {
 
 
 def reader(value: object, member: Callable[[object], Read | None]) -> Read | None:
-    """The function that reads arguments of the type of `value`; None if no parameter takes such.
+    """Return the function that reads arguments of the type of `value`; None if no parameter takes such.
 
     An address gives an int, a datetime its unit and count, a record its type and its bytes, a tuple a list of what its
     members give, which are read as `member` says. None and strings, of constants alone, as they are.
@@ -56,33 +56,33 @@ def reader(value: object, member: Callable[[object], Read | None]) -> Read | Non
 
 
 def is_pointer(value: object) -> bool:
-    """Whether a value is a `ctypes.c_void_p`."""
+    """Return True if a value is a `ctypes.c_void_p`."""
     module = sys.modules.get("ctypes")  # who has such a value has imported it
     return module is not None and isinstance(value, module.c_void_p)
 
 
 def is_datetime(value: object) -> bool:
-    """Whether a value is a datetime or timedelta of NumPy's."""
+    """Return True if a value is a datetime or timedelta of NumPy's."""
     return getattr(scalars.numpy_dtype(value), "kind", "") in ("M", "m")
 
 
 def is_record(value: object) -> bool:
-    """Whether a value is a structured element in the host's memory: one of NumPy's, or a tensor map."""
+    """Return True if a value is a structured element in the host's memory: one of NumPy's, or a tensor map."""
     return getattr(scalars.numpy_dtype(value), "kind", "") == "V" or _is_tensor_map(type(value))
 
 
 def _is_tensor_map(kind: type) -> bool:
-    """Whether this is the class of cuda.core's tensor maps, or of those of the driver's bindings."""
+    """Return True if this is the class of cuda.core's tensor maps, or of those of the driver's bindings."""
     return (module_of(kind), kind.__name__) in _TENSOR_MAPS
 
 
 def _read_record(value: Any, _pending: list[object], _stream: int) -> tuple[str, bytes]:
-    """The type string of a record of NumPy's, with its fields, and its bytes."""
+    """Return the type string of a record of NumPy's, with its fields, and its bytes."""
     return structured(value.dtype.str, value.dtype.descr), value.tobytes()
 
 
 def _read_tensor_map(value: Any, _pending: list[object], _stream: int) -> tuple[str, bytes]:
-    """The same of a tensor map. Of cuda.core's there is no public way to the bytes but what its own launch takes."""
+    """Read a tensor map. The bytes of cuda.core's are public only by what its own launch takes."""
     if hasattr(value, "getPtr"):
         address = int(value.getPtr())
     else:
@@ -92,12 +92,12 @@ def _read_tensor_map(value: Any, _pending: list[object], _stream: int) -> tuple[
 
 
 def is_type(value: object) -> bool:
-    """Whether a value is a class, or an object that stands for a type of numbers."""
+    """Return True if a value is a class, or an object that stands for a type of numbers."""
     return isinstance(value, type) or type_of(value) is not None
 
 
 def type_of(value: object) -> str | None:
-    """The type string that a class or dtype of NumPy, a dtype of PyTorch or a type of Numba stands for, else None."""
+    """Return the type string that a class or dtype of NumPy, PyTorch or Numba stands for, else None."""
     numpy = sys.modules.get("numpy")  # who has such a value has imported it
     if numpy is not None and (isinstance(value, numpy.dtype) or (isinstance(value, type) and _is_numpys(value, numpy))):
         return str(numpy.dtype(value).str)

@@ -299,7 +299,7 @@ class OverloadTable:
         return current if candidates.leader == "cupy" else self.stream(args, None), current
 
     def keep(self, args: tuple[object, ...], overload: PackedOverload) -> None:
-        """From now on find an overload that was JIT-compiled for these arguments without compiling again."""
+        """Find an overload that was JIT-compiled for these arguments from now on without compiling again."""
         pairs = zip(overload.parameters, args, strict=True)
         if not all(parameter_kinds.of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
             return

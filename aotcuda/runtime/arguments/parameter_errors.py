@@ -29,7 +29,7 @@ WRITABLE = "pass a writable array, or declare the parameter read-only"
 
 
 def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bool) -> str | None:
-    """What `Kind.problem` says of an array; `counts_elements` is for kernels that count its strides in elements."""
+    """Return `Kind.problem` for an array; `counts_elements`: the kernel counts its strides in elements."""
     view: View = read
     typestr, _, shape, strides, readonly = view
     layout, itemsize = parameter["layout"], array_view.item_bytes(typestr)
@@ -54,7 +54,7 @@ def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bo
 
 
 def _broken_promise(kind: Kind, parameter: Parameter, view: View) -> str | None:
-    """What an array lacks that its kernel was compiled for; the rest of it fits."""
+    """Return what an array lacks that its kernel was compiled for; the rest of it fits."""
     divisor = parameter.get("divisor", 1)
     if view[1] % divisor:
         return f"lies at {view[1]:#x}, which {divisor} does not divide as {parameter['type']} promises"
@@ -71,7 +71,7 @@ def _broken_promise(kind: Kind, parameter: Parameter, view: View) -> str | None:
 
 
 def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
-    """That a number which the kernel takes from an array is beyond its type."""
+    """Return that a number which the kernel takes from an array is beyond its type; None if it is not."""
     if packs(kind, parameter, read):
         return None
     sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
@@ -79,14 +79,14 @@ def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
 
 
 def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    """What `Kind.problem` says of a number."""
+    """Return what `Kind.problem` says of a number."""
     if packs(kind, parameter, read):
         return None
     return f"is {aotcuda.errors.shown(arg)}, which is out of range for {parameter['type']}"
 
 
 def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
-    """Whether a parameter takes what was read, and it is in range."""
+    """Return True if a parameter takes what was read, and it is in range."""
     values: list[object] = []
     forms = "".join(form for _, form, _ in kind.fields(parameter))
     try:
@@ -99,7 +99,7 @@ def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
 
 
 def given_number(parameter: Parameter, block: bytes) -> str:
-    """What `Kind.given` says of a number."""
+    """Return what `Kind.given` says of a number."""
     if parameter["kind"] == "complex":
         value: object = complex(*struct.unpack_from(f"<2{parameter['format']}", block, parameter["offset"]))
     else:
@@ -108,7 +108,7 @@ def given_number(parameter: Parameter, block: bytes) -> str:
 
 
 def given_array(parameter: Parameter, block: bytes) -> str:
-    """What it says of an array."""
+    """Return what it says of an array."""
     words, ndim = parameter["words"], parameter["ndim"]
     if ndim and "shape0" not in words:  # the kernel is told where it lies, and no more
         return given_address(parameter, block)
@@ -123,6 +123,6 @@ def given_array(parameter: Parameter, block: bytes) -> str:
 
 
 def given_address(parameter: Parameter, block: bytes) -> str:
-    """What it says of a parameter that is an address."""
+    """Return what it says of a parameter that is an address."""
     (address,) = struct.unpack_from("<Q", block, parameter["offset"])
     return f"{parameter['type']} at {address:#x}"

@@ -239,12 +239,12 @@ def know(kinds: dict[str, Kind]) -> None:
 
 
 def is_known(parameter: Parameter) -> bool:
-    """Whether `of` finds the kind of a parameter."""
+    """Return True if `of` finds the kind of a parameter."""
     return parameter["kind"] in _KINDS
 
 
 def of(parameter: Parameter) -> Kind:
-    """The kind of a parameter.
+    """Return the kind of a parameter.
 
     Raises:
         LookupError: There is no such kind.
@@ -253,7 +253,7 @@ def of(parameter: Parameter) -> Kind:
 
 
 def in_elements(parameter: Parameter) -> bool:
-    """Whether an array's words or sizes count strides in elements."""
+    """Return True if an array's words or sizes count strides in elements."""
     return any(word.startswith("step") for word in (*parameter["words"], *sizes(parameter)))
 
 
@@ -268,17 +268,17 @@ def form(parameter: Parameter) -> tuple[str, int | None] | None:
 
 
 def sizes(parameter: Parameter) -> list[str]:
-    """The words of an array's sizes that the kernel takes beside its own."""
+    """Return the words of an array's sizes that the kernel takes beside its own."""
     return [size["word"] for size in parameter.get("sizes", ())]
 
 
 def size_fields(parameter: Parameter) -> Fields:
-    """What `Kind.fields` says of them."""
+    """Return what `Kind.fields` says of them."""
     return [(size["offset"], size["format"], False) for size in parameter.get("sizes", ())]
 
 
 def size_records(parameter: Parameter) -> bytes:
-    """The sizes for the extension: of each word, format, offset, divisor, and whether it must not be negative."""
+    """Return the sizes for the fast path: word, format, offset, divisor, and whether it must not be negative."""
     return b"".join(
         [
             struct.pack(
@@ -295,7 +295,7 @@ def size_records(parameter: Parameter) -> bytes:
 
 
 def _promises(parameter: Parameter) -> list[tuple[int, tuple[int, bool]]]:
-    """Of the sizes of which more is known than their type: which one, its divisor, whether it must not be negative."""
+    """Return index, divisor and lower bound of those sizes that promise more than their type."""
     found = [(size.get("divisor", 1), "least" in size) for size in parameter.get("sizes", ())]
     return [(at, promise) for at, promise in enumerate(found) if promise != (1, False)]
 
@@ -305,7 +305,7 @@ def _keeps(number: Any, divisor: int, bounded: bool) -> bool:
 
 
 def _names(ndim: int) -> list[str]:
-    """What an array's words are picked from, in the order of `Array.fit`."""
+    """Return what an array's words are picked from, in the order of `Array.fit`."""
     families = [f"{family}{axis}" for family in ("shape", "stride", "step") for axis in range(ndim)]
     return ["itemsize", "data", "items", *families]
 
@@ -317,7 +317,7 @@ def _picker(indices: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
 
 
 def word_code(name: str) -> int:
-    """A word as the extension has it."""
+    """Return a word as the extension has it."""
     code = _WORDS.get(name)
     if code is not None:
         return code

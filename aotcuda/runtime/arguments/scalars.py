@@ -73,7 +73,7 @@ def kind_of(value: object) -> str | None:
 
 
 def numpy_dtype(value: object) -> Any:
-    """The dtype of a scalar of NumPy's, None for all other objects."""
+    """Return the dtype of a scalar of NumPy's, None for all other objects."""
     numpy: Any = sys.modules.get("numpy")  # who holds a NumPy scalar has imported NumPy
     return value.dtype if numpy is not None and isinstance(value, numpy.generic) else None
 
@@ -85,7 +85,7 @@ class Large(int):
 
 
 def told_apart(args: tuple[object, ...]) -> tuple[object, ...]:
-    """The arguments with each Python int beyond int64 as a `Large`; those themselves where there is none."""
+    """Return the arguments with each Python int beyond int64 as a `Large`; those themselves where there is none."""
     found = tuple([_told_apart(arg) for arg in args])
     return args if all(one is other for one, other in zip(found, args, strict=True)) else found
 
@@ -100,17 +100,17 @@ def _told_apart(arg: object) -> object:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value is a number of Python's or of NumPy's."""
+    """Return True if a value is a number of Python's or of NumPy's."""
     return isinstance(value, PLAIN) or getattr(numpy_dtype(value), "kind", "") in _NUMPY_KINDS
 
 
 def is_foreign(value: object) -> bool:
-    """Whether a number is neither Python's nor NumPy's: its type may say what it is, and each object something else."""
+    """Return True if a number is neither Python's nor NumPy's: each object may say something else."""
     return not isinstance(value, PLAIN) and numpy_dtype(value) is None
 
 
 def reader(value: object) -> Read:
-    """The function that reads numbers of the type of `value`: it gives a plain bool, int, float or complex."""
+    """Return the function that reads numbers of the type of `value`: it gives a plain bool, int, float or complex."""
     if type(value) in PLAIN:
         return as_it_is
     for plain in (int, float, complex):
@@ -146,7 +146,7 @@ _GIVEN: dict[str, Callable[[Any], object]] = {
 
 
 def family(parameter: Parameter) -> str:
-    """The kind of a scalar parameter: one of the four that `kind_of` tells."""
+    """Return the kind of a scalar parameter: one of the four that `kind_of` tells."""
     if parameter["kind"] == "complex":
         return "complex"
     form = parameter["format"]
@@ -154,7 +154,7 @@ def family(parameter: Parameter) -> str:
 
 
 def rank(parameter: Parameter, value: object) -> int | None:
-    """How near a scalar parameter is to a value's type: 0 is best; None means it never takes such a value."""
+    """Return how near a scalar parameter is to a value's type: 0 is best; None means it never takes such a value."""
     kind = kind_of(value)
     if kind is None:
         return None

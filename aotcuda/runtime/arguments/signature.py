@@ -21,7 +21,7 @@ _SCALARS = frozenset(
 
 
 def of(args: tuple[object, ...]) -> str | None:
-    """The signature, or None if an argument has no type that a packaged kernel can take.
+    """Return the signature, or None if an argument has no type that a packaged kernel can take.
 
     Raises:
         UnreadableError: An argument cannot be read.

@@ -13,7 +13,7 @@ _NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
 
 def type_name(typestr: str) -> str:
-    """The type of an element as signatures write it: `float32`."""
+    """Return the type of an element as signatures write it: `float32`."""
     if array_view.canonical(typestr) == "|b1":
         return "bool"
     if typestr[:1] in ("<", "|", "=") and typestr[1:2] in _NAMES and typestr[2:].isdigit():
@@ -24,7 +24,7 @@ def type_name(typestr: str) -> str:
 
 
 def array_name(typestr: str, ndim: int, layout: str) -> str:
-    """An array's type as signatures write it: `float32[:,::1]`."""
+    """Return an array's type as signatures write it: `float32[:,::1]`."""
     parts = [":"] * ndim
     if parts and layout != "A":
         parts[-1 if layout == "C" else 0] = "::1"
@@ -32,7 +32,7 @@ def array_name(typestr: str, ndim: int, layout: str) -> str:
 
 
 def view_name(view: View) -> str:
-    """What `array_name` gives for an array that was read."""
+    """Return what `array_name` gives for an array that was read."""
     typestr, _, shape, strides, _ = view
     layout = "C"
     if strides is not None:
@@ -48,12 +48,12 @@ def view_name(view: View) -> str:
 
 
 def name_of(arg: object) -> str:
-    """An argument's type as signatures would write it; the name of its class if it cannot be read."""
+    """Return an argument's type as signatures would write it; the name of its class if it cannot be read."""
     return readable_name(arg) or class_of(arg)
 
 
 def readable_name(arg: object) -> str | None:
-    """An argument's type as signatures would write it; None if it cannot be read."""
+    """Return an argument's type as signatures would write it; None if it cannot be read."""
     try:
         read = arrays.reader(arg)
         view = read(arg, [], 0) if read else None
@@ -78,7 +78,7 @@ def readable_name(arg: object) -> str | None:
 
 
 def class_of(arg: object) -> str:
-    """The name of an argument's class, with its module unless that is Python's own."""
+    """Return the name of an argument's class, with its module unless that is Python's own."""
     kind = type(arg)
     module = module_of(kind)
     return kind.__qualname__ if module in ("builtins", "") else f"{module}.{kind.__qualname__}"

@@ -155,8 +155,11 @@ class FrontEnd:
         """See FrontEnd: the code of the module's files, which all of its kernels share, and this one's arguments."""
         declaration = _kernel(unit, files)
         arguments = parameters.of(declaration, dict(unit.stated), unit.key)
+        code = self._code(unit.module, unit.options, target)
+        if unit.unfused and not unit.options.debug:
+            code = tuple(replace(item, unfused=(unit.symbol,)) for item in code)
         return CompiledKernel(
-            code=self._code(unit.module, unit.options, target),
+            code=code,
             needed=(),
             signature=arguments.signature,
             parameters=arguments.parameters,

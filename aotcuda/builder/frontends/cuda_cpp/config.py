@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from aotcuda.builder.config import keys, rules
-from aotcuda.builder.config.model import Entry
+from aotcuda.builder.config.model import FMA, Entry
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Flag, ListOf, TableOf, Text
 from aotcuda.builder.frontends.protocol import Unit
@@ -139,6 +139,7 @@ class Kernel(Entry):
         default=False,
         metadata=setting(Flag(), "Launch so that the whole grid can synchronise.", "true"),
     )
+    fma: bool | None = field(default=None, metadata=FMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +190,7 @@ class CppUnit(Unit):
         expression: What it calls this one.
         stated: What the table says of parameters.
         cooperative: The kernel is to be launched cooperatively.
+        unfused: The kernel has no fused multiply-adds, whatever the module's options say.
     """
 
     sources: tuple[str, ...]
@@ -196,6 +198,7 @@ class CppUnit(Unit):
     expression: str
     stated: tuple[tuple[str, Stated], ...] = ()
     cooperative: bool = False
+    unfused: bool = False
 
     @property
     def loading(self) -> str:
@@ -249,6 +252,7 @@ def units(module: Module) -> list[CppUnit]:
             expression=expression,
             stated=kernel.parameters,
             cooperative=kernel.cooperative,
+            unfused=kernel.fma is False,
             **common,
         )
         for kernel in kernels

@@ -1,0 +1,56 @@
+"""Kernels of one PTX text in another text of the same link, which was generated with other options.
+
+nvJitLink takes options for a whole link. Where one kernel has an option of its own, the link is made twice, and the
+second text lends that kernel, with the functions that it calls.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from aotcuda.errors import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_FUNCTION = re.compile(
+    r"^[ \t]*(?:\.(?:visible|weak|extern) )*\.(entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$]+)", re.MULTILINE
+)
+_SUFFIX = "__own_options"
+
+
+def swapped(text: str, other: str, names: Collection[str]) -> str:
+    """Return `text` whose kernels `names` are those of `other`.
+
+    Raises:
+        LinkError: The texts define different variables.
+    """
+    head, parts = _split(text)
+    other_head, other_parts = _split(other)
+    if _variables(head) != _variables(other_head):
+        message = "kernels with fma of their own leave other variables than the rest; write fma = false for the module"
+        raise LinkError(message)
+    functions = {name for kind, name, body in other_parts if kind == "func" and "{" in body}
+    words = re.compile(rf"(?<![\w$.%])({'|'.join(map(re.escape, sorted(functions, key=len, reverse=True)))})(?![\w$])")
+
+    def own(body: str) -> str:
+        return words.sub(rf"\1{_SUFFIX}", body) if functions else body
+
+    lent = {name: own(body) for kind, name, body in other_parts if kind == "entry" and name in names}
+    needed = [own(body) for kind, name, body in other_parts if kind == "func" and name in functions]
+    bodies = [lent.get(name, body) if kind == "entry" else body for kind, name, body in parts]
+    return "".join([head, *needed, *bodies])
+
+
+def _split(text: str) -> tuple[str, list[tuple[str, str, str]]]:
+    """Return what stands before the first function, and kind, name and text of each function or declaration."""
+    found = list(_FUNCTION.finditer(text))
+    ends = [later.start() for later in found[1:]] + [len(text)]
+    parts = [(match[1], match[2], text[match.start() : end]) for match, end in zip(found, ends, strict=True)]
+    return text[: found[0].start()] if found else text, parts
+
+
+def _variables(head: str) -> list[str]:
+    """Return the definitions of variables in a head."""
+    return re.findall(r"^(?:\.(?:visible|weak|extern|common) )?\.(?:global|const|shared)\b[^;]*;", head, re.MULTILINE)
