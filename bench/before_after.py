@@ -96,7 +96,7 @@ def _run(place: Path, script: str, folder: Path) -> dict[str, float]:
         rows = {name: row["over_c"] for name, row in named.items() if name.startswith("aotcuda")}
         return {**rows, "C itself": measured["axpy"]["C, one buffer"]["median"]}
     return {
-        name.replace("no accelerator", "in Python"): row["beyond"]
+        name.replace("no accelerator", "general path"): row["beyond"]
         for name, row in measured.items()
         if name.startswith("aotcuda")
     }

@@ -1,43 +1,34 @@
-"""The run time: load -> choose -> select -> launch, with the standard library alone; docs/design.md draws the ways.
+"""The run time: load -> choose -> select -> launch, with the standard library alone; see docs/design.md.
 
 An import with `load = "first-use"` reads `module` alone; other modules are imported where they are first needed.
 """
 
-# module              what a generated module calls: `load`, and `Module` with what it exports
-# module_registry     `aotcuda.load(name)`: modules by their names; of a tree that was never built, made from it
-# module_attributes   what a module tells of itself: what its GPUs take, and why
-# kernel              what users index and call: `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`
-# launcher            a kernel with its configuration; stream_objects: what keeps a stream besides
-# general_path        one launch, from the arguments to the driver; specialize: what the fast path is taught of it
-# launch_problems     what stands against a launch, and what is said of one that has failed
-# config_key          the key of a launcher: the configuration as it was written
-# launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
-# kernel_attributes   what the driver and the disassembler tell of a kernel; help_text: what `help` shows
-# framework_checks    checks of a kernel that is handed to another library; xla_call: launches of XLA's programs
-# device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.integrations.interop`)
-# loader              which images are launched now: loading and replacing them
-# kernel_table        the kernels of loaded images: overloads, and what launches have learnt of them
+# module              `load` and `Module`, which a generated module uses; module_attributes: what they report
+# module_registry     `aotcuda.load(name)`: modules by name, also of a tree that was never built
+# kernel              what users index and call: `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`;
+#                     grid_kernel: kernels that are launched by their grid alone; help_text: their documentation
+# launcher            a kernel with its configuration; stream_objects: launchers that keep a stream alive; config_key
+# general_path        one launch, from the arguments to the driver; specialize: teaches it to the fast path
+# launch_config       grid, block, stream and shared memory; launch_attributes: clusters, priorities, ...
+# launch_problems     errors before and after a launch
+# loader              loads, replaces and unloads images; unloading: how they leave the driver
 # image_source        where images come from: a wheel, an editable install, a source tree that was never built
-# staleness           compares an editable install's images with its sources; unloading: how images leave the driver
-# library             images in the driver; device_kernel: an overload on a GPU
-# driver              libcuda; driver_errors: what its errors mean
-# streams             streams of every library, their order; `AOTCUDA_SYNCHRONIZE`: launches that wait
-#
-# arguments/          what an argument means, written once; the package itself: how one is read, by its type alone
-#     arrays, dlpack  device arrays of every library; array_view: what any of them may say of itself
-#     scalars         which Python values count as scalars, and which parameters take them; other_values: all else
-#     parameter_kinds what each kind of parameter takes; other_kinds: those beside numbers and arrays
-#     overloads       which overload the arguments select; argument_layout: how they lie in its parameter block
-#     signature       the signature that arguments ask for, which the JIT fallback compiles
-#     host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
-#     errors          why no overload fits; parameter_errors: of one parameter; type_names: what types are called
-# fast/               the fast path in C; specializations: what it is told
+# staleness           compares an editable install's images with its sources
+# kernel_table        overloads, specializations and launchers as long as the same images are loaded
+# library             images in the driver; device_kernel: a kernel on one GPU; symbol: device variables
+# kernel_attributes   registers, occupancy and machine code of a kernel
+# driver              libcuda through ctypes; driver_errors: its errors as exceptions
+# streams             streams of every library, and their order
+# device_function     exported device functions, for kernels of Numba's compilers
+# framework_checks    what PyTorch, JAX and TVM-FFI need checked; xla_call: launches inside programs that XLA compiles
+# simulator           kernels in Numba's simulator
 # foreign_names       the private names of other libraries that launches use
-# images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
-#                     debug_exceptions: what debug kernels raise
-# jit/                fallback: compiled images, and what could not be compiled; compile: from the cache or the builder;
+# arguments/          reads arguments, selects overloads, packs parameter blocks
+# fast/               the same in C; launch.h is the introduction
+# images/             choice: the image that a GPU takes, and why; callbacks; debug_exceptions; subset: part of a fatbin
+# jit/                fallback: images that were compiled here; compile: from the cache or the builder;
 #                     overloads: kernels for more signatures or GPUs; build_inputs: what to build from;
-#                     cache_key: names entries and decides whether one is current; cache, cache_lock
+#                     cache_key: names cache entries and decides whether one is current; cache, cache_lock
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ X = np.linspace(-3, 3, N, dtype="float32")
 SQUARE = "void(float32[::1], float32[::1])"
 
 
-@pytest.fixture(params=["python", "extension"])
+@pytest.fixture(params=["general", "extension"])
 def path(request, monkeypatch):
-    """Which quick path launches have; what no overload takes is an error."""
+    """Run without the fast path and with it; arguments that no overload takes are an error."""
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-    if request.param == "python":
+    if request.param == "general":
         monkeypatch.setattr(extension, "_found", [None])
     elif extension.in_use() is None:
         pytest.skip(f"there is no fast path in C: {extension.why_not()}")

@@ -17,10 +17,10 @@ CYCLES = 200_000_000
 """How long a stream is kept busy: a tenth of a second, which a launch that does not wait would not see."""
 
 
-@pytest.fixture(params=["python", "extension"])
+@pytest.fixture(params=["general", "extension"])
 def path(request, monkeypatch):
     """Which fast path launches have."""
-    if request.param == "python":
+    if request.param == "general":
         monkeypatch.setattr(extension, "_found", [None])
     elif extension.in_use() is None:
         pytest.skip(f"there is no fast path in C: {extension.why_not()}")

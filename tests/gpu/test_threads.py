@@ -36,10 +36,10 @@ def quickstart(installed):
     return quickstart.kernels
 
 
-@pytest.fixture(params=["python", "extension"])
+@pytest.fixture(params=["general", "extension"])
 def axpy(request, quickstart, monkeypatch):
     """The kernel with one of the fast paths, not loaded and with nothing learnt yet."""
-    if request.param == "python":
+    if request.param == "general":
         monkeypatch.setattr(extension, "_found", [None])
     elif extension.in_use() is None:
         pytest.skip(f"there is no fast path in C: {extension.why_not()}")

@@ -321,7 +321,7 @@ def test_a_project_of_setup_py_alone_gains_a_pyproject(tmp_path: Path) -> None:
     )
     assert cli.main(["init", str(tmp_path)]) == 0
     found = tomllib.loads((tmp_path / "pyproject.toml").read_text())
-    assert found["build-system"]["build-backend"] == "setuptools.build_meta"
+    assert found["build-system"]["build-backend"] == "setuptools.build_meta:__legacy__"
     assert "project" not in found
     assert "mypkg._k" in str(found["tool"]["aotcuda"]["modules"])
 
@@ -373,3 +373,48 @@ def test_tritons_kernels_that_were_recorded_have_signatures(tmp_path: Path, caps
     assert cli.main(["init", str(tmp_path)]) == 0
     assert load(path)["build-system"]["requires"] == ["hatchling", "aotcuda[triton]"]
     assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:10: tuned\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("source", "dependencies", "expected"),
+    [
+        ("import scipy\n", ["scipy>=1"], ["scipy>=1"]),
+        ("from scipy.special import erf\n", ["SciPy"], ["SciPy"]),
+        ("from pkg import other\n", ["mpi4py", "rich"], ["mpi4py"]),
+        ("from . import other\n", ["mpi4py"], ["mpi4py"]),
+        ("from .other import x\n", ["mpi4py ; python_version > '3'"], ["mpi4py ; python_version > '3'"]),
+        ("try:\n    import scipy\nexcept ImportError:\n    pass\n", ["scipy"], ["scipy"]),
+        ("def late():\n    import scipy\n", ["scipy"], []),
+        ("import os, numba\n", ["numba", "scipy"], []),
+    ],
+)
+def test_a_build_requires_what_it_imports(
+    tmp_path: Path, source: str, dependencies: list[str], expected: list[str]
+) -> None:
+    path = make(tmp_path, f"{PROJECT}dependencies = {dependencies}\n", source + KERNELS)
+    (tmp_path / "src" / "pkg" / "other.py").write_text("import mpi4py.MPI\n")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert load(path)["build-system"]["requires"] == ["hatchling", "aotcuda[cu13]", *expected]
+    before = path.read_text()
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    "maker",
+    [
+        "def hidden(f):\n    return cuda.jit(f)\n",
+        "def hidden(signature):\n    def wrap(f):\n        return cuda.jit(signature)(f)\n    return wrap\n",
+        "class hidden:\n    def __init__(self, f):\n        self.f = cuda.jit(f)\n",
+        "def hidden(f):\n    @cuda.jit\n    def kernel(x):\n        f(x)\n    return kernel\n",
+    ],
+)
+@pytest.mark.parametrize("use", ["@hidden", "@hidden('void(int32)')", "@tools.hidden"])
+def test_a_decorator_that_hides_kernels_is_named(
+    tmp_path: Path, maker: str, use: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, PROJECT, f"from pkg import tools\n{use}\ndef a(x): pass\n\n{use}\ndef b(x): pass\n")
+    (tmp_path / "src" / "pkg" / "tools.py").write_text(f"from numba import cuda\n\n\n{maker}")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    said = "not looked through: @hidden (src/pkg/tools.py:4) on 2 functions; `aotcuda record` finds the kernels that it"
+    assert said in capsys.readouterr().out

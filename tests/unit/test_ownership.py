@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 # that it records, and the observer watches the environment of the worker.
 PATCHES = (
     "patches.py",
+    "interop/numba_cuda_mlir.py",
     "numba_cuda_mlir/additions.py",
     "interop/numba_cuda_mlir.py",
     "numba/gpu.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from cuda.bindings import nvjitlink
 
 from aotcuda.arch import Target
 from aotcuda.binary import cubin, fatbin
+from aotcuda.builder import toolchain
 from aotcuda.builder.config import nvrtc_options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import file_variables, images, kernel_swap, nvrtc
@@ -93,15 +95,7 @@ def link(
             "turned into PTX; list sm_* targets alone (a debug build has no PTX either)"
         )
         raise LinkError(message)
-    arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
-    arguments += ["-lto"] if lto else []
-    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the assembler tells of spilled registers nowhere else
-    arguments += _OPTIMISATION[options.opt_level]
-    arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
-    arguments += ["-lineinfo"] if options.lineinfo else []
-    arguments += ["-g"] if options.debug and not as_ptx else []
-    arguments += _generation(options, has_cpp=any(_is_cpp(item) for item in items))
-    arguments += more
+    arguments = [*_arguments(target, options, lto=lto, has_cpp=any(map(_is_cpp, items))), *more]
     handle = nvjitlink.create(len(arguments), arguments)
     try:
         for item in ready:
@@ -121,14 +115,36 @@ def link(
             buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
             nvjitlink.get_linked_ptx(handle, buffer)
             text = bytes(buffer).rstrip(b"\x00 \n") + b"\n"
+            if _DEVICE_LAUNCH in text:
+                message = (
+                    f"{module}: {target} cannot be built, because a kernel launches kernels, which takes machine code "
+                    "of NVIDIA's device runtime; list sm_* targets alone"
+                )
+                raise LinkError(message)
             return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
         buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, buffer)
         return bytes(buffer), spilled(_told(handle))
     except nvjitlink.nvJitLinkError as error:
+        if not as_ptx and _DEVICE_LAUNCH.decode() in _log(handle) and (runtime := _device_runtime(items)):
+            return link(module, [*items, runtime], target, options, include_dirs, elsewhere, more=more)
         raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
     finally:
         nvjitlink.destroy(handle)
+
+
+_DEVICE_LAUNCH = b"cudaCDP2"
+"""In the names of what kernels call that launch kernels: functions of libcudadevrt.a."""
+
+
+def _device_runtime(items: Sequence[LinkInput]) -> LinkInput | None:
+    """Return the toolkit's device runtime, which nvcc links for kernels that launch kernels; None if it is linked."""
+    name = "libcudadevrt.a"
+    if any(item.name == name for item in items):
+        return None
+    folders = [Path(path).parent / lib for path in toolchain.include_dirs() for lib in ("lib", "lib64", "lib/x64")]
+    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    return LinkInput(kind="library", name=name, data=path.read_bytes()) if path else None
 
 
 def _partly_unfused(
@@ -220,6 +236,20 @@ def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
     return [
         replace(item, pieces=tuple(pieces[key].items()), unfused=tuple(unfused[key])) for key, item in first.items()
     ]
+
+
+def _arguments(target: Target, options: Options, *, lto: bool, has_cpp: bool) -> list[str]:
+    """Return the linker's arguments for a target and the options of a module."""
+    as_ptx = target.kind == "ptx"
+    arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
+    arguments += ["-lto"] if lto else []
+    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the assembler tells of spilled registers nowhere else
+    arguments += _OPTIMISATION[options.opt_level]
+    arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
+    arguments += ["-lineinfo"] if options.lineinfo else []
+    arguments += ["-g"] if options.debug and not as_ptx else []
+    arguments += _generation(options, has_cpp=has_cpp)
+    return arguments
 
 
 def _generation(options: Options, *, has_cpp: bool) -> list[str]:

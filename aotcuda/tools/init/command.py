@@ -14,7 +14,7 @@ from aotcuda import registry
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.gpus import default_targets
-from aotcuda.tools.init import sources
+from aotcuda.tools.init import project_sources, sources
 from aotcuda.tools.record import project, pyproject, tables
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ _COMMENT = "aotcuda record --write -- COMMAND adds the signatures that COMMAND l
 _TOOL = ("tool", "aotcuda")
 _HATCHLING = ("hatchling", "hatchling.build")
 _SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
+_WITHOUT_TABLE = "setuptools.build_meta:__legacy__"
+"""The back end of a project without a pyproject.toml, by PEP 517: setup.py may import modules beside it."""
+
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
 
 
@@ -63,6 +66,7 @@ def run(folder: Path) -> None:
         message = f"{owner.pyproject} does not exist; name a folder with a pyproject.toml"
         raise ConfigError(message)
     found, unreadable = _sources(owner)
+    read = project_sources.trees(owner)
     for line in unreadable:
         foreign.show(f"not read: {line}")
     if not any(source.kernels for source in found):
@@ -70,10 +74,11 @@ def run(folder: Path) -> None:
             f"no kernel was found in {owner.root}: nothing stands under @cuda.jit or @triton.jit in the modules of its "
             "packages"
         )
-        _print_rest(found)
+        _print_rest(found, project_sources.hiding(read))
         return
     editor = pyproject.Editor(owner.text)
-    notes = [*_build_system(editor, owner, found), *_dependency(editor, owner)]
+    imported = project_sources.requirements(owner, read, (source.module for source in found if source.kernels))
+    notes = [*_build_system(editor, owner, found, imported), *_dependency(editor, owner)]
     written = _modules(editor, found, owner)
     text = editor.text()
     if text != owner.text:
@@ -82,7 +87,7 @@ def run(folder: Path) -> None:
     for line in [*notes, *written]:
         foreign.show(line)
     _print_open(editor, found)
-    _print_rest(found)
+    _print_rest(found, project_sources.hiding(read))
 
 
 def _sources(owner: Project) -> tuple[list[Source], list[str]]:
@@ -109,7 +114,7 @@ def _problem(error: Exception) -> str:
     return f": {error}" if isinstance(error, ValueError) else ": it is nested too deeply"
 
 
-def _build_system(editor: Editor, owner: Project, found: list[Source]) -> list[str]:
+def _build_system(editor: Editor, owner: Project, found: list[Source], imported: list[str]) -> list[str]:
     """Add the build requirements and the hook of hatchling, and return the remaining steps."""
     wanted = [
         registry.requirement(name) for name in sorted({item.frontend for source in found for item in source.kernels})
@@ -117,11 +122,16 @@ def _build_system(editor: Editor, owner: Project, found: list[Source]) -> list[s
     system = editor.get(("build-system",))
     if system is None:
         requirement, back = _SETUPTOOLS if _uses_setuptools(owner) else _HATCHLING
-        editor.table(("build-system",), {"requires": [requirement, *wanted], "build-backend": back})
+        if not owner.text:
+            back = _WITHOUT_TABLE
+        editor.table(("build-system",), {"requires": [requirement, *wanted, *imported], "build-backend": back})
     else:
         back = str(system.get("build-backend", "setuptools.build_meta"))
-        if not any(_named(item, "aotcuda") for item in project_file.strings(system.get("requires"))):
-            _extend(editor, ("build-system", "requires"), wanted)
+        listed = project_file.strings(system.get("requires"))
+        missing = [] if any(_named(item, "aotcuda") for item in listed) else wanted
+        missing += [item for item in imported if not any(_named(other, _name(item)) for other in listed)]
+        if missing:
+            _extend(editor, ("build-system", "requires"), missing)
     if back.startswith("hatchling"):
         folder = str(owner.root)
         if uninstalled_hook.table(folder) is not None:
@@ -167,7 +177,11 @@ def _extend(editor: Editor, keys: tuple[str, ...], items: list[str]) -> None:
 
 def _named(requirement: object, name: str) -> bool:
     """Return True if a requirement is for the package `name`."""
-    return isinstance(requirement, str) and re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0].lower() == name
+    return isinstance(requirement, str) and _name(requirement) == name
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0].lower()
 
 
 def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
@@ -256,7 +270,9 @@ def _print_open(editor: Editor, found: list[Source]) -> None:
             foreign.show(f"  {variable} aotcuda record --write -- python -m pytest    # without a GPU; {frontend} only")
 
 
-def _print_rest(found: list[Source]) -> None:
+def _print_rest(found: list[Source], hiding: list[str]) -> None:
+    for line in hiding:
+        foreign.show(line)
     for source in found:
         for item in source.found:
             if item.inside and not item.device:

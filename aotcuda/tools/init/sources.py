@@ -62,6 +62,13 @@ def read(content: str | bytes) -> list[Found]:
     return _Reader(tree).found()
 
 
+def makes_kernels(tree: ast.Module, node: ast.AST) -> bool:
+    """Return True if a function or class of a module makes kernels of functions that it is given, or defines some."""
+    reader = _Reader(tree)
+    inside = (child for statement in getattr(node, "body", ()) for child in ast.walk(statement))
+    return any(isinstance(child, ast.expr) and reader.is_jit(child) for child in inside)
+
+
 class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
@@ -78,6 +85,10 @@ class _Reader:
         made = [*self._definitions(self._tree, (), ""), *self._assignments()]
         helping = [replace(item, device=True) if item.path in self._called else item for item in made]
         return sorted(helping, key=lambda item: (item.line, item.path))
+
+    def is_jit(self, node: ast.expr) -> bool:
+        """Return True if an expression is the `jit` of a compiler."""
+        return self._dotted(node) in _JIT
 
     def _import(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import):
@@ -99,7 +110,7 @@ class _Reader:
             self._values[name] = value
             if self._dotted(value) in _JIT:
                 self._names[name] = self._dotted(value)
-            elif isinstance(value, ast.Call) and _last(value.func) == "partial" and value.args:
+            elif isinstance(value, ast.Call) and last(value.func) == "partial" and value.args:
                 inner = self._dotted(value.args[0])
                 if inner in _JIT:
                     self._names[name] = inner
@@ -197,7 +208,7 @@ class _Reader:
         if isinstance(node, ast.Name) and node.id in self._values and depth:
             return self._type(self._values[node.id], depth - 1)
         if isinstance(node, ast.Name | ast.Attribute):
-            return _last(node)
+            return last(node)
         if isinstance(node, ast.Subscript):
             element = self._type(node.value, depth)
             return f"{element}[{ast.unparse(node.slice).strip('()')}]" if element else None
@@ -208,7 +219,7 @@ class _Reader:
     def _call(self, node: ast.Call, depth: int) -> str | None:
         parts = [self._argument(item, depth) for item in node.args]
         parts += [f"{item.arg}={ast.unparse(item.value)}" for item in node.keywords]
-        return f"{_last(node.func)}({', '.join(part for part in parts if part)})" if all(parts) else None
+        return f"{last(node.func)}({', '.join(part for part in parts if part)})" if all(parts) else None
 
     def _argument(self, node: ast.expr, depth: int) -> str | None:
         if isinstance(node, ast.Constant):
@@ -238,5 +249,6 @@ def _returns_a_value(function: ast.AST) -> bool:
     return False
 
 
-def _last(node: ast.expr) -> str:
+def last(node: ast.expr) -> str:
+    """Return the last part of a dotted name; empty for another expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
