@@ -33,6 +33,7 @@ INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _AOTCUDA = f"{Path(registry.__file__).resolve().parent}/"
+_BUILDER = f"{_AOTCUDA}builder/"
 _STANDARD = tuple(
     f"{folder}/"
     for name in ("stdlib", "platstdlib")
@@ -154,7 +155,10 @@ class Observer:
     def _is_on_the_stack(self) -> bool:
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
         while frame is not None:
-            if self._kind(frame.f_code.co_filename) == "project":
+            file = frame.f_code.co_filename
+            if file != _HERE and file.startswith(_BUILDER):
+                return False  # below is whatever has started the worker
+            if self._kind(file) == "project":
                 return True
             frame = frame.f_back
         return False
