@@ -18,7 +18,6 @@ PATCHES = (
     "patches.py",
     "interop/numba_cuda_mlir.py",
     "numba_cuda_mlir/additions.py",
-    "interop/numba_cuda_mlir.py",
     "numba/gpu.py",
     "worker/observer.py",
     "record/inject/aotcuda_recorder/__init__.py",
