@@ -89,7 +89,8 @@ def build(
     entry = cached_build.open_entry(cache, project, known, watcher)
     if entry is not None:
         if (found := entry.find(plans, roots, editable=editable)) is not None:
-            return replace(found, summary=replace(found.summary, seconds=time.monotonic() - start))
+            summary = replace(found.summary, seconds=time.monotonic() - start)
+            return replace(found, summary=summary, depends=found.depends if followed else ())
         cache = entry.settings_of_workers()
     observe = editable or followed or entry is not None
     python = project.python(roots) if observe else Stamp()
@@ -110,7 +111,9 @@ def build(
         editable=editable,
         seconds=time.monotonic() - start,
     )
-    return built if entry is None else entry.store(built, stamp, results)
+    if entry is not None:
+        built = entry.store(built, stamp, results)
+    return built if followed else replace(built, depends=())
 
 
 def _job(

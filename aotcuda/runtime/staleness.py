@@ -40,7 +40,7 @@ class Staleness:
     def in_place_of(
         self, loaded: Library, compiled_from: Stamp | None
     ) -> tuple[Library, Manifest, Stamp | None] | None:
-        """Return images for the sources as they are now, with their manifest, and the stamp after an edit.
+        """Return images for the sources as they are now, with their manifest, and the sources after an edit.
 
         None if that is what is loaded: images that were compiled for an edit, or None for those of the build.
 

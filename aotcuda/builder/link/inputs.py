@@ -79,11 +79,18 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
     try:
         data = foreign.content(path, LARGEST)
     except foreign.UnreadableError as error:
-        message = f"{key}: {foreign.shown(path)} {error}; paths are relative to the folder of pyproject.toml"
+        message = f"{key}: {foreign.shown(path)} {error}; {unread(path, root)}"
         raise ConfigError(message) from None
     absolute = path.resolve()
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else path.name
     return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))
+
+
+def unread(path: Path, root: Path) -> str:
+    """Return the remedy for a file of the table that cannot be read; sdists lack files that git ignores."""
+    if not path.exists() and (root / "PKG-INFO").is_file():
+        return "the sdist lacks it: list it in tool.hatch.build.targets.sdist.artifacts, or in MANIFEST.in (setuptools)"
+    return "paths are relative to the folder of pyproject.toml"
 
 
 def from_module(name: str, key: str) -> Linked:

@@ -17,7 +17,7 @@ from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.builder.link import file_variables, nvrtc, preconditions
+from aotcuda.builder.link import file_variables, inputs, nvrtc, preconditions
 from aotcuda.builder.worker import pool
 from aotcuda.common import foreign
 from aotcuda.errors import AotcudaError, CompileError, SourceError
@@ -270,7 +270,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
         try:
             data = foreign.content(whole)
         except foreign.UnreadableError as error:
-            message = f"{key}: {path} {error}; paths are relative to the folder of pyproject.toml"
+            message = f"{key}: {path} {error}; {inputs.unread(whole, Path(root))}"
             raise SourceError(message) from None
         found[path] = LinkInput(kind="cu", name=path, data=data, folder=str(whole.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}
