@@ -380,7 +380,9 @@ def test_a_late_build_makes_the_same_from_what_the_wheel_has(front_end: str, tmp
     assert kernels("held", "void(float64[::1])") == {"held": ["void(float64[::1])"]}
 
 
-def test_an_editable_install_depends_on_the_prelude_and_on_all_python_files_of_the_package(front_end: str, tmp_path: Path) -> None:
+def test_an_editable_install_depends_on_the_prelude_and_on_all_python_files_of_the_package(
+    front_end: str, tmp_path: Path
+) -> None:
     project = everything(tmp_path / "project")
     (project / "pkg" / "_alone.py").write_text("def f(x):\n    x[0] = 1\n")
     with (project / "pyproject.toml").open("a") as file:
