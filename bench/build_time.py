@@ -5,11 +5,10 @@ python bench/build_time.py [--runs 5] [--thousand] [--gpu]
 - cold: fifty kernels for five GPU generations, with nothing kept from earlier builds; nvcc gets one file.
 - filling: the same, with a build cache that is empty before, as the first build of a user has it.
 - edited, again: the same after one kernel was edited, and after nothing was, with a build cache that is filled before.
-- linked: the fifty again, with all kernels compiled before and nothing linked, so that no front end has anything to do:
-  what a build takes at the least, whatever its front end takes.
-- lowered: the reverse, with all machine code made before and no kernel compiled: what a build takes at the least,
+- lowered: the fifty again, with all machine code made before and no kernel lowered: what a build takes at the least,
   whatever its linker takes.
-- with --thousand: twenty modules of fifty kernels each; nvcc gets twenty files of fifty.
+- with --thousand: twenty modules of fifty kernels each, cold and after one kernel was edited; nvcc gets twenty files
+  of fifty.
 - with --gpu, where there is CuPy: a process that launches a kernel of an editable install, after it was edited,
   and once more.
 - back end: the same project without aotcuda, of which the times of builds are a part.
@@ -95,20 +94,16 @@ def _cases(
     cold = _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": "0"}
     kept = _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": str(folder / "cache")}
     _build(edited, kept)
-    kernels = _part(folder / "cache", folder / "kernels", "unit")
-    code = _part(folder / "cache", folder / "code", "step")
+    code = _part(folder / "cache", folder / "code", "code")
     beside = projects.generate(folder / "beside", "fifty", 50)
 
     read_alone = {"AOTCUDA_BUILD_CACHE_ACCESS": "read"}  # so each build finds the same, and writes nothing
-    from_kernels, from_code = (
-        _NOTHING_KEPT | read_alone | {"AOTCUDA_BUILD_CACHE": str(part)} for part in (kernels, code)
-    )
+    from_code = _NOTHING_KEPT | read_alone | {"AOTCUDA_BUILD_CACHE": str(code)}
 
     runs = {
         "quickstart: 2 + 2 signatures, 5 archs and PTX, cold": lambda: _build(quickstart, cold),
         "fifty, cold": lambda: _build(fifty, cold),
         "fifty, filling a cache": lambda: _filling(fifty, folder / "filled"),
-        "fifty, linked": lambda: _build(beside, from_kernels),
         "fifty, lowered": lambda: _build(beside, from_code),
         "fifty, nvcc": lambda: _nvcc(nvcc, cpp),
         "fifty, one kernel edited": lambda: _build(_edit(edited), kept),
@@ -119,7 +114,10 @@ def _cases(
     if thousand:
         many = projects.generate(folder, "thousand", 50, modules=20)
         files = projects.generate_cpp(folder / "many", 50, files=20)
+        kept_many = _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": str(folder / "of_many")}
         runs |= {"thousand, cold": lambda: _build(many, cold), "thousand, nvcc": lambda: _nvcc(nvcc, files)}
+        _build(many, kept_many)
+        runs["thousand, one kernel edited"] = lambda: _build(_edit(many), kept_many)
         memory["thousand, cold"] = (many, cold)
     return runs, memory
 
@@ -157,14 +155,15 @@ def _met(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
     met = {
         "quickstart: under 5 s": median["quickstart: 2 + 2 signatures, 5 archs and PTX, cold"] < 5,
         "fifty, cold: at most 1.5 times nvcc": median["fifty, cold"] <= 1.5 * median["fifty, nvcc"],
-        "fifty, one kernel edited: at most 1.5 s": median["fifty, one kernel edited"] <= 1.5,
-        "fifty, again: at most 0.5 s beyond the back end": median["fifty, again"] - alone <= 0.5,
+        "fifty, one kernel edited: at most 2.5 s": median["fifty, one kernel edited"] <= 2.5,
+        "fifty, again: at most 0.3 s beyond the back end": median["fifty, again"] - alone <= 0.3,
     }
     if "fifty, editable, launched again" in median:
         after = median["fifty, editable, launched after an edit"] - median["fifty, editable, launched again"]
         met["fifty, editable, launched after an edit: at most 1.5 s beyond one that was not"] = after <= 1.5
     if "thousand, cold" in median:
         met["thousand, cold: at most 2 times nvcc"] = median["thousand, cold"] <= 2 * median["thousand, nvcc"]
+        met["thousand, one kernel edited: at most 40 s"] = median["thousand, one kernel edited"] <= 40
     return met | {f"{name}: under 1 GiB": peak < 1024 * _MIB for name, peak in peaks.items()}
 
 
@@ -176,7 +175,9 @@ def _without_hook(project: Path) -> Path:
 
 def _edit(project: Path) -> Path:
     """Change a constant of the first kernel, each time to another one."""
-    source = project / "fifty" / "_kernels.py"
+    source = next(
+        path for path in sorted(project.rglob("_kernels*.py")) if "cuda.jit" in path.read_text(encoding="utf-8")
+    )
     text = source.read_text(encoding="utf-8")
     source.write_text(re.sub(r"(a \* x\[i\] \+ )(\d+)", lambda it: f"{it[1]}{int(it[2]) + 1}", text, count=1))
     return project

@@ -7,10 +7,15 @@ The standard library only: this runs on a fresh machine with nothing but Python 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -58,3 +63,19 @@ def make(name: str, *requirements: str, fresh: bool = False) -> Path:
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
     print(f"{folder.name}: ready after {time.monotonic() - started:.0f} s", flush=True)
     return python
+
+
+def install_beside(python: Path, name: str, requirements: Iterable[str]) -> None:
+    """Install packages, without their dependencies, in folder `name` of an environment.
+
+    A folder that was made for another list of requirements is made again.
+    """
+    folder = python.parents[1] / name
+    marker = folder / "requirements.txt"  # written last, so that a half-made folder is made again
+    wanted = "".join(f"{item}\n" for item in requirements)
+    if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps")
+    run(*pip, "--target", folder, *wanted.splitlines())
+    marker.write_text(wanted, encoding="utf-8")

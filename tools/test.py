@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 
-from environments import ROOT, check_machine, environment, make, run, say
+from environments import ROOT, check_machine, environment, install_beside, make, run, say
 
 # One process for each core; a file's tests stay together, since they share what they build. In the order of folders:
 # integration tests take longest, and what is short comes last, so that the processes end together.
@@ -42,10 +42,8 @@ def main() -> None:
     check_machine()
     say("The tests' environment: the build side and pytest, Triton, and the compilers of CUDA 12.9 (3 GB on disk)")
     python = make("test", "--editable", f"{ROOT}[test]")
-    pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps")
-    for folder, packages in (("cuda12", [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12]), ("oldest", oldest())):
-        if not (where := python.parents[1] / folder).is_dir():
-            run(*pip, "--target", where, *packages)
+    install_beside(python, "cuda12", [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12])
+    install_beside(python, "oldest", oldest())
     os.chdir(ROOT)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     # Tests start Python many thousand times, some of them where it writes no bytecode.

@@ -18,7 +18,6 @@ from aotcuda.builder import (
     consistency,
     fallback_inputs,
     in_place,
-    manifest_dependencies,
     output,
     output_conflicts,
     plan,
@@ -26,18 +25,21 @@ from aotcuda.builder import (
     report,
     sbom,
     stages,
+    stamps,
     toolkits,
     wheel_files,
 )
 from aotcuda.builder.build_cache import remote
 from aotcuda.builder.build_cache import settings as build_settings
-from aotcuda.builder.build_cache.names import NamelessError
-from aotcuda.builder.build_cache.places import Places
+from aotcuda.builder.build_cache.build_stamp import BuildStamp
+from aotcuda.builder.build_cache.hashing import NamelessError
 from aotcuda.builder.build_cache.store import Store, trim
-from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.config import parser
+from aotcuda.builder.worker import process
 from aotcuda.builder.worker.job import Job
+from aotcuda.cache import compilers
 from aotcuda.common import project_file, system, variables
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import BuildError, ConfigError, ManifestError
 from aotcuda.version import __version__
 
@@ -47,10 +49,10 @@ if TYPE_CHECKING:
     from aotcuda.builder.build_cache.remote import Fetched
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.config.model import Config
-    from aotcuda.builder.manifest_dependencies import Dependencies
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.progress import Progress
     from aotcuda.builder.report import Summary
+    from aotcuda.builder.stamps import Dependencies
     from aotcuda.builder.worker.job import BuiltModule, Result
 
 
@@ -128,30 +130,24 @@ def build(
     root = root.resolve()
     roots = _import_roots(root, import_roots)
     output.sweep([module.name for module in settings.modules], roots)
-    for item in plans:
-        module = item.config
-        _check_package_exists(module.name, module.key, roots, root)
-        if not item.in_place:
-            output_conflicts.check_module(module.name, module.key, roots, root, extensions)
-        for folder in module.options.include_dirs:
-            if not (root / folder).is_dir():
-                message = f"{module.key}.options.include-dirs: {root / folder} is no folder; correct it or take it out"
-                raise ConfigError(message)
+    _check_modules(plans, roots, root, extensions)
     package_root = _package_root(settings.modules[0].name, roots)
-    project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
+    project = stamps.Project(
+        root=root, package_root=package_root, names=tuple(plan.names(plans)), tops=stamps.tops(settings)
+    )
     installed = toolkits.installed()
     cache = build_settings.find([item.frontend for item in plans], installed, root)
-    searched = [*map(str, roots), *build_settings.searched()]
-    looked_in = [os.path.relpath(path, root) for path in searched]
-    known = [table, settings, looked_in, editable, sorted(extensions)]
-    kept = _kept(cache, project, known, searched, watcher, editable=editable)
+    folders = [str(package_root), *map(str, roots), *build_settings.searched()]
+    known = [table, settings, folders, compilers.everything(), editable, sorted(extensions)]
+    kept = _kept(cache, project, known, watcher)
     if kept is not None and (found := _cached(kept, plans, roots, project, editable=editable)) is not None:
         reused = replace(found, summary=replace(found.summary, seconds=time.monotonic() - start))
         return reused if followed else replace(reused, depends=())
     if cache is not None and kept is not None and not kept.store.answers:
         cache = replace(cache, url=None, sends=False)  # a worker need not wait for what does not answer, nor warn again
     carry = settings.fallback == "jit" and not editable
-    trace = editable or followed or kept is not None
+    observe = editable or followed or kept is not None
+    python = project.python(roots) if observe else Stamp()
     job = Job(
         root=str(root),
         import_roots=tuple(map(str, roots)),
@@ -160,24 +156,32 @@ def build(
         names=plan.names(plans),
         jobs=capacity.processes(),
         carry=carry,
-        trace=trace,
-        watched=manifest_dependencies.patterns(settings.watch, root) if trace else (),
+        observe=observe,
+        own=project.own,
+        watched=stamps.patterns(settings.watch, root) if observe else (),
+        watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
     )
     results, made = _made(job, installed, watcher)
-    depends = tuple(manifest_dependencies.files(results, project)) if followed or kept is not None else ()
-    unmatched = manifest_dependencies.unmatched(settings.watch, root)
+    stamp = stamps.of(results, project, python, _set_by_workers(plans, installed)) if observe else Stamp()
+    stamp = stamps.with_versions(stamp)
+    lasting = stamps.lasting(stamp, project) if editable else None
+    depends = tuple(stamps.files(stamp, project)) if observe else ()
+    unmatched = stamps.unmatched(settings.watch, root)
     warnings = [*unmatched, *(text for result in results for text in result.warnings)]
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
     carried = {
-        project.relative(root / path) for parts in made.values() for _, module in parts for path, _ in module.carried
+        project.relative(str(root / path))
+        for parts in made.values()
+        for _, module in parts
+        for path, _ in module.carried
     }
     for name, parts in made.items():
-        dependent = _dependencies(name, [result for result, _ in parts], table, project, editable=editable)
+        dependent = _dependencies([result for result, _ in parts], lasting, table, project)
         if carry:
             needed |= _needed(name, dependent, carried, project)
         files |= wheel_files.files(
@@ -207,7 +211,8 @@ def build(
         return built
     if any(result.unanswered for result in results):
         kept.store.ask_no_more()
-    kept.whole.keep(_packed(built, depends, kept.places), results, _looks(results, project, roots), ", ".join(made))
+    if not any(result.unseen for result in results):
+        kept.whole.keep(stamp, _packed(built, depends), ", ".join(made))
     trim(kept.cache)
     problems = [*(text for result in results for text in result.problems), *kept.store.problems]
     return replace(
@@ -230,19 +235,10 @@ class _Kept(NamedTuple):
 
     cache: Settings
     store: Store
-    whole: Whole
-    places: Places
+    whole: BuildStamp
 
 
-def _kept(
-    cache: Settings | None,
-    project: manifest_dependencies.Project,
-    known: Sequence[object],
-    searched: Sequence[str],
-    watcher: Progress,
-    *,
-    editable: bool,
-) -> _Kept | None:
+def _kept(cache: Settings | None, project: stamps.Project, known: Sequence[object], watcher: Progress) -> _Kept | None:
     """The build cache; None if there is none, or the build has no name in it."""
     if cache is None:
         return None
@@ -256,18 +252,24 @@ def _kept(
 
     store = Store(cache, fetch, remote.send)
     try:
-        generated = project.is_generated
-        whole = Whole(store, cache, str(project.root), known, exact=editable, is_generated=generated, searched=searched)
+        return _Kept(cache, store, BuildStamp(store, cache, str(project.root), known))
     except NamelessError:
         return None
-    return _Kept(cache, store, whole, Places(str(project.root)))
 
 
-def _packed(built: Output, depends: Iterable[Path], places: Places) -> object:
-    """A build, with what it depends on by names that mean the same in another folder."""
+def _set_by_workers(plans: Sequence[ModulePlan], installed: Sequence[toolkits.Toolkit]) -> set[str]:
+    """The environment variables that workers have values of their own for, which follow from what is known."""
+    names = {item.frontend for item in plans}
+    toolkit = next(iter(installed), None)
+    given = process.environment(os.environ, *sorted(names), toolkit=toolkit)
+    return {name for name in {*given, *os.environ} if given.get(name) != os.environ.get(name)}
+
+
+def _packed(built: Output, depends: Iterable[Path]) -> object:
+    """A build as its entry has it."""
     told = built.summary
     counts = (told.modules, told.kernels, told.functions, told.targets)
-    named = [places.name(str(path)) for path in depends]
+    named = [str(path) for path in depends]
     return (built.files, built.warnings, built.notes, dict(built.needed), built.sbom, named, counts)
 
 
@@ -281,7 +283,7 @@ def _cached(
     kept: _Kept,
     plans: Sequence[ModulePlan],
     roots: Sequence[Path],
-    project: manifest_dependencies.Project,
+    project: stamps.Project,
     *,
     editable: bool,
 ) -> Output | None:
@@ -292,13 +294,13 @@ def _cached(
     folders = (project.root, *roots)
     try:
         cached_files.check(found[0], plans, folders, project.package_root, version=__version__, editable=editable)
-        return _unpacked(found, kept.places, os.path.relpath(project.package_root, project.root))
+        return _unpacked(found, os.path.relpath(project.package_root, project.root))
     except (ManifestError, ValueError):
         kept.store.spoilt()
     return None
 
 
-def _unpacked(found: Any, places: Places, package_root: str) -> Output:
+def _unpacked(found: Any, package_root: str) -> Output:
     """The build that `_packed` packed; its steps are those that were made once.
 
     Raises:
@@ -312,7 +314,7 @@ def _unpacked(found: Any, places: Places, package_root: str) -> Output:
         notes=notes,
         needed=needed,
         sbom=bill,
-        depends=tuple(Path(places.path(name)) for name in named),
+        depends=tuple(map(Path, named)),
         summary=report.Summary(
             modules=modules,
             kernels=kernels,
@@ -324,22 +326,6 @@ def _unpacked(found: Any, places: Places, package_root: str) -> Output:
         ),
         reuse=Reuse(whole=True),
     )
-
-
-def _looks(results: Sequence[Result], project: manifest_dependencies.Project, roots: Sequence[Path]) -> list[str]:
-    """The paths at which a build looks what is there, beside what its workers see."""
-    root = str(project.root)
-    sources = {item["path"] for result in results for item in result.sources}
-    tops = {name.partition(".")[0] for name in project.names}
-    return [
-        *(str(folder / top) for folder in roots for top in sorted(tops)),
-        *(
-            path
-            for source in sources
-            for name in (project_file.FILE_NAME, "__init__.py")
-            for path in above(source, root, name)
-        ),
-    ]
 
 
 def _summary(
@@ -386,6 +372,21 @@ def _import(built: BuiltModule) -> consistency.Import:
     return consistency.Import(first, frozenset(item.units), compiled)
 
 
+def _check_modules(
+    plans: Sequence[ModulePlan], roots: Sequence[Path], root: Path, extensions: Mapping[str, Path]
+) -> None:
+    """Refuse modules that would lie in no package or have a name that is taken, and folders that are none."""
+    for item in plans:
+        module = item.config
+        _check_package_exists(module.name, module.key, roots, root)
+        if not item.in_place:
+            output_conflicts.check_module(module.name, module.key, roots, root, extensions)
+        for folder in module.options.include_dirs:
+            if not (root / folder).is_dir():
+                message = f"{module.key}.options.include-dirs: {root / folder} is no folder; correct it or take it out"
+                raise ConfigError(message)
+
+
 def _import_roots(root: Path, given: Sequence[Path]) -> list[Path]:
     candidates = [*(path.resolve() for path in given), root / "src", root]
     return list(dict.fromkeys(path for path in candidates if path.is_dir()))
@@ -416,15 +417,13 @@ def _is_package(path: Path) -> bool:
     return path.name.isidentifier() and path.is_dir() and any(path.glob("*.py"))
 
 
-def _needed(
-    module: str, found: Dependencies, carried: Collection[str], project: manifest_dependencies.Project
-) -> dict[str, str]:
+def _needed(module: str, found: Dependencies, carried: Collection[str], project: stamps.Project) -> dict[str, str]:
     """The files that the wheel must have so that the JIT fallback can compile a module, with the module's name."""
     paths = [item["path"] for item in found.sources if item["path"] not in carried]
     return {path: module for path in paths if not _is_of_another(path, project)}
 
 
-def _is_of_another(path: str, project: manifest_dependencies.Project) -> bool:
+def _is_of_another(path: str, project: stamps.Project) -> bool:
     """Whether a file belongs to a project that lies inside this one, as in a workspace; it has a wheel of its own."""
     folder = (project.package_root / path).resolve().parent
     while folder != project.root and folder.is_relative_to(project.root):
@@ -435,19 +434,10 @@ def _is_of_another(path: str, project: manifest_dependencies.Project) -> bool:
 
 
 def _dependencies(
-    module: str,
-    results: Sequence[Result],
-    table: Mapping[str, object],
-    project: manifest_dependencies.Project,
-    *,
-    editable: bool,
+    results: Sequence[Result], stamp: Stamp | None, table: Mapping[str, object], project: stamps.Project
 ) -> Dependencies:
-    """What a module depends on; in wheels its sources alone, and in an editable install the table as well."""
-    if not editable:
-        untraced = [replace(result, trace=None) for result in results]  # what was asked is for the build cache to know
-        found = manifest_dependencies.of(untraced, project, lasting=True, module=module)
-        return manifest_dependencies.Dependencies(sources=found.sources)
-    found = manifest_dependencies.of(results, project, lasting=True, module=module)
-    of_table = manifest_dependencies.table_source(table, project)
-    sources = sorted([*found.sources, of_table], key=lambda item: item["path"])
-    return replace(found, sources=sources)
+    """What a module's manifest lists: in wheels its sources alone; an editable install has its whole stamp."""
+    sources = stamps.sources(results, project)
+    if stamp is None:
+        return stamps.Dependencies(sources=sources)
+    return stamps.listed(stamp, (item["path"] for result in results for item in result.sources), project, table)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest, registry
-from aotcuda.builder import linked_modules, manifest_dependencies, plan, stages, toolkits, wheel_files
+from aotcuda.builder import linked_modules, plan, stages, stamps, toolkits, wheel_files
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
 from aotcuda.common import gpu_facts
 from aotcuda.common.jit_build import CUBIN, Result
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import ToolchainError
 from aotcuda.version import __version__
 
@@ -45,6 +46,14 @@ def build(request: Request) -> Result:
     )
     given = request.names
     names = plan.names(whole) if given is None else {module: tuple(found) for module, found in given.items()}
+    project = stamps.Project(
+        root=root,
+        package_root=package_root,
+        names=tuple(names) if request.is_project else (),
+        tops=stamps.tops(settings),
+        is_installed=not request.is_project,
+    )
+    python = project.python([package_root]) if request.is_project else Stamp()
     cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed(), root)
     results = stages.run(
         linked_modules.job(
@@ -53,7 +62,8 @@ def build(request: Request) -> Result:
             package_root=package_root,
             names=names,
             toolkit=toolkit,
-            watched=manifest_dependencies.patterns(settings.watch, root if request.is_project else package_root),
+            own=project.own,
+            watched=stamps.patterns(settings.watch, root if request.is_project else package_root),
             linked=linked,
             cache=cache,
         ),
@@ -67,12 +77,10 @@ def build(request: Request) -> Result:
     image = built.images[0].data
     described = wheel_files.describe(settings, built, result, version=__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
-    project = manifest_dependencies.Project(
-        root=root, package_root=package_root, names=tuple(names) if request.is_project else (), tops=_tops(settings)
-    )
-    found = manifest_dependencies.of([*linked, result], project, own_variables=linked_modules.VARIABLES)
-    if request.is_project:
-        found.sources.append(manifest_dependencies.table_source(request.table, project))
+    results = [*linked, result]
+    stamp = stamps.of(results, project, python, linked_modules.VARIABLES)
+    imported = (item["path"] for result in results for item in result.sources)
+    found = stamps.listed(stamp, imported, project, request.table if request.is_project else None)
     described["sources"] = found.sources
     described["reads"] = found.reads
     described["variables"] = found.variables
@@ -114,12 +122,3 @@ def _wanted(settings: Config, request: Request) -> tuple[Module, ...]:
         )
         module = replace(module, kernels=kernels)
     return (module, *(replace(item, kernels=()) for item in linked))
-
-
-def _tops(settings: Config) -> frozenset[str]:
-    """The packages that are the project's: those of its modules, and of the sources that are Python modules."""
-    found = [module.name for module in settings.modules]
-    found += [settings.prelude] if settings.prelude else []
-    for module in settings.modules:
-        found += loading.tables(settings.frontend_of(module)).modules(module)
-    return frozenset(name.partition(".")[0] for name in found)

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 
 from aotcuda import arch, manifest
 from aotcuda.binary import targets
-from aotcuda.builder import capacity, plan, stages
+from aotcuda.builder import capacity, plan, stages, stamps
 from aotcuda.builder.config import parser
-from aotcuda.builder.worker import dependency_trace
-from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job
-from aotcuda.common import dependencies
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import AotcudaError, LinkError, ManifestError, TargetError
 
 if TYPE_CHECKING:
@@ -51,6 +49,7 @@ def job(
     package_root: Path,
     names: Mapping[str, tuple[str, ...]],
     toolkit: Toolkit | None,
+    own: tuple[str, ...],
     watched: tuple[str, ...] = (),
     linked: Iterable[Result],
     wanted: tuple[str, ...] = (),
@@ -73,8 +72,10 @@ def job(
         names=dict(names),
         jobs=capacity.processes(),
         product="jit",
-        trace=True,
+        observe=True,
+        own=own,
         watched=watched,
+        watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,
         linkable={name: item for result in linked for name, item in result.linkable.items()},
@@ -139,11 +140,15 @@ def _again(
     own_root = folder.parents[name.count(".")]
     try:
         linked = compiled(settings.modules, target, own_root, toolkit, variables)
+        root = working_folder(Path(own_root, rebuild["root"]), own_root)
+        tops = stamps.tops(settings)
+        project = stamps.Project(root=root, package_root=own_root, names=(), tops=tops, is_installed=True)
         results = stages.run(
             job(
                 settings,
-                root=working_folder(Path(own_root, rebuild["root"]), own_root),
+                root=root,
                 package_root=own_root,
+                own=project.own,
                 toolkit=toolkit,
                 names={module: tuple(found) for module, found in rebuild["names"].items()},
                 linked=linked,
@@ -154,10 +159,9 @@ def _again(
     except AotcudaError as error:
         message = f"{before}; compiling it for {target} failed: {error}"
         raise type(error)(message) from error
-    read = DependencyTrace(reads={("content", str(path)): dependencies.answer("content", str(path))})
-    results = [
-        replace(item, trace=dependency_trace.joined([read, item.trace or DependencyTrace()])) for item in results
-    ]
+    read = Stamp()
+    read.ask("file", str(path))
+    results = [replace(item, seen=Stamp().add([read, item.seen])) for item in results]
     return [*linked, *results]
 
 

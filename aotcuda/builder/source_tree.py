@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.builder import output, temporary, wheel_files
-from aotcuda.common import dependencies, foreign, project_file
+from aotcuda.common import foreign, project_file
+from aotcuda.common.stamp import TABLE
 from aotcuda.errors import BuildError, ManifestError
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _module(path: Path, root: Path) -> str | None:
     except ManifestError:
         return None
     folder = path.parent.parents[found["module"].count(".")]  # which holds the package
-    table = Path(os.path.relpath(root / project_file.FILE_NAME, folder)).as_posix() + dependencies.TABLE
+    table = Path(os.path.relpath(root / project_file.FILE_NAME, folder)).as_posix() + TABLE
     return found["module"] if any(source["path"] == table for source in found["sources"]) else None
 
 
@@ -148,7 +149,7 @@ def _is_editable(path: Path) -> bool:
     mark = path / manifest.IN_PLACE
     if mark.is_file():
         return foreign.read(mark, error=BuildError).startswith(manifest.EDITABLE.encode())
-    return any(source["path"].endswith(dependencies.TABLE) for source in _sources(path) or ())
+    return any(source["path"].endswith(TABLE) for source in _sources(path) or ())
 
 
 def _is_built(path: Path) -> bool:

@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda.builder import failures
-from aotcuda.builder.worker import dependency_trace, process
+from aotcuda.builder.worker import process
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def linked(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
 def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: Progress | None = None) -> list[Result]:
     """Do `job`, whose modules may be of several front ends; a result for each stage. For the rest see `process.run`.
 
-    A result's sources and trace have those of the stages that it links.
+    A result's sources and stamp have those of the stages that it links.
 
     Raises:
         AotcudaError: What is wrong with the modules; those of several stages are told together.
@@ -94,9 +95,5 @@ def _joined(result: Result, earlier: Sequence[Result]) -> Result:
     if not earlier:
         return result
     sources = {source["path"]: source for item in (*earlier, result) for source in item.sources}
-    seen = [item.trace for item in (*earlier, result) if item.trace is not None]
-    before = frozenset(source["path"] for item in earlier for source in item.sources)
-    needed = {name: paths | before for name, paths in result.needed.items()}
-    return replace(
-        result, sources=tuple(sources.values()), needed=needed, trace=dependency_trace.joined(seen) if seen else None
-    )
+    seen = Stamp().add(item.seen for item in (*earlier, result))
+    return replace(result, sources=tuple(sources.values()), seen=seen if result.seen is not None else None)

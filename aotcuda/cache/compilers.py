@@ -19,16 +19,21 @@ def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
     Args:
         distributions: How the names of those begin that a front end from outside has.
     """
-    found: dict[str, str] = {}
     own = [name for item in registry.BUILT_IN.values() for name in item.distributions]
     taken = (*_TOOLCHAIN, *own, *distributions)
+    return {name: version for name, version in everything().items() if name.startswith(taken)}
+
+
+def everything() -> dict[str, str]:
+    """The versions of all installed distributions: the project's code may have constants from any."""
+    found: dict[str, str] = {}
     for entry in sys.path:
         try:
             names = os.listdir(entry or ".")
         except OSError:
             continue
         for name in names:
-            if name.endswith(".dist-info") and name.lower().startswith(taken):
+            if name.endswith(".dist-info"):
                 package, _, version = name.removesuffix(".dist-info").partition("-")
                 found.setdefault(package.lower(), version)
     return found

@@ -282,11 +282,11 @@ class Source(TypedDict):
 
 
 class Read(TypedDict):
-    """What a build asked of the machine, and was told; `aotcuda.common.dependencies` has the questions."""
+    """An input of a build beside its sources; `aotcuda.common.stamp` has the questions."""
 
     ask: str
     path: str  # of the project: relative to the folder that holds the package; of others: absolute
-    answer: list[int] | str | bool | None
+    answer: str | None
 
 
 class Rebuild(TypedDict):

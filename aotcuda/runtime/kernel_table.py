@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import OverloadTable, Selection
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.overloads import JitOverloads
-    from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.library import Library
 
     MakesFallback = Callable[[], Fallback]
@@ -75,7 +75,7 @@ class KernelTable:
         fallback: MakesFallback,
         live: Mark,
         caches: dict[str, KernelCache],
-        sources: Sources | None = None,
+        sources: Stamp | None = None,
     ) -> None:
         self.library = library
         self.manifest = manifest

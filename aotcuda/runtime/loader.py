@@ -18,10 +18,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.image_source import ImageSource
     from aotcuda.runtime.jit.fallback import Case, Fallback
-    from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.kernel_table import KernelCache, KernelTable
     from aotcuda.runtime.library import Library
     from aotcuda.runtime.staleness import Staleness
@@ -245,7 +245,7 @@ class Loader:
                 self.leaving.append(([library], []))
             return self.current
 
-    def _launch(self, library: Library, manifest: Manifest, sources: Sources | None = None) -> KernelTable:
+    def _launch(self, library: Library, manifest: Manifest, sources: Stamp | None = None) -> KernelTable:
         """From now on launch these images, in place of the ones launched so far."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (see above)

@@ -6,13 +6,14 @@ The JIT fallback compiles the edited sources. The first images stay loaded, sinc
 from __future__ import annotations
 
 import aotcuda
+from aotcuda.common import stamp
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.jit.sources import Sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.image_source import ImageSource
     from aotcuda.runtime.jit.fallback import Fallback
@@ -26,19 +27,19 @@ class Staleness:
         """Take where the images come from, and what returns the module's JIT fallback."""
         self._source = source
         self._fallback = fallback
-        self._built: Sources | None = None
+        self._built: Stamp | None = None
         self._aside: Library | None = None  # the first images, while edited sources are launched in their place
 
     def changed(self) -> str | None:
         """Say what was edited since the images were built; None if nothing was."""
         found = self._built
         if found is None:
-            found = self._built = self._sources_of(self._manifest())
+            found = self._built = self._stamp_of(self._manifest())
         return found.changed()
 
     def in_place_of(
-        self, loaded: Library, compiled_from: Sources | None
-    ) -> tuple[Library, Manifest, Sources | None] | None:
+        self, loaded: Library, compiled_from: Stamp | None
+    ) -> tuple[Library, Manifest, Stamp | None] | None:
         """Return images for the sources as they are now, with their manifest, and the sources after an edit.
 
         None if that is what is loaded: images that were compiled for an edit, or None for those of the build.
@@ -64,7 +65,7 @@ class Staleness:
         fallback = self._fallback()
         fallback.forget()
         compiled = fallback.compiled((None, None), gpu, aotcuda.errors.StaleBuildError(message))
-        sources = self._sources_of(compiled.manifest)
+        sources = self._stamp_of(compiled.manifest)
         return compiled, compiled.manifest, sources
 
     def withdraw(self, going: list[Library]) -> None:
@@ -76,5 +77,5 @@ class Staleness:
     def _manifest(self) -> Manifest:
         return self._source.manifest(self._fallback)
 
-    def _sources_of(self, manifest: Manifest) -> Sources:
-        return Sources(self._source.package_root, manifest)
+    def _stamp_of(self, manifest: Manifest) -> Stamp:
+        return stamp.of_manifest(manifest, self._source.package_root)

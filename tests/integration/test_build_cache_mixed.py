@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from typing import TYPE_CHECKING
@@ -135,3 +136,18 @@ def test_what_a_build_takes_is_not_what_it_depends_on(tmp_path: Path, monkeypatc
     assert followed.depends == followed_without.depends
     assert editable.files == editable_without.files
     assert editable.reuse.steps > 0
+
+
+def test_two_checkouts_have_the_same_names_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each build has worker processes and a cache of its own; only equal IR has equal names."""
+    names, files = [], []
+    for place in ("one", "somewhere/deeper"):
+        folder = tmp_path.resolve() / place
+        built = build_with(put(folder / "project", FILES), str(folder / "cache"), monkeypatch)
+        entries = [json.loads(path.read_text())["record"] for path in (folder / "cache").rglob("entry.json")]
+        names.append({(entry["key"], entry["about"]) for entry in entries if entry["kind"] != "build"})
+        files.append((built.files, built.warnings, built.reuse.steps))
+    assert names[0] == names[1]
+    for module in ("pkg.f", "pkg.k", "pkg.m", "pkg.t"):
+        assert any(module in about or "csrc/f.cu" in about for _, about in names[0])
+    assert files[0] == files[1]

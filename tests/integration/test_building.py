@@ -15,7 +15,7 @@ import pytest
 from aotcuda.binary import fatbin
 from aotcuda.builder import api
 from aotcuda.builder import jit as late
-from aotcuda.common.dependencies import TABLE
+from aotcuda.common.stamp import TABLE
 from aotcuda.runtime.jit import build_inputs
 from integration import projects
 from integration.projects import MODULE, refused, source, write

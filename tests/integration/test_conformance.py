@@ -15,7 +15,7 @@ from aotcuda import registry
 from aotcuda.builder.frontends.numba_cuda_mlir.fault_table import FAULTS
 from integration import projects
 from support import ptx
-from support.conformance import outcome, project
+from support.conformance import outcome, page, project
 from support.conformance.cases import CASES
 from support.front_ends import MLIR, NUMBA
 from support.images import cuobjdump
@@ -96,6 +96,10 @@ def test_a_known_fault_is_of_the_releases_whose_results_show_it(fault: str) -> N
         assert all(shown) if release in FAULTS[fault].releases else not any(shown), release
 
 
-def test_the_page_counts_the_cases() -> None:
-    page = (projects.CHECKOUT / "docs" / "frontends.md").read_text()
-    assert f"The **conformance suite** has {len(CASES):,} small kernels" in page
+PAGE = projects.CHECKOUT / "docs" / "frontends.md"
+
+
+def test_the_page_counts_the_cases_and_results() -> None:
+    text = PAGE.read_text()
+    assert f"The **conformance suite** has {len(CASES):,} small kernels" in text
+    assert page.with_table(text, RESULTS) == text, "run python bench/conformance.py table"

@@ -24,7 +24,7 @@ from support import reading
 from support.late import forget_cache
 
 ALL = reading.WAYS | reading.HARMLESS
-BEFORE = {name: value for way in ALL.values() for name, value in way.variables[0].items()}
+BEFORE = {name: value for way in ALL.values() for name, value in way.variables[0].items()} | {"WATCHED_A": "0"}
 SOURCE = """\
 from numba import cuda
 from {extending}
@@ -76,7 +76,6 @@ class Built:
 
     def restore(self):
         """Undo every edit; times are as they were too."""
-        reading.close()
         for path, pristine in self.folders.items():
             shutil.rmtree(path)
             shutil.copytree(pristine, path, symlinks=True)
@@ -103,7 +102,7 @@ def built(front_end, kind, when, tmp_path_factory):
     projects.write(
         root,
         projects.source(source),
-        aotcuda='arch = ["sm_90"]\nwatch = ["watched/*.h5"]',
+        aotcuda='arch = ["sm_90"]\nwatch = ["watched/*.h5"]\nwatch-env = ["WATCHED_*"]',
         module='kernels = { k = "void(float32[::1])" }',
     )
     for name, way in ALL.items():
@@ -121,7 +120,6 @@ def built(front_end, kind, when, tmp_path_factory):
             assert not api.build(table_of(root), root).reuse.whole
         else:
             source_tree.install(api.build(table_of(root), root, editable=True), root)
-    reading.close()
     found.keep()
     return found
 
@@ -232,18 +230,27 @@ def test_the_variable_for_what_nobody_sees(answer, monkeypatch):
         get()
 
 
-@pytest.mark.parametrize("name", ["watched/a.h5", "pkg/helper/__init__.py", "sqlite3.py"])
-def test_what_no_code_has_read_yet(answer, name):
-    """A match of `watch`; modules that would be found before those that were imported."""
+@pytest.mark.parametrize("name", ["watched/a.h5", "pkg/helper/__init__.py", "pkg/late.py"])
+def test_files_that_no_code_has_read_yet(answer, name):
+    """A match of `watch`, and modules that the project may import now."""
     get, root = answer
     get()
     (root / name).parent.mkdir(exist_ok=True)
     (root / name).write_text("")
-    if name.endswith("__init__.py"):
-        get()  # nobody imports that one
+    with pytest.raises(OUT_OF_DATE):
+        get()
+
+
+@pytest.mark.parametrize("value", ["1", None])
+def test_variables_that_the_table_names(answer, monkeypatch, value):
+    get, _ = answer
+    get()
+    if value is None:
+        monkeypatch.delenv("WATCHED_A")
     else:
-        with pytest.raises(OUT_OF_DATE):
-            get()
+        monkeypatch.setenv("WATCHED_B", value)
+    with pytest.raises(OUT_OF_DATE):
+        get()
 
 
 def test_manifests_name_nothing_of_the_environment_that_a_build_ran_in(built, kind):

@@ -5,9 +5,10 @@
     address = memory.add(bytearray(...))
     program.run("kernel", parameters, memory, threads=range(8), block=8)
 
-An access outside of the memory that was added is a `Fault`. Barriers, textures and warp-wide instructions are not
-supported: `UnsupportedError`. NVIDIA's "PTX ISA", chapter 9, describes the instructions. Registers hold bits; each
-instruction's type says what they mean.
+An access outside of the memory that was added is a `FaultError`, and so is an access to an address that another thread
+writes without an atomic operation. Barriers, textures and warp-wide instructions are not supported: `UnsupportedError`.
+NVIDIA's "PTX ISA", chapter 9, describes the instructions. Registers hold bits; each instruction's type says what they
+mean.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class FaultError(Exception):
-    """A kernel reads or writes outside of its memory."""
+    """A kernel reads or writes outside of its memory, or two of its threads race."""
 
 
 class UnsupportedError(Exception):
@@ -39,6 +40,9 @@ _STEPS = 200_000
 _GAP = 1 << 20
 """Bytes between two pieces of memory, so that a short way outside of one is not inside of another."""
 
+_SEVERAL = -1
+"""Stands for the numbers of two threads or more."""
+
 
 class Memory:
     """The global memory of a GPU, in pieces; the constants, shared and local memory of kernels are pieces of it too."""
@@ -46,6 +50,9 @@ class Memory:
     def __init__(self) -> None:
         self._pieces: list[tuple[int, bytearray]] = []
         self._next = 0x7F00_0000_0000
+        self._accesses: dict[int, dict[str, int]] = {}
+        self.thread = 0
+        """The thread that reads and writes."""
 
     def add(self, content: bytearray) -> int:
         """Add a piece; returns its address."""
@@ -54,15 +61,27 @@ class Memory:
         self._next = (address + len(content) + _GAP + 255) // 256 * 256
         return address
 
-    def load(self, address: int, size: int) -> int:
+    def load(self, address: int, size: int, how: str = "read") -> int:
         """Read a number of so many bytes."""
         piece, offset = self._find(address, size)
+        self._record(address, size, how)
         return int.from_bytes(piece[offset : offset + size], "little")
 
-    def store(self, address: int, size: int, value: int) -> None:
+    def store(self, address: int, size: int, value: int, how: str = "write") -> None:
         """Write a number of so many bytes."""
         piece, offset = self._find(address, size)
+        self._record(address, size, how)
         piece[offset : offset + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+    def _record(self, address: int, size: int, how: str) -> None:
+        """Fail if two threads access the bytes, and one of them writes other than atomically."""
+        for byte in range(address, address + size):
+            threads = self._accesses.setdefault(byte, {})
+            for other, thread in threads.items():
+                if thread != self.thread and "write" in (how, other):
+                    message = f"thread {self.thread} races with another: {how} after {other} of {size} bytes"
+                    raise FaultError(message)
+            threads[how] = self.thread if threads.get(how, self.thread) == self.thread else _SEVERAL
 
     def _find(self, address: int, size: int) -> tuple[bytearray, int]:
         for start, piece in self._pieces:
@@ -130,13 +149,14 @@ class Program:
         """Run a kernel by the threads of these numbers, of blocks of `block` threads.
 
         Raises:
-            FaultError: The kernel reads or writes outside of the memory.
+            FaultError: The kernel reads or writes outside of the memory, or two threads race.
             UnsupportedError: The kernel has an instruction that is not supported.
         """
         function = self._functions[name]
         symbols = {item["name"]: memory.add(_content(item)) for item in self._variables}
         symbols |= {name: memory.add(bytearray(size)) for name, size in self._shared.items() if name not in symbols}
         for number in threads:
+            memory.thread = number
             special = {"%tid.x": number % block, "%ntid.x": block, "%ctaid.x": number // block, "%nctaid.x": blocks}
             special |= {"%laneid": number % block % 32, "%warpid": number % block // 32}
             _Thread(self._functions, memory, symbols, special).run(function, parameters)
@@ -714,14 +734,14 @@ def _atomic(thread: _Thread, one: _Instruction) -> None:
     kind = one.parts[-1]
     size, address = _bits_of(kind) // 8, thread.address(operands[1])
     operation = next(part for part in one.parts if part in _ATOMIC or part in ("cas", "min", "max"))
-    old, x = _decode(thread.memory.load(address, size), _plain(kind)), thread.number(operands[2], kind)
+    old, x = _decode(thread.memory.load(address, size, "atomic"), _plain(kind)), thread.number(operands[2], kind)
     if operation == "cas":
         new = thread.number(operands[3], kind) if old == x else old
     elif operation in ("min", "max"):
         new = min(old, x) if operation == "min" else max(old, x)
     else:
         new = _ATOMIC[operation](old, x)
-    thread.memory.store(address, size, _encode(new, _plain(kind)))
+    thread.memory.store(address, size, _encode(new, _plain(kind)), "atomic")
     thread._set(operands[0], old, kind)
 
 

@@ -6,7 +6,6 @@ Every way has a folder of its own in the project, so a test can tell whether it 
 from __future__ import annotations
 
 import os
-import sqlite3
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -73,31 +72,6 @@ def same_times(*names: str) -> Change:
     return change
 
 
-def insert(statement: str, *, journal: str = "delete", keep: bool = False) -> Change:
-    """Runs a statement on a database, which need not be in its main file when `keep` keeps the connection open."""
-
-    def change(folder: Path) -> None:
-        connection = sqlite3.connect(folder / "table.db")
-        connection.execute(f"pragma journal_mode={journal}")
-        connection.execute(statement)
-        connection.commit()
-        if keep:
-            _open.append(connection)
-        else:
-            connection.close()
-
-    return change
-
-
-def close() -> None:
-    """Close the databases that changes left open."""
-    while _open:
-        _open.pop().close()
-
-
-_open: list[sqlite3.Connection] = []
-
-
 def zipped(value: str) -> Change:
     def change(folder: Path) -> None:
         with zipfile.ZipFile(folder / "modules.zip", "w") as archive:
@@ -121,9 +95,6 @@ finally:
 sys.modules.pop({name!r}, None)
 {finish}"""
 
-
-SELECT = "import sqlite3\nC = sqlite3.connect({0})\nVALUE = C.execute('select * from t').fetchall()\nC.close()\n"
-DATABASE = insert("create table t (x)")
 
 WAYS = {
     "an optional file, missing": Way(
@@ -159,12 +130,6 @@ WAYS = {
         write("scale.txt"),
         write("scale.txt", "2\n"),
     ),
-    "a path relative to an open folder": Way(
-        "import os\nF = os.open(HERE, os.O_RDONLY)\nG = os.open('scale.txt', os.O_RDONLY, dir_fd=F)\n"
-        "VALUE = os.read(G, 9)\nos.close(F)\nos.close(G)\n",
-        write("scale.txt"),
-        write("scale.txt", "2\n"),
-    ),
     "a file that is open for both": Way(
         "with open(HERE / 'scale.txt', 'r+') as F:\n    VALUE = F.read()\n",
         write("scale.txt"),
@@ -180,14 +145,6 @@ WAYS = {
     ),
     "a file by way of a link": Way(
         "VALUE = (HERE / 'now').read_text()\n", both(same_times("a", "b"), link("now", "a")), link("now", "b")
-    ),
-    "a link that leads nowhere": Way(
-        "try:\n    VALUE = (HERE / 'now').read_text()\nexcept FileNotFoundError:\n    VALUE = 0\n",
-        link("now", "later/scale.txt"),
-        write("later/scale.txt"),
-    ),
-    "where a link leads": Way(
-        "import os\nVALUE = len(os.readlink(HERE / 'now'))\n", link("now", "nowhere"), link("now", "elsewhere")
     ),
     "a glob": Way("import glob\nVALUE = len(glob.glob(str(HERE / '*.csv')))\n", write("a.csv"), write("b.csv")),
     "a glob with no match in a missing folder": Way(
@@ -205,53 +162,8 @@ WAYS = {
     "the modules in a folder": Way(
         "import pkgutil\nVALUE = len(list(pkgutil.iter_modules([str(HERE)])))\n", write("a.py"), write("b.py")
     ),
-    "whether a path exists": Way("VALUE = int((HERE / 'fast').exists())\n", edit=write("fast")),
-    "whether a path exists no more": Way("VALUE = int((HERE / 'fast').exists())\n", write("fast"), remove("fast")),
-    "whether a path is a folder": Way(
-        "import os\nVALUE = int(os.path.isdir(HERE / 'fast'))\n",
-        lambda folder: (folder / "fast").mkdir(),
-        both(remove("fast"), write("fast")),
-    ),
-    "a file's size": Way(
-        "import os\nVALUE = os.path.getsize(HERE / 'table.bin')\n", write("table.bin"), write("table.bin", "many")
-    ),
-    "a file's time": Way(
-        "import os\nVALUE = os.stat(os.fsencode(HERE / 'table.bin')).st_mtime_ns\n",
-        write("table.bin"),
-        lambda folder: os.utime(folder / "table.bin", ns=(1, 1)),
-    ),
-    "whether a file may be run": Way(
-        "import os\nVALUE = int(os.access(HERE / 'tool', os.X_OK))\n",
-        both(write("tool"), lambda folder: (folder / "tool").chmod(0o644)),
-        lambda folder: (folder / "tool").chmod(0o755),
-    ),
-    "a database": Way(SELECT.format("HERE / 'table.db'"), DATABASE, insert("insert into t values (1)")),
-    "a database by its address": Way(
-        SELECT.format("f'file:{HERE / chr(116)}able.db?mode=ro', uri=True"),
-        DATABASE,
-        insert("insert into t values (1)"),
-    ),
-    "a database with a journal ahead of it": Way(
-        SELECT.format("HERE / 'table.db'"),
-        insert("create table t (x)", journal="wal"),
-        insert("insert into t values (1)", journal="wal", keep=True),
-    ),
     "a module that is dropped": Way(
         module("dropped_scale"), write("dropped_scale.py", "SCALE = 1\n"), write("dropped_scale.py", "SCALE = 22\n")
-    ),
-    "an optional module": Way(module("optional_scale"), edit=write("optional_scale.py", "SCALE = 1\n")),
-    "an optional module by its name": Way(
-        "import importlib\ntry:\n    VALUE = importlib.import_module(f'{__package__}.absent_{TAG}')\n"
-        "except ImportError:\n    VALUE = 0\n",
-        edit=lambda folder: (folder.parents[1] / f"absent_{folder.name}.py").write_text(""),
-    ),
-    "whether there is a module": Way(
-        "import sys\nfrom importlib.util import find_spec\nsys.path.insert(0, str(HERE))\n"
-        "VALUE = int(find_spec('sought_scale') is not None)\nsys.path.pop(0)\n",
-        edit=write("sought_scale/__init__.py", ""),
-    ),
-    "a module that a package takes the place of": Way(
-        module("moved_scale"), write("moved_scale.py", "SCALE = 1\n"), write("moved_scale/__init__.py", "SCALE = 2\n")
     ),
     "a module of an archive": Way(module("zipped_scale", " / 'modules.zip'"), zipped("1"), zipped("222")),
     "a variable": Way("import os\nVALUE = os.environ['READ_A']\n", variables=({"READ_A": "1"}, {"READ_A": "2"})),

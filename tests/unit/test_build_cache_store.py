@@ -201,7 +201,6 @@ def test_what_is_there_is_taken_where_nothing_can_be_written(tmp_path: Path, mon
     put(store, OTHER)
     assert len(store.problems) == 1
     assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
-    assert not store.lacks(NAME)
 
 
 def test_what_cannot_be_kept_is_left_out(tmp_path: Path) -> None:
@@ -412,17 +411,19 @@ def test_zero_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.find(["numba-cuda"], (), Path()) is None
 
 
-def test_headers_that_nobody_follows_are_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
-    monkeypatch.setenv("NUMBA_CUDA_INCLUDE_PATH", "/somewhere")
-    assert settings.find(["numba-cuda"], (), Path()) is None
+def test_compilers_settings_have_entries_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def facts() -> str:
+        found = settings.find(["numba-cuda"], (), tmp_path)
+        assert found is not None
+        return found.facts
 
-
-def test_settings_of_a_compiler_in_a_file_are_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
-    assert settings.find(["numba-cuda"], (), tmp_path) is not None
+    found = {facts()}
     (tmp_path / ".numba_config.yaml").write_text("opt: 0\n")
-    assert settings.find(["numba-cuda"], (), tmp_path) is None
+    found.add(facts())
+    monkeypatch.setenv("NUMBA_CUDA_INCLUDE_PATH", "/somewhere")
+    found.add(facts())
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize(("access", "writes", "sends"), [("read", True, False), ("read-write", True, True)])

@@ -74,19 +74,22 @@ def test_an_include_is_found_however_it_is_written(project, line):
         "#import <b.h>",
         "#include_next <b.h>",
         "#inc??/\nlude <b.h>",
+        "const char *now = __TIME__;",
+        "const char *now = __DA\\\nTE__;",
+        "const char *edited = __TIMESTAMP__;",
     ],
     ids=ascii,
 )
 def test_what_cannot_be_followed_is_told(project, line):
     root = project(csrc__a_cu=f"int one;\n{line}\n", csrc__b_h="")
     item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
-    assert "csrc/a.cu" in hidden([item], root.resolve(), [], ())
+    assert "csrc/a.cu" in hidden([item], root.resolve(), [], Options())
 
 
 def test_what_includes_plain_headers_alone_hides_nothing(project):
     root = project(csrc__a_cu="".join(f"{line}\n" for line in WRITTEN if "_next" not in line), csrc__b_h="")
     item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
-    assert hidden([item], root.resolve(), ["csrc"], ()) == []
+    assert hidden([item], root.resolve(), ["csrc"], Options()) == []
 
 
 def test_a_header_finds_its_neighbours_first(project):
@@ -172,11 +175,11 @@ def test_code_that_may_say_where_a_header_lies_is_told(project, header, options,
     root = project(csrc__a_cu='#include "b.h"', csrc__b_h=header).resolve()
     path = root / "csrc/a.cu"
     item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
-    assert tell_their_place([item], root, options) is told
+    assert tell_their_place([item], root, [*options.include_dirs], options) is told
 
 
 def test_a_file_that_is_compiled_is_known_by_its_path_in_the_project(project):
     root = project(csrc__a_cu="const char *name = __FILE__;").resolve()
     path = root / "csrc/a.cu"
     item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
-    assert not tell_their_place([item], root, Options())
+    assert not tell_their_place([item], root, [], Options())

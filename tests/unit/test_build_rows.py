@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import select
 import signal
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.arch import parse
+from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.worker import pool, source_loading, telemetry
 from aotcuda.errors import BuildError, CompileError
 
@@ -65,7 +65,7 @@ def compiled(number: int, work: Callable[[int], object] = id) -> tuple[list[int]
     item = SimpleNamespace(units=units, compiled_for=lambda _: TARGETS)
     job = SimpleNamespace(jobs=2, plans=[item])
     ended: list[pool.Task] = []
-    flow: Any = source_loading.compiling(job, Front(work), item, dict.fromkeys(units), TARGETS)  # type: ignore[arg-type]
+    flow: Any = source_loading.compiling(job, Front(work), item, dict.fromkeys(units), TARGETS, CompileCache())  # type: ignore[arg-type]
     (found,) = pool.flow([flow], 2, ended.append)
     assert list(found) == [(unit, target) for unit in units for target in TARGETS]
     return [found[unit, TARGETS[0]] for unit in units], ended
@@ -94,25 +94,15 @@ def test_what_leaves_something_is_the_last_of_its_process() -> None:
     assert sum(task.steps for task in ended) == 12
 
 
-def test_what_is_had_already_is_read_while_the_rest_is_compiled() -> None:
-    reading, writing = os.pipe()
+def test_units_that_the_build_has_are_not_compiled() -> None:
     units = [*map(Unit, range(4))]
     item = SimpleNamespace(units=units, compiled_for=lambda _: TARGETS)
     job = SimpleNamespace(jobs=2, plans=[item])
-    expected = {(unit, target) for unit in units[1:] for target in TARGETS}
-    there: dict[Any, Any] = {key: 0 for key in expected if key[0].number != 2}  # one cannot be read
-    front = Front(lambda number: number or select.select([reading], [], [], 60)[0] or os._exit(1))
-
-    def read() -> dict[Any, Any]:
-        os.write(writing, b"x")
-        return there
-
-    flow: Any = source_loading.compiling(job, front, item, dict.fromkeys(units), TARGETS, expected, read)  # type: ignore[arg-type]
+    have: dict[Any, Any] = {(unit, target): 0 for unit in (units[1], units[3]) for target in TARGETS}
+    flow: Any = source_loading.compiling(job, Front(id), item, dict.fromkeys(units), TARGETS, CompileCache(), have)  # type: ignore[arg-type]
     (found,) = pool.flow([flow], 2, id)
     assert list(found) == [(unit, target) for unit in units for target in TARGETS]
     assert [found[unit, TARGETS[0]] == 0 for unit in units] == [False, True, False, True]
-    os.close(reading)
-    os.close(writing)
 
 
 def test_where_all_is_had_nothing_is_compiled() -> None:
@@ -120,7 +110,7 @@ def test_where_all_is_had_nothing_is_compiled() -> None:
     item = SimpleNamespace(units=[unit], compiled_for=lambda _: TARGETS)
     job = SimpleNamespace(jobs=1, plans=[item])
     there: dict[Any, Any] = dict.fromkeys([(unit, target) for target in TARGETS], 1)
-    flow: Any = source_loading.compiling(job, Front(id), item, {unit: None}, TARGETS, there, lambda: there)  # type: ignore[arg-type]
+    flow: Any = source_loading.compiling(job, Front(id), item, {unit: None}, TARGETS, CompileCache(), there)  # type: ignore[arg-type]
     ended: list[pool.Task] = []
     assert pool.flow([flow], 1, ended.append) == [there]
     assert ended == []

@@ -9,8 +9,8 @@ import pytest
 
 from aotcuda.builder import plan, stages
 from aotcuda.builder.config import parser
-from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job, Result
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import AotcudaError, BuildError, CompileError
 
 OLD, NEW = "numba-cuda", "numba-cuda-mlir"
@@ -76,9 +76,7 @@ class Workers:
             modules=(),
             sources=tuple({"path": f"/{name}.py", "sha256": name} for name in names),
             warnings=(),
-            trace=DependencyTrace(reads={("content", name): [1, 1] for name in names})
-            if job.product == "jit"
-            else None,
+            seen=Stamp({("file", name): name for name in names}) if job.product == "jit" else None,
             linkable={name: f"functions of {name}" for name in names if name in job.wanted},  # type: ignore[misc]
         )
 
@@ -109,7 +107,7 @@ def test_a_stage_is_handed_what_it_links_and_no_more(run) -> None:
 def test_a_result_depends_on_what_it_links(run) -> None:
     results = run(Workers(), product="jit", **CHAIN)
     assert [{source["sha256"] for source in result.sources} for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
-    assert [result.trace.files for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
+    assert [{path for _, path in result.seen.reads} for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
     assert [result.toolchain["compiler"] for result in results] == [OLD, NEW, OLD]
 
 

@@ -127,9 +127,8 @@ class TestWhetherAnEntryIsGood:
         foreign = tmp_path / "elsewhere" / "data.json"
         foreign.parent.mkdir()
         foreign.write_text("{}")
-        status = foreign.stat()
         own = {"path": "mypkg/helpers.py", "sha256": manifests.digest(files[1].read_bytes())}
-        read = {"ask": "content", "path": str(foreign), "answer": [status.st_size, status.st_mtime_ns]}
+        read = {"ask": "file", "path": str(foreign), "answer": manifests.digest(b"{}")}
         variables = {"SOME_TILE": manifests.digest(b"16"), "SOME_OTHER": None}
         made = {
             "toolchain": {"cuda": "13.0"},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aotcuda.builder.link import inputs
 from aotcuda.cli import main
 from aotcuda.common import foreign
 from aotcuda.errors import ConfigError
@@ -125,6 +126,15 @@ def test_a_command_says_one_line_of_a_file_that_is_none(root: Path, tmp_path: Pa
         assert ran.stderr.count("\n") == 1, ran.stderr
         assert FILES[file][1] in ran.stderr or file == "a folder" or "record" not in reader
         assert ran.stderr.startswith("aotcuda: ")
+
+
+@pytest.mark.parametrize("name", ["missing.ptx", "csrc/missing.cu", "missing.a"])
+def test_a_file_that_an_sdist_lacks_is_named(tmp_path: Path, name: str) -> None:
+    paths = "paths are relative to the folder of pyproject.toml"
+    assert inputs.unread(tmp_path / name, tmp_path) == paths
+    (tmp_path / "PKG-INFO").write_text("")
+    with pytest.raises(ConfigError, match=rf"^link: .*{name} cannot be read .*; the sdist lacks it: list it in"):
+        inputs.from_file(tmp_path / name, tmp_path, "link")
 
 
 HOSTILE = "\x1b[2J\x07\r\n! fake\x9b1m\u202e\u2066\u200f\ud800\x00\t"

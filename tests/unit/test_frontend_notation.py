@@ -73,7 +73,8 @@ def test_pointers_of_c_are_told_what_to_write(notation: Any, written: str) -> No
             notation.parse(text, {})
 
 
-UNKNOWN = [np.dtype(kind) for kind in (">f4", ">i8", "V4", [("a", ">f4")], "O", "(2,)f4")]
+PADDED = [("a", "u1"), ("", "V3"), ("b", "f4")]
+UNKNOWN = [np.dtype(kind) for kind in (">f4", ">i8", "V4", PADDED, [("a", ">f4")], "O", "(2,)f4")]
 
 
 @pytest.mark.parametrize("dtype", UNKNOWN, ids=str)
@@ -83,7 +84,7 @@ def test_dtypes_that_numba_does_not_know_matter_in_signatures_alone(notation: An
     assert notation.spell(args[0]) == "float32[::1]"
 
 
-@pytest.mark.parametrize("dtype", UNKNOWN[:3], ids=str)
+@pytest.mark.parametrize("dtype", UNKNOWN[:4], ids=str)
 def test_a_signature_that_names_an_unknown_dtype_is_told(notation: Any, dtype: np.dtype) -> None:
     with pytest.raises(ValueError, match=r"^D is dtype.*, and Numba has no type for it; use a dtype"):
         notation.parse("void(D[::1])", {"D": dtype})

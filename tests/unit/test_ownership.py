@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 # Front ends stand in for private parts of a compiler, which is what patching is; the recorder does so in the process
-# that it records, and the dependency trace watches the environment of the worker.
+# that it records, and the observer watches the environment of the worker.
 PATCHES = (
     "patches.py",
+    "interop/numba_cuda_mlir.py",
     "numba_cuda_mlir/additions.py",
     "numba/gpu.py",
-    "worker/dependency_trace.py",
+    "worker/observer.py",
     "record/inject/aotcuda_recorder/__init__.py",
 )
 FILES = [path for path in sorted((ROOT / "aotcuda").rglob("*.py")) if not path.as_posix().endswith(PATCHES)]

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.cli import main
-from aotcuda.common import project_file
+from aotcuda.common import project_file, stamp
 from aotcuda.runtime.jit import build_inputs
-from aotcuda.runtime.jit.sources import _table_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,7 +114,7 @@ def test_a_launch_finds_no_table_or_another_one(project: Path, name: str) -> Non
     path = project / "pyproject.toml"
     make(path)
     with _ended(path, name):
-        table, digest = build_inputs.table_of(str(path)), _table_digest(str(path))
+        table, digest = build_inputs.table_of(str(path)), stamp._table(str(path))
     assert (digest is None) == (name in UNREADABLE)
     assert table is None or table == project_file.table(project_file.content(path), "tool", "aotcuda")
 

@@ -77,8 +77,8 @@ def test_instructions_compute_as_the_manual_says(name: str) -> None:
     assert int.from_bytes(run(f"{body} {STORE}", given=given), "little") == wanted
 
 
-def test_threads_add_to_one_place() -> None:
-    body = "atom.global.add.u32 %r3, [%rd1], %r2;"
+def test_threads_read_and_add_to_one_place() -> None:
+    body = "ld.global.u32 %r3, [%rd1]; atom.global.add.u32 %r3, [%rd1], %r2;"
     assert int.from_bytes(run(body, threads=10), "little") == 45
 
 
@@ -93,6 +93,33 @@ def test_threads_add_to_one_place() -> None:
 def test_accesses_outside_of_memory_are_faults(body: str, said: str) -> None:
     with pytest.raises(ptx.FaultError, match=said):
         run(body)
+
+
+RACES = {
+    "two writes": ("st.global.u32 [%rd1], %r1;", "write after write"),
+    "a sum": ("ld.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.global.u32 [%rd1], %r3;", "read after write"),
+    "a write after a read": ("@!%p1 ld.global.u32 %r3, [%rd1]; @%p1 st.global.u32 [%rd1], %r1;", "write after read"),
+    "one byte of four": ("st.global.u8 [%rd2], %r1; ld.global.u32 %r3, [%rd1];", "write after read"),
+    "atomic operations after a write": (
+        "@!%p1 st.global.u32 [%rd1], %r1; red.global.add.u32 [%rd1], 1;",
+        "atomic after write",
+    ),
+}
+OWN = "setp.ne.u32 %p1, %r2, 0; cvt.u64.u32 %rd2, %r2; add.s64 %rd2, %rd2, %rd1; "
+"""%p1 is True in every thread but the first, and %rd2 the address of a byte for each thread."""
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_threads_that_race_are_faults(name: str) -> None:
+    body, said = RACES[name]
+    run(OWN + body)
+    with pytest.raises(ptx.FaultError, match=f"thread 1 races with another: {said}"):
+        run(OWN + body, threads=2)
+
+
+def test_threads_may_read_one_place_and_write_their_own() -> None:
+    body = "ld.global.u8 %r3, [%rd1+7]; st.global.u8 [%rd2], 5;"
+    assert run(OWN + body, threads=3) == bytes([5, 5, 5, 0, 0, 0, 0, 0])
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 
 from aotcuda import manifest as manifests
+from aotcuda.common import stamp
 from aotcuda.errors import StaleBuildError
-from aotcuda.runtime.jit import sources
 from support.manifests import kernel
 
 PYPROJECT = """
@@ -139,7 +139,7 @@ def test_an_ordinary_install_is_not_checked(cuda):
 def test_what_the_build_asked_is_asked_again(cuda, monkeypatch):
     """tests/integration/test_fallback_stale.py has every way to ask."""
     reads = [
-        {"ask": "kind", "path": "mypkg/fast.txt", "answer": None},
+        {"ask": "file", "path": "mypkg/fast.txt", "answer": None},
         {"ask": "names", "path": "mypkg/data", "answer": manifests.digest(b"a.csv")},
     ]
     data = cuda.packages / "mypkg" / "data"
@@ -170,10 +170,10 @@ def test_two_edits_within_one_step_of_the_clock_are_told_apart(cuda, project):
     refused(project, f"{project.source} was edited")
 
 
-@pytest.mark.parametrize("moment", [sources._MOMENT, -(1 << 62)], ids=["just now", "long ago"])
+@pytest.mark.parametrize("moment", [stamp._MOMENT, -(1 << 62)], ids=["just now", "long ago"])
 def test_an_edit_that_sets_the_time_back_is_told_too(cuda, monkeypatch, moment):
     """As `cp -p` and `rsync -t` do: with a time of long ago, and the size of before."""
-    monkeypatch.setattr(sources, "_MOMENT", moment)
+    monkeypatch.setattr(stamp, "_MOMENT", moment)
     project = Project(cuda)
     os.utime(project.source, ns=(1, 1))
     project.module.k[1, 1](1)

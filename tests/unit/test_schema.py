@@ -231,6 +231,7 @@ def test_schema_and_dataclasses_have_the_same_keys() -> None:
             "prelude",
             "types",
             "watch",
+            "watch-env",
             "host-abi",
             "options",
             "modules",
@@ -282,6 +283,7 @@ def test_every_default_in_the_schema_is_the_parsers() -> None:
         "fallback": config.fallback,
         "types": dict(config.types),
         "watch": [*config.watch],
+        "watch-env": [*config.watch_env],
         "host-abi": config.host_abi,
     }
     options = properties["options"]["properties"]

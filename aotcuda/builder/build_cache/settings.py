@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
-from aotcuda.builder.build_cache import names
+from aotcuda.builder.build_cache import hashing
 from aotcuda.cache import compilers, entries, folder
 from aotcuda.errors import ConfigError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.toolkits import Toolkit
 
-FORMAT = 2
+FORMAT = 3
 """Grows when what is kept is kept otherwise; what is made is told by the digest of aotcuda's own files."""
 
 WHERE, ACCESS = "AOTCUDA_BUILD_CACHE", "AOTCUDA_BUILD_CACHE_ACCESS"
@@ -69,8 +69,7 @@ class Settings:
 def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> Settings | None:
     """The cache of a build with these front ends and toolkits, of the project in `root`.
 
-    None if `AOTCUDA_BUILD_CACHE` is 0, there is no home, a variable names headers that nobody follows, or a file of the
-    project has a compiler's settings.
+    None if `AOTCUDA_BUILD_CACHE` is 0, or there is no home.
 
     Raises:
         ConfigError: A variable that says where the cache is has a value that says nothing.
@@ -78,8 +77,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
     given = _given()
     access = os.environ.get(ACCESS, "").strip()
     front_ends = sorted({*front_ends})
-    known = registry.variables(front_ends)
-    if given == "0" or any(map(os.environ.get, known.kept)) or any((root / name).exists() for name in known.files):
+    if given == "0":
         return None
     if access not in ("", READ, READ_WRITE):
         message = f"{ACCESS} is {access!r}; write {READ!r} or {READ_WRITE!r}"
@@ -94,7 +92,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
         url=given if is_url else None,
         writes=is_url or access != READ,
         sends=is_url and access == READ_WRITE,
-        facts=_facts(front_ends, toolkits),
+        facts=_facts(front_ends, toolkits, root),
     )
 
 
@@ -144,11 +142,12 @@ def _given() -> str:
     return given
 
 
-def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit]) -> str:
+def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit], root: Path) -> str:
     """What decides beside a project's own files what comes out."""
     registered = [found for name in front_ends if (found := registry.find(name)) is not None]
+    known = registry.variables(front_ends)
     distributions = tuple(name for item in registered for name in item.distributions)
-    return names.digest(
+    return hashing.digest(
         FORMAT,
         _own_files(),
         [_digests(_folder_of(item.tables)) for item in registered if item.name not in registry.BUILT_IN],
@@ -156,7 +155,8 @@ def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit]) -> str:
         sorted(compilers.installed(distributions).items()),
         [(item.cuda, item.linker) for item in toolkits],
         compilers.toolkit(),
-        sorted((name, value) for name, value in os.environ.items() if _is_asked(name)),
+        sorted((name, value) for name, value in os.environ.items() if _is_asked(name) or name in known.kept),
+        [(name, compilers.digest(str(root / name))) for name in known.files],
     )
 
 

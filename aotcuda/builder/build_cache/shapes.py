@@ -16,7 +16,8 @@ _NAMES = {
     "Argument": schema.Argument,
     "FixedLaunch": schema.FixedLaunch,
     "Parameter": schema.Parameter,
-    "DependencyTrace": types.NoneType,  # results that have one are not kept
+    "Stamp": types.NoneType,  # entries have no notes of what was read
+    "Generated": types.NoneType,
     "Target": Target,
 }
 """What annotations of the front ends' protocol name that its module imports for type checkers alone."""

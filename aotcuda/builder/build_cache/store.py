@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.build_cache import remote, values
+from aotcuda.builder.build_cache import remote, serialization
 from aotcuda.builder.build_cache.remote import NAMES, VALUE
 from aotcuda.builder.build_cache.settings import FORMAT
 from aotcuda.cache import entries, folder
@@ -42,7 +42,6 @@ class Store:
         self._send = send
         self._files = Files(settings.folder, NAMES)
         self.answers = True
-        self._asked: set[str] = set()  # at the URL
         self.problems: list[str] = []
         self._usable = settings.folder is not None
         self._writes = settings.writes
@@ -59,41 +58,37 @@ class Store:
         Args:
             wanted: By name, the type that the value must have, as annotations have it.
         """
-        found: dict[str, Any] = {}
-        missing = []
-        for name, shape in wanted.items():
-            packed = self._read(name) if self._usable else None
-            if packed is None or not self._taken(found, name, shape, packed, self._settings.folder):
-                missing.append(name)
+        found = self.get_here(wanted)
+        missing = [name for name in wanted if name not in found]
         for name, packed in self._elsewhere(missing).items():
             if self._taken(found, name, wanted[name], packed, self._settings.url):
                 self._write(name, *packed)
         self._tally()
         return found
 
-    def get_elsewhere(self, name: str, shape: Any) -> Any | None:
-        """The value of an entry at the URL, whatever the folder has by this name; None where that was asked before."""
+    def get_here(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `get` finds in the folder on this machine alone."""
         found: dict[str, Any] = {}
-        if name not in self._asked:
-            for packed in self._elsewhere([name]).values():
-                self._taken(found, name, shape, packed, self._settings.url)
-        return found.get(name)
+        for name, shape in wanted.items():
+            packed = self._read(name) if self._usable else None
+            if packed is not None:
+                self._taken(found, name, shape, packed, self._settings.folder)
+        return found
+
+    @property
+    def has_url(self) -> bool:
+        """Whether there is a URL that answers."""
+        return self._settings.url is not None and self.answers
 
     def _elsewhere(self, wanted: list[str]) -> dict[str, Packed]:
         """Those of the entries that are at the URL."""
         if not wanted or self._settings.url is None or not self.answers:
             return {}
-        self._asked.update(wanted)
         fetched, problem = self._fetch(self._settings.url, wanted)
         self._heard(problem)
         if None in fetched.values():
             self._spoilt(self._settings.url)
         return {name: packed for name, packed in fetched.items() if packed is not None}
-
-    def lacks(self, name: str) -> bool:
-        """Whether `get` would find no such entry; what a URL has is not known before it is asked."""
-        is_here = self._usable and os.path.lexists(self._files.path(name))
-        return not is_here and (self._settings.url is None or not self.answers)
 
     def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> None:
         """Keep values under their names; what cannot be kept is left out.
@@ -106,8 +101,8 @@ class Store:
         packed: dict[str, Packed] = {}
         for name, value in made.items():
             try:
-                contents = {VALUE: values.encode(value)}
-            except values.ForeignValueError:
+                contents = {VALUE: serialization.encode(value)}
+            except serialization.ForeignValueError:
                 continue
             packed[name] = {"format": FORMAT, "kind": kind, "about": about[name]}, contents
         if self._settings.writes:
@@ -232,7 +227,7 @@ def _take(found: dict[str, Any], name: str, shape: Any, packed: Packed) -> bool:
     try:
         if record["format"] != FORMAT:
             return False
-        found[name] = values.decode(contents[VALUE], shape)
-    except (LookupError, TypeError, values.ForeignValueError):
+        found[name] = serialization.decode(contents[VALUE], shape)
+    except (LookupError, TypeError, serialization.ForeignValueError):
         return False
     return True

@@ -266,8 +266,17 @@ class Config:
         metadata=setting(
             _STRINGS,
             "Globs, relative to the project's folder or absolute, of more files that the kernels depend on; `**` is "
-            "any number of folders. For what builds cannot see being read: see [the fallback](fallback.md#the-cache).",
+            "any number of folders. For what [builds do not see](build-cache.md#what-a-build-sees) being read.",
             '["data/*.h5"]',
+        ),
+    )
+    watch_env: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            _STRINGS,
+            "Environment variables that the kernels depend on; `MYPKG_*` names all that begin so. For what "
+            "[builds do not see](build-cache.md#what-a-build-sees) being read.",
+            '["MYPKG_*"]',
         ),
     )
     host_abi: bool = field(

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Entry, Module, Options
     from aotcuda.builder.config.shapes import Shape
-    from aotcuda.builder.worker.calls import Calls
-    from aotcuda.builder.worker.dependency_trace import DependencyTrace
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
     from aotcuda.manifest.linkable import Kind
 
@@ -88,7 +87,8 @@ class LinkInput:
     """Something to link: a compiled unit, or what a unit brought along.
 
     Attributes:
-        kind: `cu` is CUDA C++ source still to be compiled; the rest go to the linker as they are.
+        kind: `cu` is CUDA C++ source still to be compiled, `ir` what `FrontEnd.generated` makes code of; the rest go to
+            the linker as they are.
         name: What errors call it; for files their name.
         data: The content.
         pieces: For `cu`: definitions that follow `data`, by the symbol that each defines. Units that need the same ones
@@ -172,7 +172,7 @@ class CompiledKernel:
     """A kernel for one signature and one compute capability.
 
     Attributes:
-        code: Its LTOIR, or PTX when the unit is built for debugging.
+        code: Its LTOIR, or PTX when the unit is built for debugging; or `ir`, of which `FrontEnd.generated` makes that.
         needed: What it needs to be linked with.
         signature: As the front end understood it.
         parameters: The Python arguments, with their places in the parameter block.
@@ -197,9 +197,8 @@ class CompiledKernel:
         self_contained: Its code is LTOIR that names nothing outside of itself, and nothing in it but the kernel is to
             be found by name. So it may become machine code by itself, apart from the other kernels of its module.
         apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
-        read: The Python functions that the compiler read: the file and first line of each. For the build cache alone.
-        lined: Its code tells in which lines of files something stands. For the build cache alone.
-        asked: What functions of the sources asked of the machine while the compiler ran them, as the build notes it.
+        seen: What functions of the project read while the compiler ran them, as the build notes it.
+        generated: What the compile cache had of it, or is to have.
         faults: Its code that the compiler is known to compile wrongly.
     """
 
@@ -225,10 +224,35 @@ class CompiledKernel:
     has_functions: bool = False
     self_contained: bool = False
     apart: tuple[tuple[int, int], ...] = ()
-    read: tuple[tuple[str, int], ...] = ()
-    lined: bool = False
-    asked: DependencyTrace | None = None
+    seen: Stamp | None = None
+    generated: Generated | None = None
     faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """What a front end's own code generator made of a kernel's IR.
+
+    Attributes:
+        name: Its name in the compile cache.
+        value: What is to be kept by that name; None where it was taken from there.
+    """
+
+    name: str
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Stands for a kernel whose code may be at the compile cache's URL: it is compiled again when that was asked.
+
+    Attributes:
+        name: The name of the code there.
+        shape: The type that it must have, as annotations have it.
+    """
+
+    name: str
+    shape: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +284,7 @@ class CompiledFunction:
         callbacks: Those of what it links.
         externals: The functions that it expects others to define.
         warnings: What the user should know about it.
-        read, lined, asked, faults: As for a kernel.
+        seen, faults: As for a kernel.
     """
 
     ir: tuple[str, ...]
@@ -274,9 +298,7 @@ class CompiledFunction:
     callbacks: tuple[Callbacks, ...] = ()
     externals: tuple[External, ...] = ()
     warnings: tuple[str, ...] = ()
-    read: tuple[tuple[str, int], ...] = ()
-    lined: bool = False
-    asked: DependencyTrace | None = None
+    seen: Stamp | None = None
     faults: tuple[Fault, ...] = ()
 
 
@@ -356,10 +378,10 @@ class FrontEnd(Protocol):
         `root` is the project's folder; no path below it may get into the code in absolute form.
         """
 
-    def keep_in(self, kept: Any) -> None:
-        """Gives an `aotcuda.builder.build_cache.kept.Kept` for what `load` finds out and has to be asked again.
+    def keep_in(self, cache: Any) -> None:
+        """Gives the `aotcuda.builder.build_cache.compile_cache.CompileCache`, for what the front end's own tools make.
 
-        A front end that loads quickly has no need of it.
+        A front end whose code is made by `generated`, or quickly, has no need of it.
         """
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
@@ -367,12 +389,6 @@ class FrontEnd(Protocol):
 
         If an answer depends on the target, they are imported once for each compute capability, in processes of their
         own. A front end whose sources can ask nothing has no need of it.
-        """
-
-    def imported(self, calls: Calls) -> None:
-        """Tells which functions ran while sources were imported, before anything is compiled.
-
-        It is asked where something is kept. Without this, nobody is told.
         """
 
     def load(self, unit: Any, root: str) -> Any:
@@ -418,6 +434,13 @@ class FrontEnd(Protocol):
         It is called again with the targets that are left, in another child, until none is. What comes of it is what
         `compile_kernel` or `compile_function` would have made for each. A front end that has little work in common for
         several targets has no need of it.
+        """
+
+    def generated(self, unit: Any, loaded: Any, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
+        """Code for the linker, of an `ir` input that `compile_kernel` returned for the target.
+
+        The compile cache names machine code by that input, so its data is all that the code depends on, beside the
+        target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it out.
         """
 
     def is_fresh(self) -> bool:

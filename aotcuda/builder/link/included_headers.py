@@ -30,22 +30,31 @@ _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _READING = re.compile(r"--?(?:I|i|pre|opt|use-pch|pch)")
 _PLACE = re.compile(rb"\b(?:__FILE__|__BASE_FILE__|__builtin_FILE|source_location|assert)\b")
 """By what code says which file it stands in; a header is known to the compiler by its absolute path."""
+_MOMENT = re.compile(rb"\b__(?:TIME|DATE|TIMESTAMP)__")
+"""What makes code of the time at which it is compiled, or of a file's own time."""
 _DEBUG = re.compile(rb"(?:^| )(?:-G|--device-debug)\b")
 
 
-def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], nvrtc: Sequence[str]) -> list[str]:
-    """The sources, headers and options of NVRTC that may read files which are not found here; arguments as below."""
+def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], options: Options) -> list[str]:
+    """The sources, headers and options of NVRTC whose text does not tell what is compiled; arguments as below.
+
+    They may read files that are not found here, or have the time of the compilation in them.
+    """
     items = [item for item in items if item.kind == "cu" and not item.internal]
     if not items:
         return []
     texts = _texts(items, _search(items, root, include_dirs))
-    return [name for name, text in texts.items() if any(map(_HIDDEN.search, _readings(text)))] + [
-        option for option in nvrtc if _READING.match(option)
+    found = [
+        name
+        for name, text in texts.items()
+        if any(_HIDDEN.search(reading) or _MOMENT.search(reading) for reading in _readings(text))
     ]
+    found += [option for option in options.nvrtc_options if _READING.match(option) or _MOMENT.search(option.encode())]
+    return found + [f"{name}={value}" for name, value in options.defines if _MOMENT.search(value.encode())]
 
 
-def tell_their_place(items: Iterable[LinkInput], root: Path, options: Options) -> bool:
-    """Return True if what is compiled of `items` may say in which folder their headers lie; `root` as below.
+def tell_their_place(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], options: Options) -> bool:
+    """Return True if what is compiled of `items` may say in which folder their headers lie; arguments as below.
 
     What is compiled is known by its path in the project, a header by its absolute one: in debug information, and where
     code asks for a file's name, as `assert` does.
@@ -56,7 +65,7 @@ def tell_their_place(items: Iterable[LinkInput], root: Path, options: Options) -
     given = " ".join([*options.nvrtc_options, *(value for _, value in options.defines)]).encode()
     if options.debug or _DEBUG.search(given):
         return True
-    search = _search(items, root, options.include_dirs)
+    search = _search(items, root, include_dirs)
     if search.own | search.others <= {Path(item.folder, Path(item.name).name).resolve() for item in items}:
         return False
     texts = [given, *_texts(items, search).values()]

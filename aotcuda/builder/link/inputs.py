@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, cast
 from aotcuda import manifest
 from aotcuda.binary import targets
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
-from aotcuda.common import dependencies, foreign
+from aotcuda.common import foreign
+from aotcuda.common.stamp import TABLE
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
 from aotcuda.manifest.linkable import KINDS
 
@@ -78,11 +79,18 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
     try:
         data = foreign.content(path, LARGEST)
     except foreign.UnreadableError as error:
-        message = f"{key}: {foreign.shown(path)} {error}; paths are relative to the folder of pyproject.toml"
+        message = f"{key}: {foreign.shown(path)} {error}; {unread(path, root)}"
         raise ConfigError(message) from None
     absolute = path.resolve()
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else path.name
     return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))
+
+
+def unread(path: Path, root: Path) -> str:
+    """Return the remedy for a file of the table that cannot be read; sdists lack files that git ignores."""
+    if not path.exists() and (root / "PKG-INFO").is_file():
+        return "the sdist lacks it: list it in tool.hatch.build.targets.sdist.artifacts, or in MANIFEST.in (setuptools)"
+    return "paths are relative to the folder of pyproject.toml"
 
 
 def from_module(name: str, key: str) -> Linked:
@@ -121,7 +129,7 @@ def _edited(module: targets.PackagedModule) -> str | None:
     root = python.resolve().parents[name.count(".")]  # strict editable installs have links
     for source in module.manifest["sources"]:
         path = Path(os.path.normpath(root / source["path"]))
-        if source["path"].endswith(dependencies.TABLE):
+        if source["path"].endswith(TABLE):
             continue
         if not path.is_file():
             return f"{path} went"

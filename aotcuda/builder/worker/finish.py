@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Job, LinkedItem
-    from aotcuda.manifest import Source
 
     Compile = Callable[[ModulePlan, LinkInput, Sequence[Target]], Mapping[Target, bytes]]
     """Compiles CUDA C++ for targets: to LTOIR for machine code, to PTX for PTX."""
@@ -77,9 +76,6 @@ class Finisher(Protocol):
     def tools(self) -> dict[str, str]:
         """The versions of tools that no other build needs."""
 
-    def sources(self, imported: tuple[Source, ...]) -> tuple[Source, ...]:
-        """Of the project's Python files that were imported, those that the manifest lists without having seen why."""
-
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
         """What packs each image of a module, of such CUDA versions; None if they stay as they are. Children call it."""
 
@@ -106,10 +102,6 @@ class WheelFinisher:
     def tools(self) -> dict[str, str]:
         """See Finisher."""
         return {"nvfatbin": nvfatbin.version()}
-
-    def sources(self, imported: tuple[Source, ...]) -> tuple[Source, ...]:
-        """See Finisher."""
-        return imported
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
         """See Finisher."""
@@ -160,11 +152,6 @@ class JitFinisher:
     def tools(self) -> dict[str, str]:
         """See Finisher."""
         return {}
-
-    def sources(self, imported: tuple[Source, ...]) -> tuple[Source, ...]:
-        """See Finisher; the dependency trace has them."""
-        del imported
-        return ()
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
         """See Finisher."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.toolkits import Toolkit
-    from aotcuda.builder.worker.dependency_trace import DependencyTrace
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Source
 
 
@@ -31,8 +31,10 @@ class Job:
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
         product: What is made of it: a `"wheel"`'s files, or one bare image for the `"jit"` fallback on this machine.
-        trace: What the import of the user's modules asks of the machine is wanted.
-        watched: Absolute globs of files that it depends on besides.
+        observe: What the project's code reads is wanted.
+        own: The beginnings of the paths of the project's files, for that.
+        watched: Absolute globs of files that the build depends on besides.
+        watched_variables: Names and patterns of such environment variables.
         carry: The files that are linked are wanted, to be packaged for a JIT build.
         prelude: A module that is imported before the sources.
         known_faults: `warn` or `error`: what becomes of code that the compiler is known to compile wrongly.
@@ -51,8 +53,10 @@ class Job:
     names: dict[str, tuple[str, ...]]
     jobs: int
     product: Literal["wheel", "jit"] = "wheel"
-    trace: bool = False
+    observe: bool = False
+    own: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
+    watched_variables: tuple[str, ...] = ()
     carry: bool = False
     prelude: str | None = None
     known_faults: str = "warn"
@@ -130,11 +134,10 @@ class Result:
         modules: One for each plan.
         sources: The project's files that were imported, by absolute path.
         warnings: What the user should know; the build went on.
-        trace: What the import of the user's modules asked of the machine, if that is wanted.
+        seen: What was read, if that is wanted.
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
         questions: What the sources asked of a GPU.
-        needed: Of the files in `sources`, those that each module needs, by its name; the rest are of other modules.
-        unseen: What of the files that it read nobody knows, if there are any: an include by a macro's name, say.
+        unseen: Sources whose text does not tell what was compiled, if there are any: an include by a macro's name, say.
         reused: How many results of its steps came from the build cache.
         made: How many were made.
         problems: What the user should know of the build cache.
@@ -146,10 +149,9 @@ class Result:
     modules: tuple[BuiltModule, ...]
     sources: tuple[Source, ...]
     warnings: tuple[str, ...]
-    trace: DependencyTrace | None = None
+    seen: Stamp | None = None
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
-    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
     reused: int = 0
     made: int = 0

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     """What came out of the linker, and what it spilled."""
     Objects = dict[tuple[Group, Target], Code]
     """Their machine code, which is empty where it cannot be linked with others."""
+    Generate = Callable[[Sequence[LinkInput], Target], list[LinkInput]]
+    """Makes linkable code of inputs that the front end compiled for a target."""
     Pack = Callable[[Target, bytes], bytes] | None
     """Makes of an image what a fatbin holds; None where images are not packed."""
 
@@ -98,26 +100,32 @@ def runs(group: Apart, number: int) -> list[Apart]:
     return found
 
 
-def relocatable(module: str, groups: Apart, *settings: Any) -> Objects:
+def relocatable(module: str, groups: Apart, generate: Generate, *settings: Any) -> Objects:
     """The machine code of some groups; in a child, since it leaves the folder it is in."""
     os.chdir("/")  # as for `linked`
     return {
-        (group, target): nvjitlink.relocatable(module, part, target, *settings)
+        (group, target): nvjitlink.relocatable(module, generate(part, target), target, *settings)
         for (group, target), part in groups.items()
     }
 
 
 def finished(
-    module: str, parts: Apart, groups: Sequence[Group], have: Objects, settings: tuple[Any, ...], pack: Pack
+    module: str,
+    parts: Apart,
+    groups: Sequence[Group],
+    have: Objects,
+    generate: Generate,
+    settings: tuple[Any, ...],
+    pack: Pack,
 ) -> tuple[Objects, dict[tuple[str, Target], Finished]]:
     """The machine code of one group, and the images that it makes with that of the others."""
-    made = relocatable(module, parts, *settings)
+    made = relocatable(module, parts, generate, *settings)
     images: dict[tuple[str, Target], Finished] = {}
     for _, target in parts:
         objects = {(group, target): (made if (group, target) in made else have)[group, target] for group in groups}
         if all(data for data, _ in objects.values()):
-            arguments = (module, objects_of(target, objects), target, *settings)
-            images["image", target] = linked(pack, arguments, spilled(target, objects))
+            inputs = objects_of(target, objects)
+            images["image", target] = linked(pack, module, inputs, target, generate, settings, spilled(target, objects))
     return made, images
 
 
@@ -126,12 +134,19 @@ def spilled(target: Target, objects: Objects) -> dict[str, int]:
     return {name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()}
 
 
-def linked(pack: Pack, arguments: tuple[Any, ...], spills: Mapping[str, int]) -> Finished:
-    """An image, by the linker's arguments; of machine code it says nothing of what was spilled before."""
+def linked(
+    pack: Pack,
+    module: str,
+    inputs: Sequence[LinkInput],
+    target: Target,
+    generate: Generate,
+    settings: tuple[Any, ...],
+    spills: Mapping[str, int],
+) -> Finished:
+    """An image of inputs; `spills` is what machine code among them spilled, of which the linker says nothing."""
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
-    data, found = nvjitlink.link(*arguments)
-    target: Target = arguments[2]
+    data, found = nvjitlink.link(module, generate(inputs, target), target, *settings)
     return Finished((data, {**found, **spills}), None if pack is None else pack(target, data))
 
 

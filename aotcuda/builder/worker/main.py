@@ -16,30 +16,25 @@ import traceback
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import manifest, registry
+from aotcuda import registry
 from aotcuda.builder import report, toolchain
-from aotcuda.builder.build_cache.kept import Kept, UnitNames
+from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
-from aotcuda.builder.worker import dependency_trace, finish, imports, pool, source_loading, telemetry
+from aotcuda.builder.worker import finish, imports, pool, source_loading, telemetry
 from aotcuda.builder.worker.ipc import Failed, Finished
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.builder.worker.steps import Steps
-from aotcuda.common import dependencies
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from aotcuda.arch import Target
-    from aotcuda.builder.frontends.protocol import FrontEnd
-    from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.builder.worker.ipc import Sender
     from aotcuda.builder.worker.source_loading import Loaded
-    from aotcuda.common.dependencies import Answer
     from aotcuda.manifest import Source
 
 
@@ -112,10 +107,10 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     imports.prepare_imports(job.import_roots, job.names, job.extensions)
     finisher = finish.make(job)
     tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)
-    kept = Kept(job.cache, job.root, tools)
-    getattr(front, "keep_in", lambda _: None)(kept)
+    cache = CompileCache(job.cache, job.root, job.frontend, tools)
+    getattr(front, "keep_in", lambda _: None)(cache)
     first, *others = source_loading.targets(job)
-    again = partial(source_loading.elsewhere, job, front, others)
+    again = partial(source_loading.elsewhere, job, front, cache, others)
     with ExitStack() as stack:
         # Sources that ask which GPU it is are imported for each; this is what the others start from.
         spare = stack.enter_context(pool.spare(again)) if others and hasattr(front, "importing") else None
@@ -123,33 +118,24 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
             tell(step="reading what is linked", done=0, total=0)
             with loaded.attempt():
                 steps = Steps(  # reads what is linked, other packages' modules among it
-                    loaded.job, front, finisher, loaded.functions, tell, kept=kept
+                    loaded.job, front, finisher, loaded.functions, tell, cache=cache
                 )
         questions = list(loaded.questions)
         if spare is not None and any(question.depends for question in questions):
             tell(step="importing the sources for each target", done=0, total=0)
             steps.elsewhere = spare()
-    if loaded.calls is not None:
-        getattr(front, "imported", lambda _: None)(loaded.calls)
-    if loaded.trace is not None:
-        loaded.trace.note(_tools(loaded.job, front))
-    own = imports.project_files(job.import_roots, {*job.extensions.values()})  # as they are now, which was imported
-    if kept.is_on:
-        steps.units = UnitNames(kept, job.root, own, loaded.trace, questions, (job.frontend, job.prelude), loaded.calls)
+    own = imports.project_files(job.import_roots, {*job.extensions.values()})
     modules = steps.run()
     toolchain.check_loaded()
     questions += [question for other in steps.elsewhere for question in other.questions]
     found = {source["path"]: source for other in steps.elsewhere for source in other.sources}
-    late = {name: _imported_late(asked, job.import_roots) for name, asked in steps.asked.items()}
-    found |= {path: source for sources in late.values() for path, source in sources.items()}
-    needed = _needed(loaded, steps, late)
+    found |= {source["path"]: source for source in _imported_late(steps.seen, job.import_roots)}
     if job.carry:
-        beside = source_loading.prelude_files(loaded.job, loaded.graph)
+        beside = source_loading.prelude_files(loaded.job, loaded.of_prelude)
         carried = tuple((name, path.read_bytes()) for name, path in beside)
         modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
-        travelling = frozenset(str(path) for _, path in beside)
-        needed = {name: paths - travelling for name, paths in needed.items()}
-    vain = source_loading.in_vain(loaded.job, loaded.graph) if job.product != "jit" else []
+        own = tuple(source for source in own if source["path"] not in {str(path) for _, path in beside})
+    vain = source_loading.in_vain(loaded.job, own) if job.product != "jit" else []
     versions_of = {
         "cuda": ".".join(map(str, toolchain.toolkit_version())),
         "nvjitlink": nvjitlink.version(),
@@ -160,59 +146,35 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     return Result(
         toolchain=versions_of,
         modules=tuple(modules),
-        sources=tuple(
-            {**found, **{item["path"]: item for item in (*finisher.sources(own), *steps.linked_files())}}.values()
-        ),
+        sources=tuple({**found, **{item["path"]: item for item in (*own, *steps.linked_files())}}.values()),
         warnings=tuple(dict.fromkeys([*vain, *steps.warnings])),
-        trace=_seen(loaded, steps),
+        seen=_seen(loaded, steps),
         linkable=steps.linkable,
-        needed=needed,
         questions=tuple(dict.fromkeys(questions)),
-        unseen=steps.unseen() if job.trace else (),
-        reused=kept.reused,
-        made=kept.made,
-        problems=kept.problems,
-        unanswered=not kept.answers,
+        unseen=steps.unseen() if job.observe else (),
+        reused=cache.reused,
+        made=cache.made,
+        problems=cache.problems,
+        unanswered=not cache.answers,
     )
 
 
-def _tools(job: Job, front: FrontEnd) -> dict[tuple[str, str], Answer]:
-    """The front end's own tools as dependencies; for those of installed packages versions stand."""
-    tools: Callable[[Target], list[str]] = getattr(front, "tools", lambda _: [])
-    paths = {os.path.realpath(path) for item in job.plans for target in item.targets for path in tools(target)}
-    others = [path for path in paths if dependency_trace.INSTALLED.isdisjoint(path.split("/"))]
-    return {("content", path): dependencies.answer("content", path) for path in sorted(others)}
-
-
-def _seen(loaded: Loaded, steps: Steps) -> DependencyTrace | None:
-    """What the sources asked of the machine, and what was read beside them, if that is wanted."""
-    if loaded.trace is None:
+def _seen(loaded: Loaded, steps: Steps) -> Stamp | None:
+    """What the sources read, and what was read beside them, if that is wanted."""
+    if loaded.seen is None:
         return None
-    others = [other.trace for other in steps.elsewhere if other.trace is not None]
-    seen = dependency_trace.joined([loaded.trace, *others, *steps.asked.values()])
-    seen.reads = steps.headers_elsewhere() | seen.reads
-    seen.placed = seen.placed or steps.tell_their_place()
-    return seen
+    tools = steps.tools(target for item in loaded.job.plans for target in item.targets)
+    own = Stamp({("file", path): digest for path, digest in tools})
+    return Stamp().add([loaded.seen, *(other.seen for other in steps.elsewhere), steps.seen, steps.linked_stamp(), own])
 
 
-def _needed(loaded: Loaded, steps: Steps, late: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
-    """By module, the files that it needs; `late` are those that were imported as it was compiled."""
-    found = source_loading.needed(loaded.job, loaded.graph)
-    for item in loaded.job.plans:
-        name = item.config.name
-        linked = map(str, steps.files_of(item))
-        found[name] = found[name].union(linked, late.get(name, ()), *(other.needed[name] for other in steps.elsewhere))
-    return found
-
-
-def _imported_late(asked: DependencyTrace, roots: Sequence[str]) -> dict[str, Source]:
-    """The project's files that functions of its sources imported when the compiler ran them, by their paths."""
-    found: dict[str, Source] = {}
-    for path in asked.files - asked.texts:
-        if path.endswith(".py") and imports.is_of_project(path, roots):
-            with suppress(FileNotFoundError):  # the function has made it, and removed it again
-                found[path] = {"path": path, "sha256": manifest.digest(Path(path).read_bytes())}
-    return found
+def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
+    """The project's files that functions of its sources imported when the compiler ran them."""
+    imported = imports.files_of(list(sys.modules))
+    for (question, path), digest in seen.reads.items():
+        is_python = question == "file" and digest is not None and path.endswith(".py")
+        if is_python and path not in imported and imports.is_of_project(path, roots):
+            yield {"path": path, "sha256": digest or ""}
 
 
 @contextmanager

@@ -5,36 +5,33 @@ The order of imports is documented in docs/configuration.md: the prelude, then t
 
 from __future__ import annotations
 
-import re
+import sys
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
 from aotcuda.arch import Target
 from aotcuda.builder import failures, plan
-from aotcuda.builder.config import rules
 from aotcuda.builder.frontends import loading, python_source
-from aotcuda.builder.worker import dependency_trace, imports, pool, telemetry
-from aotcuda.builder.worker.calls import Calls
-from aotcuda.builder.worker.import_graph import ImportGraph
+from aotcuda.builder.frontends.protocol import Wanted
+from aotcuda.builder.worker import imports, observer, pool, telemetry
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from aotcuda.builder.build_cache.compile_cache import CompileCache
     from aotcuda.builder.frontends.protocol import FrontEnd, Question, Unit
     from aotcuda.builder.plan import ModulePlan
-    from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.builder.worker.job import Job
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Source
 
     Compiled = dict[tuple[Unit, Target], Any]
-
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(slots=True)
@@ -46,18 +43,16 @@ class Loaded:
         functions: By unit, what it is compiled from.
         attempt: The block for more attempts, whose errors are told together with those of loading.
         questions: What the sources asked of a GPU.
-        trace: What they asked of the machine, if that is wanted.
-        graph: Which modules imported which.
-        calls: Which functions ran; None if nothing of it is kept.
+        seen: What they read, if that is wanted.
+        of_prelude: The modules that the prelude imported.
     """
 
     job: Job
     functions: dict[Unit, object]
     attempt: Callable[[], AbstractContextManager[None]]
     questions: Iterable[Question]
-    trace: DependencyTrace | None
-    graph: ImportGraph
-    calls: Calls | None = None
+    seen: Stamp | None
+    of_prelude: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +63,20 @@ class Elsewhere:
         units: The units, as the sources have made them.
         compiled: What became of them, for each target of that capability.
         questions: What the sources asked of a GPU.
-        trace: What they asked of the machine, if that is wanted.
+        seen: What they read, if that is wanted.
         sources: The project's files that were imported.
-        needed: Those that each module needs, by its name; absolute paths.
     """
 
     units: tuple[Unit, ...]
     compiled: Compiled
     questions: tuple[Question, ...] = ()
-    trace: DependencyTrace | None = None
+    seen: Stamp | None = None
     sources: tuple[Source, ...] = ()
-    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @contextmanager
 def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None]) -> Iterator[Loaded]:
-    """Import what the job is compiled from, for `target`; the block is still watched for what it reads.
+    """Import what the job is compiled from, for `target`; what the block reads is observed as well.
 
     Raises:
         AotcudaError: What is wrong with any of it, at the end of the block.
@@ -92,20 +85,18 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     ask: Callable[[Target], AbstractContextManager[Iterable[Question]]] = getattr(
         front, "importing", lambda _: nullcontext(())
     )
-    watch = (
-        dependency_trace.watch(job.watched, job.names, registry.internals(job.frontend)) if job.trace else nullcontext()
-    )
+    observing = observer.observing(job.own, job.watched, job.watched_variables) if job.observe else nullcontext()
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
-    graph = ImportGraph()
-    calls = Calls() if job.cache is not None else None
-    with failures.gathered() as attempt, watch as seen, ask(target) as questions, graph.watching():
-        with attempt(), calls.watching() if calls is not None else nullcontext():
+    before, of_prelude = frozenset(sys.modules), frozenset[str]()
+    with failures.gathered() as attempt, observing as seen, ask(target) as questions:
+        with attempt():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
+                of_prelude = frozenset(sys.modules) - before
             _load(job, front, settle, tell, attempt, functions, understood)
-        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, graph, calls)
+        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, of_prelude)
 
 
 def _load(
@@ -141,42 +132,21 @@ def _import_prelude(job: Job, name: str) -> None:
         raise ConfigError(message)
 
 
-def needed(job: Job, graph: ImportGraph) -> dict[str, frozenset[str]]:
-    """By module of the job, the files of all that its own sources import, and of what comes before them."""
-    found = {}
-    for item in job.plans:
-        names = [*loading.tables(item.frontend).modules(item.config), *([job.prelude] if job.prelude else [])]
-        names += _modules_of_types(item)
-        found[item.config.name] = frozenset(imports.files_of(graph.needed(names)))
-    return found
-
-
-def in_vain(job: Job, graph: ImportGraph) -> list[str]:
-    """Warnings of modules in place whose sources have the compiler itself: no launch asks for what is packaged."""
+def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
+    """Warnings of modules in place of projects that have the compiler itself: no launch asks for what is packaged."""
     registered = registry.find(job.frontend)
     instead = registered.in_place if registered is not None else ""
+    if any(instead.encode() in Path(source["path"]).read_bytes() for source in sources):
+        return []
     return [
         f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "
         f"{instead}, so that its launches go by the compiler itself; write from {instead} import cuda"
         for item in job.plans
-        if item.in_place and instead not in graph.needed([item.config.name])
+        if item.in_place
     ]
 
 
-def _modules_of_types(item: ModulePlan) -> list[str]:
-    """The modules that have types which signatures name by way of `tool.aotcuda.types`."""
-    types = dict(item.config.types)
-    waiting = [unit.signature for unit in item.units]
-    found = []
-    while waiting:
-        words = set(_WORD.findall(waiting.pop()))
-        used = [types.pop(name) for name in words & types.keys()]
-        found += [text.partition(":")[0] for text in used if rules.ELSEWHERE.fullmatch(text)]
-        waiting += used
-    return found
-
-
-def prelude_files(job: Job, graph: ImportGraph) -> list[tuple[str, Path]]:
+def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]:
     """The project's files that the prelude imports and that lie in no package of the wheel.
 
     Each with its path from the folder that it is imported from.
@@ -188,7 +158,7 @@ def prelude_files(job: Job, graph: ImportGraph) -> list[tuple[str, Path]]:
         *(name for item in job.plans for name in loading.tables(item.frontend).modules(item.config)),
     ]
     packages = {name.partition(".")[0] for name in modules}
-    files = imports.files_of(name for name in graph.needed([job.prelude]) if name.partition(".")[0] not in packages)
+    files = imports.files_of(name for name in of_prelude if name.partition(".")[0] not in packages)
     folders = sorted((Path(root).resolve() for root in job.import_roots), key=lambda path: -len(path.parts))
     return [
         (next(path.relative_to(folder) for folder in folders if path.is_relative_to(folder)).as_posix(), path)
@@ -222,23 +192,23 @@ def targets(job: Job) -> list[list[Target]]:
     return [sorted(found[capability], key=Target.sort_key) for capability in sorted(found)]
 
 
-def elsewhere(job: Job, front: FrontEnd, which: Sequence[Sequence[Target]]) -> list[Elsewhere]:
+def elsewhere(job: Job, front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]]) -> list[Elsewhere]:
     """Everything loaded and compiled once more, for each of several compute capabilities, in a process for each.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
     """
     tasks = [
-        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, own))  # type: ignore[misc]
+        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own))  # type: ignore[misc]
         for own in which
     ]
     return pool.run(tasks, 1, lambda _: None)
 
 
-def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
+def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target]) -> Elsewhere:
     with loaded(job, front, own[0], lambda **_: None) as found:
         pass
-    flows = [compiling(found.job, front, item, found.functions, own) for item in found.job.plans]
+    flows = [compiling(found.job, front, item, found.functions, own, cache) for item in found.job.plans]
     compiled: Compiled = {}
     for of_module in pool.flow(flows, job.jobs, lambda _: None):
         compiled |= of_module
@@ -246,9 +216,8 @@ def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
         units=tuple(found.functions),
         compiled=compiled,
         questions=tuple(found.questions),
-        trace=found.trace,
+        seen=found.seen,
         sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
-        needed=needed(found.job, found.graph),
     )
 
 
@@ -258,45 +227,35 @@ def compiling(
     item: ModulePlan,
     functions: Mapping[Unit, object],
     own: Sequence[Target],
-    expected: Collection[tuple[Unit, Target]] = (),
-    read: Callable[[], Compiled] = dict,
+    cache: CompileCache,
+    have: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
 ) -> pool.Flow[Compiled]:
-    """Compile a module's units, for those of its targets that are among `own`.
+    """Compile a module's units, for those of its targets that are among `own`; less what the build has already.
 
-    What is `expected` to be had already is not compiled unless it is missing in what `read` returns, which is called
-    once, while all else is compiled.
+    Children look in the cache's folder alone. What may be at its URL is asked for at once, and compiled again then.
     """
     wanted = {unit: [target for target in item.compiled_for(unit) if target in own] for unit in item.units}
-    found: Compiled = {}
+    found: Compiled = dict(have)
 
-    def left_but(beside: Collection[tuple[Unit, Target]]) -> dict[Unit, list[Target]]:
-        return {
-            unit: [target for target in targets if (unit, target) not in beside and (unit, target) not in found]
-            for unit, targets in wanted.items()
-        }
+    def left() -> dict[Unit, list[Target]]:
+        return {unit: [target for target in targets if (unit, target) not in found] for unit, targets in wanted.items()}
 
-    left = left_but(expected)
-    meanwhile: Callable[[], None] | None = partial(_take, found, read)
-    if not any(left.values()):
-        _take(found, read)
-        left, meanwhile = left_but(()), None
     # With fewer units than cores it is quicker to do several times what targets have in common.
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
-    if processes == 1 and hasattr(front, "is_fresh"):
-        for built in (yield pool.Round(COMPILE, _rows(front, left, functions, job.jobs), meanwhile)):
+    if processes == 1 and hasattr(front, "is_fresh") and any(left().values()):
+        for built in (yield pool.Round(COMPILE, _rows(front, left(), functions, job.jobs))):
             found |= built
-        left, meanwhile = left_but(()), None
-    while any(left.values()):
-        shares = _batches(left) if processes is None else _each(left, processes)
+    while any(left().values()):
+        shares = _batches(left()) if processes is None else _each(left(), processes)
         tasks = [_task(front, units, functions, share) for units, share in shares]
-        for built in (yield pool.Round(COMPILE, tasks, meanwhile)):
-            found |= built
-        left, meanwhile = left_but(()), None
+        made: Compiled = {}
+        for built in (yield pool.Round(COMPILE, tasks)):
+            made |= built
+        asked = {built.name: built.shape for built in made.values() if isinstance(built, Wanted)}
+        if asked:
+            cache.fetch(asked)
+        found |= {key: built for key, built in made.items() if not isinstance(built, Wanted)}
     return {(unit, target): found[unit, target] for unit, targets in wanted.items() for target in targets}
-
-
-def _take(found: Compiled, read: Callable[[], Compiled]) -> None:
-    found |= read()
 
 
 COMPILE = 0
@@ -345,8 +304,7 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
             except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
                 forget()
                 break
-            # A warning comes once in a process, and so may a question.
-            if telemetry.warning_count() or any(map(_has_asked, found.values())) or not front.is_fresh():
+            if telemetry.warning_count() or not front.is_fresh():  # a warning comes once in a process
                 break
         return found
 
@@ -354,10 +312,6 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
     more = f" and {len(others)} more" if others else ""
     title = f"{first.title}{more} for {', '.join(map(str, row[first]))}"
     return pool.Task(title, compiled, key=first.key, instead=dict, counted=_units_of, notes_steps=True)
-
-
-def _has_asked(built: Any) -> bool:
-    return getattr(built, "asked", None) is not None
 
 
 def _units_of(compiled: Compiled) -> int:
@@ -393,9 +347,9 @@ def _task(
         }
 
     def compiled() -> Compiled:
-        with dependency_trace.again() as asked:
+        with observer.compiling() as seen:
             found = made()
-        return {key: replace(built, asked=asked) for key, built in found.items()} if asked else found
+        return {key: replace(built, seen=seen) for key, built in found.items()} if seen else found
 
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"

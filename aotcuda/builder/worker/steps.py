@@ -14,37 +14,35 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aotcuda import manifest
 from aotcuda.arch import Target
-from aotcuda.binary import grid_sync
-from aotcuda.builder import consistency, failures, resource_warnings, source_faults
-from aotcuda.builder.build_cache.kept import Kept
+from aotcuda.binary import grid_sync, targets
+from aotcuda.builder import consistency, failures, resource_warnings, source_faults, toolchain
+from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import dependency_trace, kernel_groups, pool, source_loading
+from aotcuda.builder.worker import kernel_groups, pool, source_loading
 from aotcuda.builder.worker.finish import Parts
 from aotcuda.builder.worker.job import LinkedItem
-from aotcuda.common import dependencies
+from aotcuda.builder.worker.observer import INSTALLED
+from aotcuda.cache import compilers
+from aotcuda.common.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    Names = tuple[str, ...]
-
-    from aotcuda.builder.build_cache.kept import UnitNames
+    from aotcuda.builder.build_cache.compile_cache import Name
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Callbacks, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan import ModulePlan
-    from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.builder.worker.finish import Finisher
     from aotcuda.builder.worker.job import BuiltModule, Job
-    from aotcuda.builder.worker.kernel_groups import Apart, Group, Objects, Pack
+    from aotcuda.builder.worker.kernel_groups import Apart, Generate, Group, Objects, Pack
     from aotcuda.builder.worker.source_loading import Elsewhere
-    from aotcuda.common.dependencies import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
     PerTarget = dict[tuple[str, Target], Any]
@@ -67,9 +65,8 @@ class Steps:
         surveyed: Everything foreign that was linked, with its symbols, by module.
         linkable: What other modules of the wheel link of these, by module; of those that they do.
         packed: By module and target, images that were packed when they were linked.
-        kept: The build cache.
-        units: The names of units in it; None where it is not known what they depend on.
-        asked: By module, what its sources' functions asked of the machine when the compiler ran them.
+        cache: The compile cache.
+        seen: What functions of the sources read when the compiler ran them.
     """
 
     def __init__(
@@ -80,7 +77,7 @@ class Steps:
         functions: dict[Unit, object],
         tell: Callable[..., None],
         elsewhere: Sequence[Elsewhere] = (),
-        kept: Kept | None = None,
+        cache: CompileCache | None = None,
     ) -> None:
         self.job = job
         self.finisher = finisher
@@ -89,14 +86,13 @@ class Steps:
         self.functions = functions
         self.tell = tell
         self.elsewhere = elsewhere
-        self.kept = kept or Kept(None, job.root, ())
-        self.units: UnitNames | None = None
+        self.cache = cache or CompileCache()
         self.warnings: list[str] = []
-        self._met: dict[str, dict[Path, object]] = {}
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
         self.packed: dict[str, dict[Target, bytes]] = {}
-        self.asked: dict[str, DependencyTrace] = {}
+        self.seen = Stamp()
+        self._folders_searched: dict[str, list[str]] = {}
         self.linked: dict[str, Linked] = {
             plan.config.name: link_inputs.read(plan.config.link, Path(job.root), job.linkable) for plan in job.plans
         }
@@ -118,7 +114,7 @@ class Steps:
         try:
             made = pool.flow(map(self._writing, map(self._module, self.job.plans)), self.job.jobs, self._done)
         finally:
-            self.kept.write()
+            self.cache.write()
         for parts, packed in made:
             modules.append(self.finisher.finish(parts, packed, self._sources_compiled))
             if parts.name in self.job.wanted:
@@ -130,50 +126,27 @@ class Steps:
         paths = {path for plan in self.job.plans for path in self.files_of(plan)}
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
-    def headers_elsewhere(self) -> dict[tuple[str, str], Answer]:
-        """What the compiler of CUDA C++ asked for besides, as `aotcuda.common.dependencies` has it."""
-        asked: dict[tuple[str, str], Answer] = {}
+    def linked_stamp(self) -> Stamp:
+        """The stamp of linked files and of headers, with the places where headers were looked for in vain."""
+        found = Stamp()
         for plan in self.job.plans:
-            others, missing = included_headers.elsewhere(
-                self._files(plan), Path(self.job.root), plan.config.options.include_dirs
-            )
-            asked |= {("kind", os.path.normpath(path)): None for path in missing}
-            asked |= {("content", str(path)): dependencies.answer("content", str(path)) for path in others}
-        return asked
-
-    def tell_their_place(self) -> bool:
-        """Whether what was compiled of CUDA C++ may say in which folder its headers lie."""
-        root = Path(self.job.root)
-        return any(
-            included_headers.tell_their_place(self._files(plan), root, plan.config.options) for plan in self.job.plans
-        )
+            arguments = (self._files(plan), Path(self.job.root), self._searched(plan))
+            _, missing = included_headers.elsewhere(*arguments)
+            for path in (*included_headers.files(*arguments), *missing):
+                found.ask("file", os.path.normpath(path))
+            for item in plan.config.link:
+                if item.module is not None and item.module not in self.job.linkable:
+                    where = targets.find_module(item.module).where
+                    found.ask("file", str(Path(where, manifest.FILE_NAME)))  # which has digests of the code
+        return found
 
     def unseen(self) -> tuple[str, ...]:
-        """What may read files that nobody knows of."""
+        """The sources whose text does not tell what was compiled."""
         found: list[str] = []
         for plan in self.job.plans:
-            options = plan.config.options
-            found += included_headers.hidden(
-                self._files(plan), Path(self.job.root), options.include_dirs, options.nvrtc_options
-            )
-            found += [f"{path}, which was edited meanwhile" for path in self._edited(plan)]
+            arguments = (self._files(plan), Path(self.job.root), self._searched(plan), plan.config.options)
+            found += included_headers.hidden(*arguments)
         return tuple(dict.fromkeys(found))
-
-    def _meet(self, plan: ModulePlan) -> None:
-        """Note what the compiler of CUDA C++ is about to read, as it is now."""
-        if self.kept.is_on:
-            known = self._met.setdefault(plan.config.name, {})
-            arguments = (self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
-            for path in included_headers.files(*arguments):
-                known.setdefault(path, dependency_trace.version(path))
-
-    def _edited(self, plan: ModulePlan) -> list[Path]:
-        """Of those files the ones that have been written since, whatever they have now: what was read nobody knows."""
-        return [
-            path
-            for path, version in self._met.get(plan.config.name, {}).items()
-            if dependency_trace.version(path) != version
-        ]
 
     def _done(self, task: pool.Task) -> None:
         self.done += task.steps
@@ -187,25 +160,23 @@ class Steps:
                 following = flow.send(results)  # type: ignore[arg-type]  # None begins it
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            if self.kept.has_unwritten and following.meanwhile is None:
-                following = replace(following, meanwhile=self.kept.write)
+            if self.cache.has_unwritten and following.meanwhile is None:
+                following = replace(following, meanwhile=self.cache.write)
             results = yield following
 
     def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, list[bytes]]]:
-        self._meet(plan)
         compiled = yield from self._compile(plan)
         built = ((unit, one) for (unit, _), one in compiled.items())
         self.warnings += source_faults.check(built, self.job.known_faults)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
-        self._meet(plan)
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}
         if self._calls_own_functions(plan, compiled):
-            merged, merges = (yield from self._kept_round(_MERGE, plan, merges, compiled, merged, {})), {}
+            merged, merges = (yield from self._cached_round(_MERGE, plan, merges, compiled, merged, {})), {}
         objects, images = yield from self._objects(plan, compiled)
         tasks = merges | self._links(plan, compiled, merged, objects)
         left = {key: task for key, task in tasks.items() if key not in images}
-        made = images | (yield from self._kept_round(_LINK, plan, left, compiled, merged, objects))
+        made = images | (yield from self._cached_round(_LINK, plan, left, compiled, merged, objects))
         parts = self._parts(plan, compiled, merged | made, surveyed)
         return parts, (yield from self._packing(parts))
 
@@ -231,94 +202,70 @@ class Steps:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
-        named = self._unit_names(plan, own)
         batches = self._batch_names(plan, own)
         have: Compiled = {}
-
-        def read() -> Compiled:
-            have.update(self.kept.find(expected, lambda key: _COMPILED[key[0].kind]))
-            for (units, target), built in self.kept.find(batches, lambda _: list[CompiledKernel]).items():
-                if len(built) == len(units):
-                    have.update({(unit, target): one for unit, one in zip(units, built, strict=True)})
-            self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
-            return have
-
-        absent = self.kept.absent(named)
-        expected = {key: names for key, names in named.items() if key not in absent}
-        missing = self.kept.absent(batches)
-        there = {(unit, target) for units, target in batches.keys() - missing for unit in units}
+        for (units, target), built in self.cache.find(batches, lambda _: list[CompiledKernel]).items():
+            if len(built) == len(units):
+                have |= {(unit, target): one for unit, one in zip(units, built, strict=True)}
+        self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
         compiled = yield from source_loading.compiling(
-            self.job, self.front, plan, self.functions, own, expected.keys() | there, read
+            self.job, self.front, plan, self.functions, own, self.cache, have
         )
-        made = {key: built for key, built in compiled.items() if key not in have}
-        made = self._without_batches(plan, batches, made)
-        titles = {(unit, target): f"{unit.title} for {target}" for unit, target in made}
+        self._keep_compiled(plan, batches, {key: built for key, built in compiled.items() if key not in have})
         others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
-        self._note_questions(plan, [compiled, *(found for _, found in others)])
-        compiled = {key: _less_what_was_read(built) for key, built in compiled.items()}
-        if self.units is not None and self.units.is_current():
-            chosen = {key: self.units.choose(key[0], built, in_place=plan.in_place) for key, built in made.items()}
-            self.kept.keep({key: compiled[key] for key in made}, named, titles, "unit", chosen)
+        for one in (compiled, *(found for _, found in others)):
+            self.seen.add(built.seen for built in one.values())
         imports = [consistency.Import(own[0], frozenset(plan.units), compiled)]
         for other, found in others:
             target = next(target for _, target in other.compiled)
-            units = frozenset(unit for unit in other.units if unit.module == plan.config.name)
-            imports.append(consistency.Import(target, units, found))
+            of_module = frozenset(unit for unit in other.units if unit.module == plan.config.name)
+            imports.append(consistency.Import(target, of_module, found))
         consistency.check(imports)
         for _, found in others:
-            compiled |= {key: _less_what_was_read(built) for key, built in found.items()}
-        return compiled
+            compiled |= found
+        return {key: _plain(built) for key, built in compiled.items()}
 
-    def _note_questions(self, plan: ModulePlan, several: Iterable[Compiled]) -> None:
-        """Note what functions of the sources asked when the compiler ran them."""
-        units = [built for compiled in several for built in compiled.values()]
-        traces = [built.asked for built in units if getattr(built, "asked", None) is not None]
-        if traces:
-            self.asked[plan.config.name] = dependency_trace.joined(traces)
-
-    def _unit_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[Unit, Target], Sequence[str]]:
-        """The names of units in the build cache; none where sources were imported for each target, or are no Python."""
-        if self.units is None or self.elsewhere:
-            return {}
-        return {
-            (unit, target): names
-            for unit in plan.units
-            if not self.front.sources(unit, self.functions[unit], self.job.root)
-            for target in plan.compiled_for(unit)
-            if target in own and (names := self.units.of(unit, target))
-        }
-
-    def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Names]:
-        """The names of what units share that are compiled from files, and no Python: those of a batch for a target."""
+    def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
+        """The names of the code of units that are compiled from files, and no Python: of a batch, for each target."""
         if not hasattr(self.front, "declared") or self.elsewhere:
             return {}
         found: dict[str, list[Unit]] = {}
         for unit in plan.units:
             if unit.batch:
                 found.setdefault(unit.batch, []).append(unit)
-        named: dict[tuple[tuple[Unit, ...], Target], Names] = {}
+        named: dict[tuple[tuple[Unit, ...], Target], Name] = {}
         for units in found.values():
             made_from = ("batch", plan.frontend, units, self.front.declared(units[0], self.functions[units[0]]))
-            shared = self.kept.name_with(self._sources_of(units), plan.config.options, *made_from)
+            shared = self._name_with(plan, self._sources_of(units), *made_from)
             for target in plan.compiled_for(units[0]):
                 if target in own:
-                    named[tuple(units), target] = self.kept.name(shared, target) if shared else ()
+                    named[tuple(units), target] = self.cache.name(shared, target) if shared else ""
         return named
 
-    def _without_batches(
-        self, plan: ModulePlan, named: Mapping[tuple[tuple[Unit, ...], Target], Names], made: Compiled
-    ) -> Compiled:
-        """What was made, less batches, which are kept as a whole: all of their kernels are in the same code."""
+    def _keep_compiled(
+        self, plan: ModulePlan, batches: Mapping[tuple[tuple[Unit, ...], Target], Name], made: Compiled
+    ) -> None:
+        """Keep batches that were made, and what front ends' own code generators made."""
         whole = {
             (units, target): [made[unit, target] for unit in units]
-            for units, target in named
+            for units, target in batches
             if (units[0], target) in made
         }
         titles = {key: f"{key[0][0].batch}, {len(key[0])} kernels, for {key[1]}" for key in whole}
-        self.kept.keep(whole, {} if self._edited(plan) else named, titles, "unit")
-        return {(unit, target): built for (unit, target), built in made.items() if not unit.batch or not named}
+        self.cache.keep(whole, self._unedited(batches, self._batch_names(plan, [*plan.ltoir_targets])), titles, "code")
+        generated = {key: built.generated for key, built in made.items() if getattr(built, "generated", None)}
+        fresh = {key: found for key, found in generated.items() if found.value is not None}
+        self.cache.note_reused(len(generated) - len(fresh))
+        values = {key: found.value for key, found in fresh.items()}
+        named = {key: found.name for key, found in fresh.items()}
+        self.cache.keep(values, named, {key: f"{key[0].title} for {key[1]}" for key in fresh}, "code")
 
-    def _kept_round(
+    @staticmethod
+    def _unedited(before: Mapping[T, Name], after: Mapping[T, Name]) -> dict[T, Name]:
+        """Those of the names that are as they were: no header was edited meanwhile."""
+        return {key: name for key, name in before.items() if after.get(key) == name}
+
+    def _cached_round(
         self,
         rank: int,
         plan: ModulePlan,
@@ -328,14 +275,19 @@ class Steps:
         objects: Objects,
     ) -> pool.Flow[PerTarget]:
         """A round of merges and links that the build cache does not have."""
-        named = {key: self._name(plan, *key, compiled, merged, objects) for key in tasks}
-        have = self.kept.find(named, lambda key: bytes if key[0] == "functions" else self._linked)
+
+        def names() -> dict[tuple[str, Target], Name]:
+            return {key: self._name(plan, *key, compiled, merged, objects) for key in tasks}
+
+        named = names()
+        have = self.cache.find(named, lambda key: bytes if key[0] == "functions" else self._linked)
         self.done += len(have)
         left = {key: task for key, task in tasks.items() if key not in have}
         made = (yield from self._left(rank, left, objects)) if left else {}
         made = self._unpacked(plan, made)
-        if not self._edited(plan):
-            self.kept.keep(made, named, {key: task.title for key, task in left.items()}, "step")
+        if made:
+            titles = {key: task.title for key, task in left.items()}
+            self.cache.keep(made, self._unedited(named, names()), titles, "code")
         return {key: have[key] if key in have else made[key] for key in tasks}
 
     def _unpacked(self, plan: ModulePlan, made: PerTarget) -> PerTarget:
@@ -354,29 +306,33 @@ class Steps:
 
     def _name(
         self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget, objects: Objects
-    ) -> tuple[str, ...]:
-        """The name of a module's `"functions"` or `"image"` in the build cache, by what it is made from."""
-        if not self.kept.is_on:
-            return ()
+    ) -> Name:
+        """The name of a module's `"functions"` or `"image"` in the compile cache."""
+        if not self.cache.is_on:
+            return ""
         if kind == "functions":
             code = code_target(target)
-            functions = [compiled[unit, code] for unit in plan.functions]
-            made_from = ("functions", plan.frontend, functions, target.kind, code)
-            return self.kept.name_with(self._sources_of(plan.functions), plan.config.options, *made_from)
+            texts = [(compiled[unit, code].ir, compiled[unit, code].fastmath) for unit in plan.functions]
+            return self._name_with(plan, self._sources_of(plan.functions), "functions", texts, target.kind, code)
         inputs = kernel_groups.objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
         return self._link_name(plan, "image", inputs, target)
 
     def _link_name(
         self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput], target: Target
-    ) -> tuple[str, ...]:
+    ) -> Name:
         """The name of what is linked of `inputs`."""
-        made_from: tuple[object, ...] = (kind, plan.config.name, target)
-        if self._assemble is not None:
-            imported = self.units.of_import() if self.units is not None else ()
-            if not imported:
-                return ()
-            made_from = (*made_from, imported)
-        return self.kept.name_with(inputs, plan.config.options, *made_from)
+        tools = [digest for _, digest in self.tools([target])]
+        return self._name_with(plan, inputs, kind, plan.config.name, target, plan.code_targets[target], tools)
+
+    def _name_with(self, plan: ModulePlan, inputs: Sequence[LinkInput], *made_from: object) -> Name:
+        return self.cache.name_with(inputs, plan.config.options, self._searched(plan), *made_from)
+
+    def tools(self, targets: Iterable[Target]) -> list[tuple[str, str | None]]:
+        """The front end's own tools, with their digests; for those of installed packages versions stand."""
+        tools: Callable[[Target], list[str]] = getattr(self.front, "tools", lambda _: [])
+        paths = {os.path.realpath(path) for target in targets for path in tools(target)}
+        others = sorted(path for path in paths if INSTALLED.isdisjoint(path.split("/")))
+        return [(path, compilers.digest(path)) for path in others]
 
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
@@ -457,7 +413,7 @@ class Steps:
             for group in groups
         }
         named = {key: self._link_name(plan, "object", part, key[1]) for key, part in parts.items()}
-        have = self.kept.find(named, lambda _: _CODE)
+        have = self.cache.find(named, lambda _: _CODE)
         left: dict[Group, Apart] = {}
         for (group, target), part in parts.items():
             if (group, target) not in have:
@@ -483,13 +439,13 @@ class Steps:
             (group, target): f"{plan.config.name}.{kernel_groups.and_more(group)}, machine code for {target}"
             for group, target in made
         }
-        self.kept.keep(made, named, titles, "step")
+        self.cache.keep(made, named, titles, "code")
         every = {key: have[key] if key in have else made[key] for key in parts}
         whole = {target for (_, target), (data, _) in every.items() if not data}
         objects = {key: built for key, built in every.items() if key[1] not in whole}
         names = {key: self._name(plan, *key, compiled, {}, objects) for key in images}
         images = self._unpacked(plan, images)
-        self.kept.keep(images, names, {key: _link_title(plan, key[1]) for key in images}, "step")
+        self.cache.keep(images, names, {key: _link_title(plan, key[1]) for key in images}, "code")
         return objects, images
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
@@ -506,13 +462,13 @@ class Steps:
         names = list(dict.fromkeys(symbol for group, _ in parts for symbol in group))
         targets = ", ".join(dict.fromkeys(str(target) for _, target in parts))
         title = f"{plan.config.name}: machine code of {kernel_groups.and_more(names)} for {targets}"
-        return pool.Task(title, partial(kernel_groups.relocatable, plan.config.name, parts, *self._settings(plan)))
+        run = partial(kernel_groups.relocatable, plan.config.name, parts, self._generate(plan), *self._settings(plan))
+        return pool.Task(title, run)
 
     def _finishing_task(self, plan: ModulePlan, parts: Apart, groups: Sequence[Group], have: Objects) -> pool.Task:
         """Machine code of one group for some targets, linked with that of the others, and packed."""
-        run = partial(
-            kernel_groups.finished, plan.config.name, parts, groups, have, self._settings(plan), self._pack(plan)
-        )
+        arguments = (plan.config.name, parts, groups, have, self._generate(plan), self._settings(plan))
+        run = partial(kernel_groups.finished, *arguments, self._pack(plan))
         task = self._object_task(plan, parts)
         return replace(task, title=f"{task.title}, linked with the others", run=run, steps=1 + len(parts))
 
@@ -529,10 +485,27 @@ class Steps:
                 run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
             else:
                 spills = kernel_groups.spilled(target, objects)
-                arguments = (plan.config.name, inputs, target, *self._settings(plan))
-                run = partial(kernel_groups.linked, self._pack(plan), arguments, spills)
+                arguments = (plan.config.name, inputs, target, self._generate(plan), self._settings(plan))
+                run = partial(kernel_groups.linked, self._pack(plan), *arguments, spills)
             tasks["image", target] = pool.Task(_link_title(plan, target), run)
         return tasks
+
+    def _generate(self, plan: ModulePlan) -> Generate:
+        """What children do before they link: the front end's IR becomes code; the errors of all of it are told."""
+        units = {unit.symbol: unit for unit in plan.kernels}
+
+        def generate(inputs: Sequence[LinkInput], target: Target) -> list[LinkInput]:
+            found: list[LinkInput] = []
+            with failures.gathered() as attempt:
+                for item in inputs:
+                    with attempt():
+                        unit = units.get(item.name) if item.kind == "ir" else None
+                        code = plan.code_targets[target]
+                        made = self.front.generated(unit, self.functions[unit], item, code) if unit else (item,)
+                        found += made
+            return found
+
+        return generate
 
     def _settings(self, plan: ModulePlan) -> tuple[Options, list[str], dict[str, str]]:
         """What links besides their inputs take."""
@@ -569,7 +542,7 @@ class Steps:
 
     def files_of(self, plan: ModulePlan) -> tuple[Path, ...]:
         """The project's files that a module links or is compiled from, and their headers."""
-        return included_headers.project_files(self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
+        return included_headers.project_files(self._files(plan), Path(self.job.root), self._searched(plan))
 
     def _files(self, plan: ModulePlan) -> list[LinkInput]:
         return [*self.surveyed.get(plan.config.name, {}), *self._sources_of(plan.units)]
@@ -578,6 +551,18 @@ class Steps:
         """The files that units are compiled from beside Python modules, each once."""
         found = (item for unit in units for item in self.front.sources(unit, self.functions[unit], self.job.root))
         return nvjitlink.unique(found)
+
+    def _searched(self, plan: ModulePlan) -> list[str]:
+        """The folders whose headers are inputs; versions stand for those of installed packages and of the toolkit."""
+        name = plan.config.name
+        if name not in self._folders_searched:
+            known = (*toolchain.include_dirs(), *compilers.machine_toolkits())
+            self._folders_searched[name] = [
+                path
+                for path in self._folders(plan)
+                if INSTALLED.isdisjoint(path.split("/")) and not os.path.realpath(path).startswith(known)
+            ]
+        return self._folders_searched[name]
 
     def _folders(self, plan: ModulePlan) -> list[str]:
         given = [str(Path(self.job.root, path)) for path in plan.config.options.include_dirs]
@@ -663,7 +648,6 @@ class Steps:
         return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
 
 
-_COMPILED = {"kernel": CompiledKernel, "function": CompiledFunction}
 _CODE = tuple[bytes, dict[str, int]]
 """Machine code as the linker gives it, and what it spilled."""
 
@@ -699,11 +683,11 @@ def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
     return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
 
 
-def _less_what_was_read(built: Any) -> Any:
-    """Code without what it was read from, which is told for its name alone, and says where the project lies."""
-    if not getattr(built, "read", ()) and getattr(built, "asked", None) is None:
+def _plain(built: Any) -> Any:
+    """What was compiled, without what is told of it for the caches."""
+    if built.seen is None and getattr(built, "generated", None) is None:
         return built
-    return replace(built, read=(), lined=False, asked=None)
+    return replace(built, seen=None, **({"generated": None} if hasattr(built, "generated") else {}))
 
 
 def _of(module: str, compiled: Compiled) -> Compiled:

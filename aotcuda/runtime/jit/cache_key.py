@@ -13,15 +13,14 @@ import sys
 from aotcuda import manifest as manifests
 from aotcuda import registry
 from aotcuda.cache import compilers
-from aotcuda.common import dependencies
-from aotcuda.runtime.jit.sources import Sources
+from aotcuda.common import stamp
 from aotcuda.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.common.jit_build import Request, Result
 
-FORMAT = 2
+FORMAT = 3
 """Grows when what is compiled changes though everything below stays the same."""
 
 
@@ -45,7 +44,7 @@ def key(request: Request) -> str:
         "where": request.package_root,
         "table": request.table,
         "sources": [[path, compilers.digest(path)] for path in request.files],
-        "variables": [dependencies.variable(name) for name in (dependencies.CACHE_KEY, *variables.kept)],
+        "variables": [stamp.variable(name) for name in (stamp.CACHE_KEY, *variables.kept)],
     }
     return manifests.digest(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode())
 
@@ -57,4 +56,4 @@ def is_current(result: Result, request: Request) -> bool:
     """
     general = result.manifest["toolchain"].get("cuda", "0.0")
     newest = max(int(image.get("cuda", general).partition(".")[0]) for image in result.manifest["images"])
-    return newest <= request.driver[0] and Sources(request.package_root, result.manifest).changed() is None
+    return newest <= request.driver[0] and stamp.of_manifest(result.manifest, request.package_root).changed() is None

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 _KINDS = {
     "build": "whole builds",
-    "index": "lists of what they asked",
-    "unit": "compiled units",
-    "step": "merged functions and linked images",
+    "code": "results of code generators",
     "declarations": "lists of what files of CUDA C++ declare",
     "damaged": "damaged, to be replaced",
 }

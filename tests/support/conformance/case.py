@@ -22,8 +22,8 @@ class Case:
         name: A group and a name in it: `index/uint8`.
         body: The statements of the kernel.
         arguments: The parameters by name; all arrays are compared after the launch.
-        threads: Launched threads, in blocks of `block`.
-        block: Threads of a block.
+        threads: Launched threads, in blocks of `block`; fewer than a block are one block.
+        block: Threads of a full block.
         oracle: `python`: the body, run by CPython with exact integers and NumPy's floats. `numba-cuda`: what
             numba-cuda's code leaves in the arrays, where Numba differs from Python and NumPy on purpose.
         why: Where the oracle is `numba-cuda`, what differs.
@@ -49,6 +49,11 @@ class Case:
     def kernel(self) -> str:
         """The kernel's name."""
         return self.name.replace("/", "_").replace("-", "_")
+
+    @property
+    def launch(self) -> tuple[int, int]:
+        """The numbers of blocks and of threads in each."""
+        return -(-self.threads // self.block), min(self.block, self.threads)
 
     @property
     def group(self) -> str:

@@ -28,18 +28,20 @@ def _threads(name: str, statement: str, count: int, **more: Any) -> Case:
     return _case(name, f"i = cuda.grid(1)\nif i < {count}:\n    {statement}", threads=count, **more)
 
 
-def _places(kind: str, size: int) -> np.ndarray:
-    """Indices of this type into so many elements: each end, and the values around the middle of an 8-bit type."""
-    negative = [-1, -2, -size if size <= 128 or kind != "int8" else -128] if kind in SIGNED else []
-    high = min(size - 1, int(np.iinfo(kind).max))
-    return np.array([0, 1, 5, high, high - 1, *([200, 128] if kind in UNSIGNED else [100, 127]), *negative], kind)
+def _places(kind: str) -> np.ndarray:
+    """Indices of this type into 256 elements, each of another one: both ends, and the middle of an 8-bit type."""
+    if kind in UNSIGNED:
+        return np.array([0, 1, 5, 255, 254, 200, 128], kind)
+    if kind == "int8":
+        return np.array([0, 1, 5, 127, 126, 100, 90, -1, -2, -128], kind)
+    return np.array([3, 1, 5, 253, 252, 100, 127, -1, -2, -256], kind)
 
 
 def _indices() -> Iterator[Case]:
     size = 256
     x = np.arange(1000, 1000 + size, dtype="int64")
     for kind in INTEGERS:
-        places = _places(kind, size)
+        places = _places(kind)
         count = places.size
         out = np.zeros(count, "int64")
         yield _threads(f"index/read-{kind}", "out[i] = x[p[i]]", count, x=x, p=places, out=out)

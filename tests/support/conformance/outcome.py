@@ -57,7 +57,7 @@ def by_ptx(case: Case, program: ptx.Program, overload: Mapping[str, Any]) -> Arr
     """Run a case on the CPU; returns its arrays.
 
     Raises:
-        ptx.FaultError: The kernel reads or writes outside of its arrays.
+        ptx.FaultError: The kernel reads or writes outside of its arrays, or two of its threads race.
         ptx.UnsupportedError: The kernel has an instruction that the interpreter does not have.
     """
     memory = ptx.Memory()
@@ -72,9 +72,9 @@ def by_ptx(case: Case, program: ptx.Program, overload: Mapping[str, Any]) -> Arr
         else:
             data = value.tobytes()
             block[parameter["offset"] : parameter["offset"] + len(data)] = data
-    threads = range(case.first, case.threads)
-    blocks = -(-case.threads // case.block)
-    program.run(overload["symbol"], bytes(block), memory, threads=threads, block=case.block, blocks=blocks)
+    blocks, size = case.launch
+    threads = range(case.first, blocks * size)
+    program.run(overload["symbol"], bytes(block), memory, threads=threads, block=size, blocks=blocks)
     return {
         name: np.ndarray(value.shape, value.dtype, bytes(content), start, value.strides).copy()
         for name, (content, start, value) in placed.items()
@@ -130,8 +130,7 @@ def by_gpu(case: Case, kernel: Any, cupy: Any) -> Arrays:
         guards.append((name, device, len(content)))
         views[name] = (device, GUARD + start, value)
         given.append(_DeviceArray(device, GUARD + start, value))
-    blocks = -(-case.threads // case.block)
-    kernel[blocks, case.block](*given)
+    kernel[case.launch](*given)
     cupy.cuda.runtime.deviceSynchronize()
     for name, device, size in guards:
         after = device.get()
@@ -166,7 +165,7 @@ def _far(case: Case, kernel: Any, cupy: Any) -> Arrays:
     """A case whose `x` is large: the elements that `p` names, as the array `x` of the result."""
     places = case.arguments["p"]
     x = cupy.zeros(case.arguments["x"].shape, case.arguments["x"].dtype)
-    kernel[1, case.block](x, cupy.asarray(places))
+    kernel[case.launch](x, cupy.asarray(places))
     cupy.cuda.runtime.deviceSynchronize()
     found = x[cupy.asarray(places.astype("int64"))].get()
     del x

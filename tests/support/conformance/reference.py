@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def results(case: Case) -> dict[str, Any]:
-    """The arrays of a case after its launch, by the names of the parameters."""
+    """Return the arrays of a case after its launch, by the names of the parameters.
+
+    Raises:
+        ValueError: Two threads change one byte without atomic operations, so a GPU may leave either's.
+    """
     arrays = {name: _copy(value) for name, value in case.arguments.items() if isinstance(value, np.ndarray)}
     given = {name: Array(arrays[name]) if name in arrays else loaded(value) for name, value in case.arguments.items()}
     cuda = _Cuda(case)
@@ -27,11 +31,22 @@ def results(case: Case) -> dict[str, Any]:
         text = "\n".join([head, *(f"    {line}" for line in case.reference.splitlines()), ""])
     names: dict[str, Any] = {"cuda": cuda, "math": _Math, "np": np}
     exec(compile(text, case.name, "exec"), names)
+    changed: set[int] = set()
     with np.errstate(all="ignore"):
         for thread in range(case.first, case.threads):
             cuda.enter(thread)
+            before = _bytes(arrays)
             names[case.kernel](**given)
+            changes = {place for place, (old, new) in enumerate(zip(before, _bytes(arrays), strict=True)) if old != new}
+            if changed & changes and "cuda.atomic" not in case.body:
+                message = f"{case.name}: thread {thread} changes an element that an earlier thread has changed"
+                raise ValueError(message)
+            changed |= changes
     return arrays
+
+
+def _bytes(arrays: dict[str, np.ndarray]) -> bytes:
+    return b"".join(array.tobytes() for array in arrays.values())
 
 
 def _copy(array: np.ndarray) -> np.ndarray:
@@ -189,8 +204,8 @@ class _Cuda:
     atomic = _Atomic()
 
     def __init__(self, case: Case) -> None:
-        blocks = -(-case.threads // case.block)
-        self.blockDim, self.gridDim = _three(case.block, 1), _three(blocks, 1)
+        blocks, size = case.launch
+        self.blockDim, self.gridDim = _three(size, 1), _three(blocks, 1)
         for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"):
             setattr(self, name, _Type(name))
         self.boolean = _Type("bool")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from cuda.bindings import nvrtc as bindings
 
-from aotcuda.builder.build_cache.kept import Kept
+from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.builder.link import file_variables, nvrtc, preconditions
+from aotcuda.builder.link import file_variables, inputs, nvrtc, preconditions
 from aotcuda.builder.worker import pool
 from aotcuda.common import foreign
 from aotcuda.errors import AotcudaError, CompileError, SourceError
@@ -62,7 +62,7 @@ class FrontEnd:
     def __init__(self) -> None:
         self._root = ""
         self._target: Target | None = None
-        self._kept = Kept(None, "", ())
+        self._cache = CompileCache()
         self._modules: dict[str, tuple[File, ...]] = {}
         self._refused: dict[str, AotcudaError] = {}
         self._signatures: dict[tuple[str, str, str], CppUnit] = {}
@@ -74,9 +74,9 @@ class FrontEnd:
         _, major, minor = bindings.nvrtcVersion()
         return {"nvrtc": f"{major}.{minor}"}
 
-    def keep_in(self, kept: Kept) -> None:
+    def keep_in(self, cache: CompileCache) -> None:
         """See FrontEnd: to compile a file for its debug information takes as long as to compile it for a target."""
-        self._kept = kept
+        self._cache = cache
 
     @contextmanager
     def importing(self, target: Target) -> Iterator[Iterable[Question]]:
@@ -96,7 +96,7 @@ class FrontEnd:
         if unit.module not in self._modules:
             assert self._target is not None  # noqa: S101 (`importing` comes first)
             try:
-                self._modules[unit.module] = _loaded(unit, root, self._target, self._kept)
+                self._modules[unit.module] = _loaded(unit, root, self._target, self._cache)
             except AotcudaError as error:  # of each of the module's kernels the same, after as long
                 self._refused[unit.module] = error
                 raise
@@ -261,7 +261,7 @@ def _compiled(file: File, item: LinkInput, target: Target, options: Options, key
 _GLOBAL = r"__global__(?:[^;{}()]|\([^;{}()]*\))*?"
 
 
-def _loaded(unit: CppUnit, root: str, target: Target, kept: Kept) -> tuple[File, ...]:
+def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tuple[File, ...]:
     """The files of the unit's module, with what they declare."""
     key = _key(unit.module)
     found: dict[str, tuple[LinkInput, list[str]]] = {}
@@ -270,7 +270,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, kept: Kept) -> tuple[File,
         try:
             data = foreign.content(whole)
         except foreign.UnreadableError as error:
-            message = f"{key}: {path} {error}; paths are relative to the folder of pyproject.toml"
+            message = f"{key}: {path} {error}; {inputs.unread(whole, Path(root))}"
             raise SourceError(message) from None
         found[path] = LinkInput(kind="cu", name=path, data=data, folder=str(whole.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}
@@ -284,14 +284,14 @@ def _loaded(unit: CppUnit, root: str, target: Target, kept: Kept) -> tuple[File,
         for path, (item, names) in found.items()
     }
 
-    def named() -> dict[str, tuple[str, ...]]:
+    def named() -> dict[str, str]:
         return {
-            path: kept.name_with([file.item], unit.options, "declarations", file.names, target)
+            path: cache.name_with([file.item], unit.options, folders, "declarations", file.names, target)
             for path, file in plain.items()
         }
 
     before = named()
-    have: dict[str, _Description] = kept.find(before, lambda _: _Description)
+    have: dict[str, _Description] = cache.find(before, lambda _: _Description)
     tasks = []
     for path, file in plain.items():
         of_names = {name: keys[path, name] for name in file.names}
@@ -301,7 +301,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, kept: Kept) -> tuple[File,
     made = {path: description for path, (_, description) in done.items() if path not in have}
     after = named()  # a header that was edited meanwhile was read nobody knows when
     same = {path: names for path, names in before.items() if names == after[path]}
-    kept.keep(made, same, {path: f"what {path} declares" for path in made}, "declarations")
+    cache.keep(made, same, {path: f"what {path} declares" for path in made}, "declarations")
     return tuple(file for file, _ in done.values())
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder import toolchain
-from aotcuda.builder.frontends import python_source, read_functions
+from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.numba import private_parts
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
@@ -145,14 +145,13 @@ class CutileFrontEnd:
     def compile_kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel:
         """See FrontEnd; to Tile IR, which `assemble` makes again with that of the module's other kernels.
 
-        What is returned tells kernels from others, for the build cache: it has no lines of files, which are not in
-        images either, and the level that `assemble` asks for.
+        The compile cache names images by what is returned: it has no lines of files, which are not in images either,
+        and the level that `assemble` asks for.
 
         Raises:
             CompileError: cuda-tile refuses it.
         """
-        with _reading() as read:
-            bytecode = self._bytecode([(unit, loaded)], target, with_lines=False)
+        bytecode = self._bytecode([(unit, loaded)], target, with_lines=False)
         level = _options(loaded).opt_level_for_target(_name(target))
         parameters, layout = _parameters(unit, loaded)
         return CompiledKernel(
@@ -170,7 +169,6 @@ class CutileFrontEnd:
             arguments=tuple(_arguments(loaded)),
             apart=tuple(_apart(unit, parameters)),
             one_by_one=True,  # the driver may add tensor maps of its own to the block
-            read=tuple(sorted(read)),
         )
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
@@ -256,25 +254,6 @@ class CutileFrontEnd:
 
 
 FRONT_END = CutileFrontEnd()
-
-
-@contextlib.contextmanager
-def _reading() -> Iterator[set[tuple[str, int]]]:
-    """Gather the functions that cuda-tile compiles in the block, and those that it runs to have constants."""
-    from cuda.tile._passes import ast2hir, hir2ir  # noqa: PLC0415
-
-    original = ast2hir.get_function_hir
-
-    def get_function_hir(pyfunc: Any, *more: Any, **named: Any) -> Any:
-        read_functions.note(inspect.unwrap(pyfunc))
-        return original(pyfunc, *more, **named)
-
-    ast2hir.get_function_hir = hir2ir.get_function_hir = get_function_hir
-    try:
-        with read_functions.watching() as read, read_functions.running():
-            yield read
-    finally:
-        ast2hir.get_function_hir = hir2ir.get_function_hir = original
 
 
 def _said(command: str, option: str) -> str:

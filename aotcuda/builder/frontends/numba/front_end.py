@@ -7,13 +7,13 @@ steps stand here, and what differs is what a subclass has.
 from __future__ import annotations
 
 import inspect
+import json
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.numba import (
     c_abi,
     declarations,
@@ -26,8 +26,7 @@ from aotcuda.builder.frontends.numba import (
 )
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
-from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
-from aotcuda.builder.worker import dependency_trace
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,24 +39,13 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.resolve import Found
-    from aotcuda.builder.frontends.protocol import Fault, LinkInput, Question
-    from aotcuda.builder.worker.calls import Calls
+    from aotcuda.builder.frontends.protocol import Fault, Question
 
 MERGED = "functions"
 """What a module's device functions are called when they become code together; wheels have that code as it is."""
 
 Raise = tuple[int, str, str, str, str, int]
 """An error code of a debug build, and what it stands for; see `CompiledKernel.exceptions`."""
-
-_REGISTERING = frozenset(
-    [
-        *(f"make_{kind}_template" for kind in ("overload", "overload_method", "overload_attribute", "intrinsic")),
-        *("register", "register_attr", "register_global"),
-        *("lower", "lower_cast", "lower_constant", "lower_getattr", "lower_getattr_generic"),
-        *("lower_setattr", "lower_setattr_generic"),
-    ]
-)
-"""Functions of Numba's that take functions of others, which run when something is compiled: behind `@overload`, say."""
 
 
 def small_kernel(cuda: Any, types: Any) -> FunctionType:
@@ -92,7 +80,6 @@ class NumbaFrontEnd(ABC):
 
     def __init__(self) -> None:
         self.root = ""
-        self._is_extended = False
 
     @abstractmethod
     def start(self) -> dict[str, str]:
@@ -173,10 +160,6 @@ class NumbaFrontEnd(ABC):
         """See FrontEnd."""
         return gpu.importing(target.capability, self.root, self.packages)
 
-    def imported(self, calls: Calls) -> None:
-        """See FrontEnd: to watch what runs takes as long as to compile, and mostly nothing but Numba does."""
-        self._is_extended = calls.ran(_REGISTERING, dependency_trace.folders_of(self.packages))
-
     def load(self, unit: NumbaUnit, root: str) -> Found:
         """See FrontEnd.
 
@@ -203,7 +186,7 @@ class NumbaFrontEnd(ABC):
         return units.resolve(unit, loaded, self.convention.notation, self.root)
 
     def compile_kernel(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledKernel:
-        """See FrontEnd; to LTOIR, for debugging to PTX.
+        """See FrontEnd; to LLVM IR.
 
         Raises:
             CompileError: The compiler refuses it, or it takes an argument that cannot be passed to a packaged kernel.
@@ -236,22 +219,17 @@ class NumbaFrontEnd(ABC):
         with (
             explained(unit, python, self.root, self.errors),
             target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
-            read_functions.watching() as read,
-            read_functions.running() if self._is_extended else nullcontext(),
             self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
-            form: Literal["ltoir", "ptx"] = "ptx" if jit.options.debug else "ltoir"
             code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
-            lined = False
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
                 texts = [ir_settings.applied(text, jit.options) for text in plain]
                 needed = self.needs(compiled, texts, jit)
-                lined = lined or any(map(_has_lines, texts))
                 alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
-                for target in group:
-                    code[target] = (self.generate(unit.symbol, texts, jit.options, target, form), needed, alone)
+                ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(texts, jit.options))
+                code |= dict.fromkeys(group, ((ir,), needed, alone))
             raised = self.raises(compiled) if jit.options.debug else []
         every = CompiledKernel(
             code=(),
@@ -269,8 +247,6 @@ class NumbaFrontEnd(ABC):
             lazy=bool(
                 getattr(loaded.value, "_can_compile", True)
             ),  # Numba's own mark, which it sets for eager signatures
-            read=tuple(sorted(read)),
-            lined=lined,
             faults=tuple(faults),
         )
         return {
@@ -294,8 +270,6 @@ class NumbaFrontEnd(ABC):
         with (
             explained(unit, python, self.root, self.errors),
             target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
-            read_functions.watching() as read,
-            read_functions.running() if self._is_extended else nullcontext(),
             self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
@@ -319,8 +293,6 @@ class NumbaFrontEnd(ABC):
                 "so callers get an undefined value there"
                 for reason in dict.fromkeys(swallowed)
             ),
-            read=tuple(sorted(read)),
-            lined=any(map(_has_lines, (text for _, texts, _ in code for text in texts))),
             faults=tuple(faults),
         )
         found: dict[Target, CompiledFunction] = {}
@@ -334,6 +306,17 @@ class NumbaFrontEnd(ABC):
             )
             found |= dict.fromkeys(group, one)
         return found
+
+    def generated(self, unit: NumbaUnit, loaded: Found, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
+        """See FrontEnd; by libNVVM.
+
+        Raises:
+            CompileError: libNVVM refuses it.
+        """
+        fastmath, opt_level, debug, *texts = json.loads(item.data)
+        options = replace(unit.options, fastmath=fastmath, opt_level=opt_level, debug=debug)
+        with explained(unit, loaded.python, self.root, self.errors):
+            return self.generate(unit.symbol, texts, options, target, "ptx" if debug else "ltoir")
 
     def merge_functions(
         self,
@@ -358,9 +341,9 @@ class NumbaFrontEnd(ABC):
         )
 
 
-def _has_lines(text: str) -> bool:
-    """Whether LLVM IR has lines of files, of the unit's own or of a helper's that was decorated to have them."""
-    return "!DILocation(" in text or "!DISubprogram(" in text
+def _packed(texts: Sequence[str], options: Options) -> bytes:
+    """A kernel's LLVM IR, with the options that libNVVM is given for it."""
+    return json.dumps([options.fastmath, options.opt_level, options.debug, *texts]).encode()
 
 
 def _copy(function: FunctionType) -> FunctionType:

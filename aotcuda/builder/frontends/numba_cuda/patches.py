@@ -33,7 +33,6 @@ from numba.cuda.flags import CUDAFlags
 from numba.cuda.memory_management import nrt
 from numba.cuda.typing import typeof
 
-from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.numba import (
     gpu,
     other_compilers,
@@ -176,7 +175,6 @@ _OF_PYTHON_3_14 = {
 
 PRIVATE_PARTS = {
     "numba.cuda.core.bytecode:FunctionIdentity._unique_ids": "count",
-    "numba.cuda.core.bytecode:FunctionIdentity.from_function": "(cls, pyfunc)",
     "numba.cuda.core.ir_utils:_the_max_label": "_MaxLabel",
     "numba.cuda.core.ir_utils:_unique_var_count": "int",
     "numba.cuda.cudaimpl:_get_unique_smem_id": "(name)",
@@ -251,7 +249,6 @@ def install() -> None:
     _keep_shims_apart()
     _refuse_recursion()
     _know_assertions()
-    _note_what_is_read()
 
 
 def _find_the_toolkit() -> None:
@@ -259,16 +256,6 @@ def _find_the_toolkit() -> None:
     if (paths := toolkit_paths.found()) is not None:
         answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}
         cuda_paths.get_cuda_paths._cached_result = answer
-
-
-def _note_what_is_read() -> None:
-    from_function = bytecode.FunctionIdentity.from_function.__func__
-
-    def noting(cls: Any, pyfunc: Any) -> Any:
-        read_functions.note(pyfunc)
-        return from_function(cls, pyfunc)
-
-    bytecode.FunctionIdentity.from_function = classmethod(noting)
 
 
 class _TargetDevice:

@@ -35,7 +35,6 @@ from numba_cuda_mlir.numba_cuda.core import config, sigutils
 from numba_cuda_mlir.numba_cuda.cudadrv import devices, driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
-from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.numba import (
     gpu,
     patches,
@@ -267,7 +266,6 @@ def _watch_the_target() -> None:
     initialise = mlir_lowering.MLIRLower.__init__
 
     def apply_ast_transforms(func: Any, targetoptions: Any = None, argtypes: Any = None) -> Any:
-        read_functions.note(func)  # what is made of it has lines of its own
         return transform(func, _Options(dict.items(targetoptions or {})), argtypes)
 
     def initialise_watched(self: Any, *args: Any, **more: Any) -> None:

@@ -18,16 +18,18 @@ import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
 from aotcuda.builder import toolchain
+from aotcuda.builder.build_cache import hashing
 from aotcuda.builder.config import keys
-from aotcuda.builder.frontends import python_source, read_functions
-from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
+from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, Generated, LinkInput, Wanted
 from aotcuda.builder.frontends.triton import config, gpu, ptx
 from aotcuda.builder.link import images
+from aotcuda.builder.worker import telemetry
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from triton.compiler.errors import CompilationError
 
+    from aotcuda.builder.build_cache.compile_cache import CompileCache
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Question
     from aotcuda.builder.frontends.triton.config import TritonUnit, Type
@@ -77,6 +80,11 @@ class TritonFrontEnd:
 
     def __init__(self) -> None:
         self._root = ""
+        self._cache: CompileCache | None = None
+
+    def keep_in(self, cache: CompileCache) -> None:
+        """See FrontEnd: most of Triton's time passes between its own IR and PTX."""
+        self._cache = cache
 
     def prepare(self, root: str) -> dict[str, str]:
         """See FrontEnd.
@@ -190,15 +198,16 @@ class TritonFrontEnd:
         del loaded
         return unit.signature
 
-    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel:
-        """See FrontEnd; to PTX.
+    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted:
+        """See FrontEnd; to PTX, which the compile cache names by Triton's own IR.
 
         Raises:
             CompileError: Triton refuses it, or it needs what a packaged kernel cannot have.
         """
-        with _reading() as read:
-            compiled = _compiled(unit, loaded.function, target, self._root)
-        text = compiled.asm["ptx"]
+        compiled = _compiled(unit, loaded.function, target, self._root, self._cache)
+        if isinstance(compiled, Wanted):
+            return compiled
+        text = compiled.ptx
         fields = ptx.fields(text)
         return CompiledKernel(
             code=(LinkInput(kind="ptx", name=unit.symbol, data=ptx.renamed(text, unit.symbol).encode()),),
@@ -212,7 +221,7 @@ class TritonFrontEnd:
             carveout=None,
             launch=_launch(unit, compiled.metadata, target),
             arguments=tuple(_arguments(unit, loaded)),
-            read=tuple(sorted(read)),
+            generated=compiled.generated,
         )
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
@@ -443,7 +452,36 @@ def _of_triton(value: Constant | None) -> Any:
     return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
 
 
-def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """PTX of a variant.
+
+    Attributes:
+        ptx: The text.
+        metadata: What launches have to know.
+        generated: For the compile cache.
+    """
+
+    ptx: str
+    metadata: Any
+    generated: Generated | None
+
+
+class _KnownError(BaseException):
+    """Ends a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
+
+
+CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | None]]
+"""The type of what the compile cache has: PTX, and what launches have to know."""
+
+_METADATA = (
+    *("shared", "num_warps", "num_ctas", "cluster_dims", "global_scratch_size", "profile_scratch_size"),
+    *("launch_cooperative_grid", "launch_pdl"),
+)
+"""What is read of Triton's metadata; not every version has all."""
+
+
+def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache: CompileCache | None) -> _Code | Wanted:
     """What Triton makes of a variant.
 
     Raises:
@@ -465,28 +503,48 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any
         if kind.hint:
             attributes[(number,)] = [["tt.divisibility", kind.hint]]
     own = _gpu(target)
+    warned = telemetry.warning_count()
+    base = cache.name("ptx") if cache is not None and not _is_inspected() else ""  # before Triton's cache is elsewhere
+
+    class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
+        """Ends the compilation at Triton's own IR, if the compile cache has PTX of that."""
+
+        name_in_cache = ""
+
+        def make_ir(self, target: Any, options: Any, *more: Any) -> Any:
+            module = super().make_ir(target, options, *more)
+            if cache is not None and base:
+                name = hashing.digest(base, str(module), str(target), options.hash())
+                found = cache.find_here(name, CODE)
+                if found is not None:
+                    text, values = found
+                    raise _KnownError(_Code(text, SimpleNamespace(**values), Generated(name=name)))
+                if cache.must_ask(name):
+                    raise _KnownError(Wanted(name=name, shape=CODE))
+                self.name_in_cache = name
+            return module
+
     with _quiet_cache(), _explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
-        source = ASTSource(function, signature, values, attributes)
-        return triton.compile(source, target=own, options=_options(unit))
+        source = Source(function, signature, values, attributes)
+        try:
+            compiled = triton.compile(source, target=own, options=_options(unit))
+        except _KnownError as known:
+            (found,) = known.args
+            return found  # type: ignore[no-any-return]
+    text: str = compiled.asm["ptx"]
+    metadata = {name: getattr(compiled.metadata, name) for name in _METADATA if hasattr(compiled.metadata, name)}
+    kept = None
+    if source.name_in_cache and telemetry.warning_count() == warned:  # a warning would not come with what is taken
+        kept = Generated(name=source.name_in_cache, value=(text, metadata))
+    return _Code(text, SimpleNamespace(**metadata), kept)
 
 
-@contextlib.contextmanager
-def _reading() -> Iterator[set[tuple[str, int]]]:
-    """Gather what Triton compiles in the block: functions of `@triton.jit`, and what it runs to have constants."""
-    from triton.runtime.jit import JITCallable  # noqa: PLC0415
+def _is_inspected() -> bool:
+    """Return True if a source has told Triton to run functions of its own between the stages."""
+    from triton import knobs  # noqa: PLC0415 (as in prepare)
 
-    original = JITCallable.parse
-
-    def parse(function: Any) -> Any:
-        read_functions.note(function.fn)
-        return original(function)
-
-    JITCallable.parse = parse
-    try:
-        with read_functions.watching() as read, read_functions.running():
-            yield read
-    finally:
-        JITCallable.parse = original
+    found = (getattr(knobs.runtime, "add_stages_inspection_hook", None), getattr(knobs.compilation, "listener", None))
+    return any(hook is not None for hook in found) or bool(getattr(knobs.compilation, "instrumentation_mode", ""))
 
 
 def _warm() -> None:

@@ -11,21 +11,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.build_cache import shapes
-from aotcuda.builder.frontends.protocol import (
-    Assembled,
-    Callbacks,
-    CompiledFunction,
-    CompiledKernel,
-    External,
-    LinkInput,
-)
+from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CLASSES: Mapping[str, type] = {
-    item.__name__: item for item in (Assembled, Callbacks, CompiledFunction, CompiledKernel, External, LinkInput)
-}
+CLASSES: Mapping[str, type] = {item.__name__: item for item in (Assembled, CompiledKernel, LinkInput)}
 
 
 class ForeignValueError(ValueError):

@@ -1,0 +1,193 @@
+"""The compile cache: what code generators made, named by what they were given.
+
+A front end lowers all kernels in each build that is not found as a whole. Each code generator's result is named by the
+generator's input: LLVM IR for libNVVM and the linker, PTX for an assembler, Triton's and cuTile's own IR, CUDA C++ with
+every header that its text can reach. The name also has the target, the options, and the versions of all tools. So
+nothing has to be known of the Python that led to the input.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aotcuda import registry
+from aotcuda.builder.build_cache import hashing, remote
+from aotcuda.builder.build_cache.hashing import NamelessError
+from aotcuda.builder.build_cache.store import Store
+from aotcuda.builder.link import included_headers
+from aotcuda.builder.worker import pool
+from aotcuda.common.stamp import file_digest
+from aotcuda.errors import AotcudaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from aotcuda.builder.build_cache.settings import Settings
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.protocol import LinkInput
+
+K = TypeVar("K")
+Name = str
+"""The digest of what something is made from; empty where that cannot be named."""
+
+
+class CompileCache:
+    """The compile cache of one worker.
+
+    Attributes:
+        reused: How many results were taken from the cache.
+        made: How many were made.
+    """
+
+    def __init__(
+        self, settings: Settings | None = None, root: str = "", frontend: str = "", tools: Sequence[object] = ()
+    ) -> None:
+        """Open the cache; without settings there is none.
+
+        Args:
+            settings: Where it is; None for no cache.
+            root: The project's folder.
+            frontend: The name of the front end.
+            tools: The versions of what the worker has loaded.
+        """
+        self._store = Store(settings, _fetched, _sent) if settings is not None else None
+        self._root = Path(root)
+        self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
+        self._prefixes = registry.variables([frontend]).prefixes if settings is not None else ()
+        self._unwritten: list[tuple[dict[Name, Any], str, dict[Name, str]]] = []
+        self._have: dict[Name, Any] = {}
+        self.reused = 0
+        self.made = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a cache."""
+        return self._store is not None
+
+    @property
+    def has_url(self) -> bool:
+        """Whether entries may be at a URL, which only the worker itself asks."""
+        return self._store is not None and self._store.has_url
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Warnings for the user."""
+        return tuple(self._store.problems) if self._store is not None else ()
+
+    @property
+    def answers(self) -> bool:
+        """Whether the cache's URL, if there is one, has answered."""
+        return self._store is None or self._store.answers
+
+    def name(self, *made_from: object) -> Name:
+        """The name of what is made from these values, with the tools and variables that compilers read."""
+        if self._store is None:
+            return ""
+        variables = sorted((name, value) for name, value in os.environ.items() if name.startswith(self._prefixes))
+        try:
+            return hashing.digest(self._base, variables, *made_from)
+        except NamelessError:
+            return ""
+
+    def name_with(
+        self, inputs: Sequence[LinkInput], options: Options, folders: Sequence[str], *made_from: object
+    ) -> Name:
+        """The name of what is made from `inputs`, their headers in `folders`, options, and more.
+
+        Empty where the text cannot tell what is read, and for code that has the time of its compilation in it.
+        """
+        if not self.is_on:
+            return ""
+        if included_headers.hidden(inputs, self._root, folders, options):
+            return ""
+        items = [replace(item, folder=self._shown(item.folder)) for item in inputs]
+        headers = [
+            (self._shown(str(path)), file_digest(str(path)))
+            for path in included_headers.files(inputs, self._root, folders)
+        ]
+        place = str(self._root) if included_headers.tell_their_place(inputs, self._root, folders, options) else ""
+        return self.name(*made_from, options, items, headers, place)
+
+    def find(self, named: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:
+        """Return those results that the cache has.
+
+        Args:
+            named: The names.
+            shape: Gives the type that a result must have, as annotations have it.
+        """
+        wanted = {name: shape(key) for key, name in named.items() if name and name not in self._have}
+        found = self._store.get(wanted) if self._store is not None and wanted else {}
+        have = {key: value for key, name in named.items() if (value := found.get(name, self._have.get(name)))}
+        self.reused += len(have)
+        return have
+
+    def fetch(self, wanted: Mapping[Name, Any]) -> None:
+        """Have at hand what the cache has of these, for `find_here` in this process and its children."""
+        if self._store is not None:
+            self._have |= dict.fromkeys(wanted) | self._store.get(wanted)
+
+    def find_here(self, name: Name, shape: Any) -> Any | None:
+        """A result that is at hand or in the folder on this machine; for children, which ask no URL."""
+        if self._store is None or not name:
+            return None
+        return self._have.get(name) or self._store.get_here({name: shape}).get(name)
+
+    def note_reused(self, number: int) -> None:
+        """Count results that children have found."""
+        self.reused += number
+
+    def must_ask(self, name: Name) -> bool:
+        """Return True for what may be at a URL that was not asked for it."""
+        return self.has_url and name not in self._have
+
+    def keep(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> None:
+        """Keep results that were made; `write` writes them.
+
+        Args:
+            made: The results.
+            named: Their names; what has none is not kept.
+            titles: How lists of the cache call them.
+            kind: What they are.
+        """
+        self.made += len(made)
+        fresh = {named[key]: value for key, value in made.items() if named.get(key)}
+        if self._store is not None and fresh:
+            about = {named[key]: titles[key] for key in made if named.get(key)}
+            self._unwritten.append((fresh, kind, about))
+
+    def write(self) -> None:
+        """Write what is to be kept."""
+        unwritten, self._unwritten = self._unwritten, []
+        for one in unwritten:
+            if self._store is not None:
+                self._store.put(*one)
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._unwritten)
+
+    def _shown(self, folder: str) -> str:
+        """A path in the project from its folder on: it is the same in every checkout."""
+        path = Path(folder)
+        return path.relative_to(self._root).as_posix() if folder and path.is_relative_to(self._root) else folder
+
+
+def _fetched(url: str, wanted: list[str]) -> Any:
+    """`remote.fetch` in a process of its own: what it loads starts threads, beside which no unit may be forked."""
+    return _elsewhere(partial(remote.fetch, url, wanted), lambda problem: ({}, problem))
+
+
+def _sent(url: str, packed: Any) -> Any:
+    return _elsewhere(partial(remote.send, url, packed), lambda problem: problem)
+
+
+def _elsewhere(work: Callable[[], Any], failed: Callable[[str], Any]) -> Any:
+    try:
+        return pool.run([pool.Task("the build cache", work)], 1, lambda _: None)[0]
+    except AotcudaError as error:
+        return failed(str(error))

@@ -1,0 +1,249 @@
+"""Making the stamp of a build, and what manifests hold of it.
+
+A stamp has the `[tool.aotcuda]` table, all Python files of the project's packages, what was imported or read besides
+(`worker/observer.py`), linked files and their headers, and environment variables. `aotcuda.common.stamp` compares.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import site
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import manifest, registry
+from aotcuda.builder import toolkits
+from aotcuda.builder.frontends import loading
+from aotcuda.builder.worker import process
+from aotcuda.builder.worker.observer import INSTALLED
+from aotcuda.common import project_file
+from aotcuda.common.stamp import ALL_NAMES, CACHE_KEY, TABLE, Stamp, table_digest, variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aotcuda.builder.config.model import Config
+    from aotcuda.builder.worker.job import Result
+
+# What tools that build set for a build alone: `pip install -e .` runs in an environment that is gone afterwards.
+_BUILDERS = ("PIP_", "UV_", "HATCH_", "PEP517_", "_PYPROJECT_HOOKS_", "PYTHON")
+_PATHS = ("PATH", "VIRTUAL_ENV", "TMPDIR")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """The project's files.
+
+    Attributes:
+        root: Its folder.
+        package_root: The folder that holds the package, which paths in manifests are relative to.
+        names: The modules that its wheel gains.
+        tops: Its packages and modules, by the first part of their names.
+        is_installed: It is an installed package, which the JIT fallback compiles: other packages lie beside it.
+    """
+
+    root: Path
+    package_root: Path
+    names: tuple[str, ...]
+    tops: frozenset[str]
+    is_installed: bool = False
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The beginnings of the paths of its files."""
+        parts = [self.package_root / top for top in sorted(self.tops)] if self.is_installed else []
+        folders = [self.root, *parts] if self.is_installed else [self.root, self.package_root]
+        if self.is_installed and self.root == self.package_root:
+            folders.remove(self.root)
+        below = [f"{folder}/" for folder in folders]
+        return tuple(dict.fromkeys([*below, *(f"{part}.py" for part in parts)]))
+
+    def owns(self, path: str) -> bool:
+        """Return True for a path of the project."""
+        own = next((one for one in self.own if path.startswith(one)), None)
+        return own is not None and INSTALLED.isdisjoint(path[len(own) :].split("/"))
+
+    def relative(self, path: str) -> str:
+        """A path as manifests have it."""
+        return Path(os.path.relpath(path, self.package_root)).as_posix()
+
+    def is_generated(self, path: str) -> bool:
+        """Return True for a path that this very build writes."""
+        for name in self.names:
+            base = str(self.package_root.joinpath(*name.split(".")))
+            folder = base + manifest.FOLDER_SUFFIX
+            if path in (f"{base}.py", f"{base}.pyi", folder) or path.startswith(f"{folder}/"):
+                return True
+        return False
+
+    def python(self, roots: Iterable[Path]) -> Stamp:
+        """The stamp of all Python files of the project's packages, which are imported from `roots`."""
+        found = Stamp()
+        for base in (root / top for root in roots for top in sorted(self.tops)):
+            paths = [f"{base}.py"]
+            for folder, folders, files in os.walk(base):
+                folders[:] = [name for name in folders if name.isidentifier() and name != "__pycache__"]
+                found.ask("modules", folder)
+                found.ask("file", os.path.join(folder, project_file.FILE_NAME))  # of a project that lies in this one
+                paths += [os.path.join(folder, name) for name in files if name.endswith(".py")]
+            for path in paths:
+                if os.path.isfile(path) and not self.is_generated(path):
+                    found.ask("file", path)
+        return found
+
+
+def tops(settings: Config) -> frozenset[str]:
+    """The project's packages: those of its modules, of its sources, and the prelude."""
+    found = [module.name for module in settings.modules]
+    found += [settings.prelude] if settings.prelude else []
+    for module in settings.modules:
+        found += loading.tables(settings.frontend_of(module)).modules(module)
+    return frozenset(name.partition(".")[0] for name in found)
+
+
+def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
+    """The configuration's `watch` as absolute globs, from the folder that they are relative to."""
+    return tuple(os.path.normpath(folder / text) for text in globs)
+
+
+def unmatched(globs: Iterable[str], folder: Path) -> list[str]:
+    """Return a warning for each glob of the configuration's `watch` that matches nothing: it may be misspelt."""
+    found = []
+    for number, text in enumerate(globs):
+        paths = glob.iglob(os.path.join(folder, text), recursive=True, include_hidden=True)
+        if not any(map(os.path.lexists, paths)):  # of `**` it gives the folder before, there or not
+            found.append(f"tool.aotcuda.watch[{number}]: {text!r} matches no file in {folder}; correct it, or add one")
+    return found
+
+
+def of(results: Iterable[Result], project: Project, python: Stamp, own_variables: Iterable[str] = ()) -> Stamp:
+    """The stamp of what workers built.
+
+    Args:
+        results: What they built, with what they saw.
+        project: The project.
+        python: Its Python files, as they were before the build.
+        own_variables: Environment variables that workers have values of their own for.
+    """
+    results = list(results)
+    found = Stamp().add(result.seen for result in results).add([python])
+    front_ends = {module.plan.frontend for result in results for module in result.modules}
+    compilers = registry.variables(sorted(front_ends))
+    given = process.environment({}, *front_ends, toolkit=next(iter(toolkits.installed()), None))
+    left_out = {*given, *own_variables, "LD_LIBRARY_PATH", "CUDA_PATH"}
+    reads = {key: answer for key, answer in found.reads.items() if not project.is_generated(key[1])}
+    variables = {
+        name: digest
+        for name, digest in found.variables.items()
+        if name not in left_out and not name.startswith(compilers.prefixes)
+    }
+    if ALL_NAMES in variables:  # those of a worker follow from those of this process
+        variables[ALL_NAMES] = variable(ALL_NAMES)
+    found = Stamp(reads, variables)
+    for name in (CACHE_KEY, *compilers.kept):
+        found.ask_variable(name)
+    return found
+
+
+def with_versions(stamp: Stamp) -> Stamp:
+    """A stamp without the times at which packages were installed, for builds that know all versions.
+
+    Package installers build in environments that are new each time.
+    """
+    return Stamp({key: answer for key, answer in stamp.reads.items() if key[0] != "status"}, stamp.variables)
+
+
+def lasting(stamp: Stamp, project: Project) -> Stamp:
+    """A build's stamp for launches, whose environment is another one, as after `pip install -e .`.
+
+    Left out are what is installed in the environment of the build, and what tools that build set.
+    """
+    installed = _installed()
+    reads = {
+        (question, path): answer
+        for (question, path), answer in stamp.reads.items()
+        if project.owns(path) or not path.startswith(installed)
+    }
+    variables = {
+        name: digest
+        for name, digest in stamp.variables.items()
+        if name not in (*_PATHS, ALL_NAMES) and not name.startswith(_BUILDERS)
+    }
+    return Stamp(reads, variables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """What a manifest lists.
+
+    Attributes:
+        sources: The project's own files.
+        reads: What else was read.
+        variables: SHA-256 of environment variables.
+    """
+
+    sources: list[manifest.Source] = field(default_factory=list)
+    reads: list[manifest.Read] = field(default_factory=list)
+    variables: dict[str, str | None] = field(default_factory=dict)
+
+
+def listed(stamp: Stamp, sources: Iterable[str], project: Project, table: Mapping[str, object] | None) -> Dependencies:
+    """A stamp as a manifest has it.
+
+    Args:
+        stamp: The stamp.
+        sources: Absolute paths of the files that were compiled or imported; those of the project are listed by
+            themselves.
+        project: The project.
+        table: The `[tool.aotcuda]` table of the project's pyproject.toml, if that is an input.
+    """
+    sources = {*sources}
+    own: list[manifest.Source] = []
+    reads: list[manifest.Read] = []
+    for (question, path), answer in sorted(stamp.reads.items()):
+        name = project.relative(path) if project.owns(path) else path
+        if question == "file" and answer is not None and path in sources and project.owns(path):
+            own.append({"path": name, "sha256": answer})
+        else:
+            reads.append({"ask": question, "path": name, "answer": answer})
+    if table is not None:
+        path = project.relative(str(project.root / project_file.FILE_NAME))
+        own.append({"path": f"{path}{TABLE}", "sha256": table_digest(table)})
+    return Dependencies(
+        sources=sorted(own, key=lambda item: item["path"]), reads=reads, variables=dict(sorted(stamp.variables.items()))
+    )
+
+
+def sources(results: Sequence[Result], project: Project) -> list[manifest.Source]:
+    """The project's files that were imported or linked, as wheels list them."""
+    found = {project.relative(item["path"]): item["sha256"] for result in results for item in result.sources}
+    return [{"path": path, "sha256": found[path]} for path in sorted(found)]
+
+
+def files(stamp: Stamp, project: Project) -> list[Path]:
+    """The files and folders of a stamp that are there, as build systems ask for them.
+
+    Left out are what is installed and the standard library, which no build system expects to change, and what was
+    looked for in vain, which none can be told of.
+    """
+    installed = _installed()
+    return sorted(
+        Path(path)
+        for (_, path), answer in stamp.reads.items()
+        if answer is not None and (project.owns(path) or not path.startswith(installed))
+    )
+
+
+def _installed() -> tuple[str, ...]:
+    """Where environments keep what is installed in them: this process's, and those that the build adds to its path."""
+    prefixes = {sys.prefix, sys.base_prefix, site.PREFIXES[0]}
+    for entry in sys.path:
+        parts = Path(entry).parts
+        if INSTALLED & {*parts} and len(parts) > 4:
+            prefixes.add(str(Path(entry).parents[2]))
+    return tuple(
+        f"{prefix}/{name}/" for prefix in sorted(prefixes) for name in ("bin", "lib", "lib64", "include", "share")
+    )

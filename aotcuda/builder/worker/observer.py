@@ -1,0 +1,303 @@
+"""Observing what the project's code reads while it is imported, and when a compiler runs functions of it.
+
+The observer sees four audit events (`open`, `os.listdir`, `os.scandir`, and modules that are imported), and the
+variables that are read from `os.environ`. It notes what code of the project does, directly or through a library: a
+function of the project is on the stack. The project's code is every file that is not installed, part of Python, or
+aotcuda's own; other projects' editable installs count as well. Of an installed package that is imported, the time of
+its installation is noted.
+
+Nothing else is traced or replaced. docs/build-cache.md lists what is not seen.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+import sysconfig
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import registry
+from aotcuda.builder.worker import imports
+from aotcuda.common.stamp import ALL_NAMES, Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import FrameType
+
+INSTALLED = frozenset(["site-packages", "dist-packages"])
+"""Names of the folders that hold installed packages."""
+
+_SYSTEM = ("/proc/", "/sys/", "/dev/")
+_AOTCUDA = f"{Path(registry.__file__).resolve().parent}/"
+_BUILDER = f"{_AOTCUDA}builder/"
+_STANDARD = tuple(
+    f"{folder}/"
+    for name in ("stdlib", "platstdlib")
+    for folder in dict.fromkeys([sysconfig.get_path(name), os.path.realpath(sysconfig.get_path(name))])
+)
+_HERE = __file__
+
+
+class Observer:
+    """Notes what the project's code reads.
+
+    Attributes:
+        seen: The notes.
+        is_on: Notes are taken.
+    """
+
+    def __init__(self, own: Iterable[str]) -> None:
+        """`own` are the folders and files of the project; some may be installed, when the JIT fallback compiles."""
+        self.seen = Stamp()
+        self.is_on = False
+        self._own = tuple(own)
+        self._made: set[str] = set()
+        self._kinds: dict[str, str] = {}
+        self._assigned: set[str] = set()
+        self._busy = threading.local()
+        sys.addaudithook(self._audit)  # it cannot be taken away again
+
+    @contextmanager
+    def observing(self) -> Iterator[Stamp]:
+        """Observe the block; where the project was observed before, what is new in the block is noted."""
+        self.seen = Stamp()
+        before = set(sys.modules)
+        mappings: tuple[Any, ...] = (os.environ, os.environb)
+        plain = mappings[0]._data  # noqa: SLF001 (both have their content there)
+        variables = _Variables(plain, self)
+        for mapping in mappings:
+            mapping._data = variables  # noqa: SLF001 (as above)
+        self.is_on = True
+        try:
+            yield self.seen
+        finally:
+            self.is_on = False
+            plain.clear()
+            plain.update(variables.copy())
+            for mapping in mappings:
+                mapping._data = plain  # noqa: SLF001 (as above)
+            self._add_modules(set(sys.modules) - before)
+
+    def watch(self, patterns: Iterable[str]) -> None:
+        """Note the files that match globs, and the folders in which there may be more."""
+        self.is_on = True
+        for pattern in patterns:
+            for path in glob.glob(pattern, recursive=True, include_hidden=True):
+                self.seen.ask("file" if os.path.isfile(path) else "names", os.path.normpath(path))
+            folder = pattern
+            while glob.has_magic(folder):
+                folder = os.path.dirname(folder)
+            for above, folders, _ in os.walk(folder) if "**" in pattern else [(folder, [], [])]:
+                folders[:] = [name for name in folders if name != "__pycache__"]
+                self.seen.ask("names", os.path.normpath(above))
+        self.is_on = False
+
+    def note_variable(self, name: str) -> None:
+        """An environment variable is about to be read; `ALL_NAMES`: the names of all."""
+        if self.is_on and name not in self._assigned and name not in self.seen.variables and self._reads_directly():
+            with self._alone() as first:
+                if first:
+                    self.seen.ask_variable(name)
+
+    def note_assigned(self, name: str) -> None:
+        """The project sets a variable itself, whose value then tells nothing of the machine."""
+        if self.is_on:
+            self._assigned.add(name)
+
+    def concerns(self, path: str) -> bool:
+        """Return True for a path of the project, or of another one that is not installed."""
+        for own in self._own:
+            if path.startswith(own):
+                return INSTALLED.isdisjoint(path[len(own) :].split("/"))
+        is_ours = path.startswith((*_SYSTEM, _AOTCUDA, *_STANDARD))
+        return not is_ours and INSTALLED.isdisjoint(path.split("/"))
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.is_on or event not in _EVENTS:
+            return
+        with self._alone() as first:
+            if first:
+                getattr(self, _EVENTS[event])(*arguments)
+
+    def _opened(self, name: object, mode: object, flags: object) -> None:
+        path = _absolute(name)
+        if path is None:
+            return
+        # The import system reads a module's file for whoever imports it: what is noted is what will be run.
+        if _reads(mode, flags) and self._is_new("file", path) and (_is_import() or self._is_on_the_stack()):
+            self.seen.ask("file", path)
+        if _writes(mode, flags):
+            self._made.add(path)
+
+    def _listed(self, name: object) -> None:
+        path = _absolute("." if name is None else name)
+        if path is not None and self._is_new("names", path) and not _is_import() and self._is_on_the_stack():
+            self.seen.ask("names", path)
+
+    def _created(self, *names: object) -> None:
+        path = _absolute(names[0] if len(names) < 4 else names[1])
+        if path is not None:
+            self._made.add(path)
+
+    def _is_new(self, question: str, path: str) -> bool:
+        """Return True for what was not noted, concerns the project, and was not made by the project itself."""
+        if path.endswith(".pyc") or (question, path) in self.seen.reads or not self.concerns(path):
+            return False
+        above = path
+        while above not in self._made and os.path.dirname(above) != above:
+            above = os.path.dirname(above)
+        return above not in self._made
+
+    def _is_on_the_stack(self) -> bool:
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file != _HERE and file.startswith(_BUILDER):
+                return False  # below is whatever has started the worker
+            if self._kind(file) == "project":
+                return True
+            frame = frame.f_back
+        return False
+
+    def _reads_directly(self) -> bool:
+        """Return True if nothing but the standard library stands between the project's code and `os.environ`."""
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
+        while frame is not None and self._kind(frame.f_code.co_filename) == "standard":
+            frame = frame.f_back
+        return frame is not None and self._kind(frame.f_code.co_filename) == "project"
+
+    def _kind(self, file: str) -> str:
+        if file not in self._kinds:
+            if file == _HERE or file.startswith("<") or _is_standard(file):
+                self._kinds[file] = "standard"
+            else:
+                self._kinds[file] = "project" if self.concerns(os.path.abspath(file)) else "other"
+        return self._kinds[file]
+
+    def _add_modules(self, names: Iterable[str]) -> None:
+        for name in names:
+            path = imports.file_of(sys.modules.get(name))
+            if path is None or path.endswith(".pyc"):
+                continue
+            path = os.path.abspath(path)
+            if self.concerns(path):
+                self.seen.ask("file", path)
+            elif "." not in name and not INSTALLED.isdisjoint(path.split("/")):
+                self.seen.ask("status", path)
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Give False to a thread that is taking a note already, for which it reads something itself."""
+        first = not getattr(self._busy, "now", False)
+        self._busy.now = True
+        try:
+            yield first
+        finally:
+            if first:
+                self._busy.now = False
+
+
+class _Variables(dict[bytes, bytes]):
+    """The content of `os.environ` and `os.environb`, which tells what is read of it."""
+
+    def __init__(self, content: dict[bytes, bytes], observer: Observer) -> None:
+        super().__init__(content)
+        self._observer = observer
+
+    def __getitem__(self, name: bytes) -> bytes:
+        self._observer.note_variable(os.fsdecode(name))
+        return super().__getitem__(name)
+
+    def __setitem__(self, name: bytes, value: bytes) -> None:
+        super().__setitem__(name, value)
+        self._observer.note_assigned(os.fsdecode(name))
+
+    def __delitem__(self, name: bytes) -> None:
+        self[name]
+        super().__delitem__(name)
+        self._observer.note_assigned(os.fsdecode(name))
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._observer.note_variable(ALL_NAMES)
+        return super().__iter__()
+
+
+_EVENTS = {
+    "open": "_opened",
+    "os.listdir": "_listed",
+    "os.scandir": "_listed",
+    "os.mkdir": "_created",
+    "os.rename": "_created",
+}
+"""The last two tell what the project makes for itself, a temporary file, say: that is no input."""
+
+
+_observers: list[Observer] = []
+"""The observer of this process, or of the one that this one was forked from; none or one."""
+
+
+@contextmanager
+def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[str]) -> Iterator[Stamp]:
+    """Note what the project's code reads in the block.
+
+    Args:
+        own: The folders and files of the project.
+        patterns: Absolute globs of more files to depend on, and on there being no others.
+        variables: Names, or patterns of names, of environment variables to depend on besides.
+    """
+    _observers[:] = [Observer(own)]
+    with _observers[0].observing() as seen:
+        yield seen
+    _observers[0].watch(patterns)
+    for name in variables:
+        seen.ask_variable(name)
+
+
+@contextmanager
+def compiling() -> Iterator[Stamp]:
+    """Note what functions of the project read in the block, in which a compiler runs them, if anybody observes."""
+    if not _observers:
+        yield Stamp()
+        return
+    with _observers[0].observing() as seen:
+        yield seen
+
+
+def _is_import() -> bool:
+    """Return True if Python's import system opens a file or lists a folder."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
+    while frame is not None and frame.f_code.co_filename == _HERE:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(("<frozen importlib", "<frozen zipimport"))
+
+
+def _absolute(name: object) -> str | None:
+    """A path as it can be asked for from anywhere; None for what is none, such as an open file's number."""
+    if isinstance(name, int):
+        return None
+    try:
+        path = os.path.abspath(os.fsdecode(name))  # type: ignore[arg-type]
+    except (TypeError, OSError, ValueError):
+        return None
+    return None if "\0" in path else path
+
+
+def _reads(mode: object, flags: object) -> bool:
+    if isinstance(mode, str):
+        return "r" in mode or ("+" in mode and "a" in mode)
+    return not isinstance(flags, int) or (flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_TRUNC | os.O_EXCL))
+
+
+def _writes(mode: object, flags: object) -> bool:
+    if isinstance(mode, str):
+        return any(letter in mode for letter in "wax+")
+    return isinstance(flags, int) and flags & os.O_ACCMODE != os.O_RDONLY
+
+
+def _is_standard(path: str) -> bool:
+    # Installed packages lie below the standard library's folder.
+    return path.startswith(_STANDARD) and INSTALLED.isdisjoint(path.split("/"))

@@ -1,0 +1,236 @@
+"""The build stamp: everything that a build was made from, with the answers that it got, so that they can be compared.
+
+Wheels, editable installs, dependency files and the JIT cache all use it. A stamp asks these questions about paths; the
+answer is None where there is nothing:
+
+    file        SHA-256 of a file's content
+    names       digest of the names in a folder
+    modules     digest of the names of Python modules and of folders in a folder
+    table       digest of the `[tool.aotcuda]` table of a pyproject.toml
+    status      size and time of change of a file: of an installed package's first one, which an installation writes
+
+and it has the SHA-256 of environment variables; `MYPKG_*` stands for all variables with such names.
+
+The builder writes stamps and the run time reads them, at each launch of an editable install. So this module imports
+neither of them, and little else.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from aotcuda import manifest as manifests
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aotcuda.manifest import Manifest
+
+    _State = tuple[int, int, int, int]
+
+CACHE_KEY = "AOTCUDA_CACHE_KEY"
+"""The environment variable by which users add an input that no stamp sees."""
+
+TABLE = "#tool.aotcuda"
+"""Ends the path of a source that is not a file but the `[tool.aotcuda]` table of a pyproject.toml."""
+
+ALL_NAMES = "="
+"""Among variables: the names of all that are set."""
+
+_MODULES = (".py", ".so", ".pyd")
+_MOMENT = 2_000_000_000
+"""How old (ns) a file's times must be to be relied on: file systems count in steps of up to two seconds."""
+
+
+class Stamp:
+    """Questions with their answers.
+
+    Attributes:
+        reads: Answers by question and absolute path.
+        variables: SHA-256 of environment variables, None for those that are not set.
+    """
+
+    __slots__ = ("_known", "reads", "variables")
+
+    def __init__(
+        self, reads: Mapping[tuple[str, str], str | None] = {}, variables: Mapping[str, str | None] = {}
+    ) -> None:
+        self.reads = dict(reads)
+        self.variables = dict(variables)
+        self._known: dict[object, object] = {}  # what was found to be as it was: the state of a path, a value
+
+    def __bool__(self) -> bool:
+        return bool(self.reads or self.variables)
+
+    def ask(self, question: str, path: str) -> None:
+        """Add a question with the answer of now, unless it was asked before."""
+        if (question, path) not in self.reads:
+            self.reads[question, path] = answer(question, path)
+
+    def ask_variable(self, name: str) -> None:
+        """Add an environment variable, or a pattern for several, as they are now."""
+        if name not in self.variables:
+            self.variables[name] = variable(name)
+
+    def add(self, others: Iterable[Stamp | None]) -> Stamp:
+        """Add what other stamps have; of two answers the first counts. Returns this stamp."""
+        for other in others:
+            if other is not None:
+                self.reads = {**other.reads, **self.reads}
+                self.variables = {**other.variables, **self.variables}
+        return self
+
+    def changed(self) -> str | None:
+        """Say what changed first since the stamp was made; None if nothing did.
+
+        A path is read again only after its status has changed: launches of editable installs ask each time.
+        """
+        try:
+            return self._changed()
+        except (ValueError, OverflowError):  # a name with a NUL, or with half a surrogate pair
+            return "the stamp names a file or a variable that cannot exist"
+
+    def _changed(self) -> str | None:
+        for (question, path), before in self.reads.items():
+            state = _state(path)
+            if state is None:
+                if before is not None:
+                    return f"{path} is gone"
+            elif self._known.get((question, path)) != state:
+                if answer(question, path) != before:
+                    return _difference(question, path, before)
+                # Right after a change, another one may leave the status as it is.
+                if time.time_ns() - max(state[:2]) > _MOMENT:
+                    self._known[question, path] = state
+        for name, before in self.variables.items():
+            value = os.environ.get(name)
+            if (name not in self._known or self._known[name] != value or is_pattern(name)) and variable(name) != before:
+                return f"the environment variable {name} was changed"
+            self._known[name] = value
+        return None
+
+
+def of_manifest(manifest: Manifest, root: str) -> Stamp:
+    """Return the stamp that a manifest holds; its paths begin in `root`, the folder that holds the package."""
+    found = Stamp(variables=manifest.get("variables", {}))
+    for source in manifest["sources"]:
+        question = "table" if source["path"].endswith(TABLE) else "file"
+        path = os.path.normpath(os.path.join(root, source["path"].removesuffix(TABLE)))
+        found.reads[question, path] = source["sha256"]
+    for read in manifest.get("reads", ()):
+        found.reads[read["ask"], os.path.normpath(os.path.join(root, read["path"]))] = read["answer"]
+    return found
+
+
+def answer(question: str, path: str) -> str | None:
+    """Return the answer to a question about a path, None where there is nothing that could be asked."""
+    try:
+        if question == "table":
+            return _table(path)
+        if question in ("names", "modules"):
+            return names(path, modules_only=question == "modules")
+        if question == "status":
+            status = os.stat(path)
+            return f"{status.st_size} {status.st_mtime_ns}"
+        return file_digest(path)
+    except (OSError, ValueError):
+        return None
+
+
+def names(folder: str, *, modules_only: bool = False) -> str:
+    """Return a digest of the names in a folder, and which of them are folders.
+
+    Bytecode, what aotcuda generates and what editors leave while a file is open are not among them: they come and go
+    with no change to the project.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    with os.scandir(folder) as entries:
+        found = {entry.name: entry.is_dir() for entry in entries}
+    suffix = manifests.FOLDER_SUFFIX
+    generated = {name.removesuffix(suffix) for name in found if name.endswith(suffix) and not is_mark(folder, name)}
+    listed = [
+        f"{name}/" if is_folder else name
+        for name, is_folder in sorted(found.items())
+        if not (
+            name == "__pycache__"
+            or name.endswith((suffix, "~", ".swp", ".swx"))
+            or name.startswith((".#", ".nfs"))
+            or (name.endswith((".py", ".pyi")) and name.rpartition(".")[0] in generated)
+            or (modules_only and not (name.isidentifier() if is_folder else name.endswith(_MODULES)))
+        )
+    ]
+    return manifests.digest("\0".join(listed).encode(errors="surrogateescape"))
+
+
+def is_mark(folder: str, name: str) -> bool:
+    """Return True if a data folder lies beside a source that is packaged in place: nothing was generated for it."""
+    return os.path.isfile(os.path.join(folder, name, manifests.IN_PLACE))
+
+
+def file_digest(path: str) -> str | None:
+    """Return the digest of a file; None if it cannot be read, or is a pipe or a device."""
+    if not os.path.isfile(path):
+        return None
+    try:
+        with open(path, "rb") as file:
+            return manifests.digest(file.read())
+    except OSError:
+        return None
+
+
+def table_digest(table: Mapping[str, object]) -> str:
+    """Return the digest of a `[tool.aotcuda]` table: of its canonical JSON."""
+    import json  # noqa: PLC0415 (wheels have none to compare)
+
+    return manifests.digest(json.dumps(table, sort_keys=True, separators=(",", ":")).encode())
+
+
+def is_pattern(name: str) -> bool:
+    """Return True if a variable's name stands for several."""
+    return name == ALL_NAMES or not {"*", "?", "["}.isdisjoint(name)
+
+
+def variable(name: str) -> str | None:
+    """Return the digest of an environment variable's value, None if it is not set; of a pattern, that of all."""
+    if not is_pattern(name):
+        value = os.environ.get(name)
+        return None if value is None else manifests.digest(value.encode(errors="surrogateescape"))
+    if name == ALL_NAMES:
+        found = sorted(os.environ)
+    else:
+        from fnmatch import fnmatchcase  # noqa: PLC0415 (few stamps have a pattern)
+
+        found = [f"{key}={value}" for key, value in sorted(os.environ.items()) if fnmatchcase(key, name)]
+    return manifests.digest("\0".join(found).encode(errors="surrogateescape"))
+
+
+def _state(path: str) -> _State | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    # Whoever copies a file over another one may set its time back, but not that of the change of its status.
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
+def _difference(question: str, path: str, before: str | None) -> str:
+    if question == "table":
+        return f"[tool.aotcuda] in {path} was edited"
+    if before is None:
+        return f"{path} was added"
+    return f"files in {path} were added or removed" if question in ("names", "modules") else f"{path} was edited"
+
+
+def _table(path: str) -> str | None:
+    """The digest of the `[tool.aotcuda]` table of a pyproject.toml; None if the file cannot be read."""
+    from aotcuda.common import foreign, project_file  # noqa: PLC0415 (only source trees come here)
+
+    try:
+        found = project_file.read(path)
+    except foreign.UnreadableError:
+        return None
+    return None if found is None else table_digest(project_file.table(found[1], "tool", "aotcuda"))
