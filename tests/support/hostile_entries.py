@@ -139,14 +139,14 @@ class Project:
 
     def _build(self) -> str:
         """Build as `aotcuda build` does; a build that would compile stops there."""
-        original = api._made
-        api._made = _would_compile  # type: ignore[assignment]
+        original = api._run
+        api._run = _would_compile  # type: ignore[assignment]
         try:
             found = api.build(self.table, self.root)
         except _WouldCompileError:
             return "missing"
         finally:
-            api._made = original
+            api._run = original
         written = output.write(found.files, self.out)
         for path in written:
             name = path.relative_to(self.out).as_posix()

@@ -10,7 +10,7 @@ from numba.core import sigutils
 from numba.cuda import types
 from numba.np import numpy_support
 
-from aotcuda.builder import manifest_dependencies
+from aotcuda.builder import stamps
 from aotcuda.builder.config import parser
 from aotcuda.builder.frontends.numba import jit_options
 from aotcuda.builder.frontends.numba.type_notation import Notation
@@ -83,7 +83,7 @@ def test_launch_bounds_are_taken(bounds: object, expected: tuple[int, ...]) -> N
 @pytest.mark.parametrize("pattern", ["data/*.h5", "dat/**", "nothing", "../*.none", "/no/such/file", "**/*.csv"])
 def test_a_pattern_that_matches_nothing_is_warned_of(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "data").mkdir()
-    (found,) = manifest_dependencies.unmatched(["data", pattern], tmp_path)
+    (found,) = stamps.unmatched(["data", pattern], tmp_path)
     assert found == f"tool.aotcuda.watch[1]: {pattern!r} matches no file in {tmp_path}; correct it, or add one"
 
 
