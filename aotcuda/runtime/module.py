@@ -127,7 +127,7 @@ class Module:
 
     @property
     def fast_path(self) -> str:
-        """`"in C"` where launches take the fast path, else `"none: ..."` with the reason.
+        """Return "in C" if launches take the fast path, else "none" and the reason.
 
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.

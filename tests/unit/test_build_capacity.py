@@ -82,10 +82,10 @@ def test_cores_and_memory_are_looked_at(files: dict[str, str], expected: int, tm
 
 
 def test_cores_are_counted_where_the_affinity_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: int) -> None:
+    def without_permission(_: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(os, "sched_getaffinity", refused)
+    monkeypatch.setattr(os, "sched_getaffinity", without_permission)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     assert capacity.processes(system(tmp_path, ENOUGH)) == 3
 

@@ -185,7 +185,10 @@ def test_a_toolkit_that_cannot_be_loaded_is_said_in_one_line(wide: tuple[Toolkit
 def test_no_library_is_looked_for_where_proc_is_missing(
     monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]
 ) -> None:
+    asked = []
+
     def missing(self: Path, **_: object) -> str:
+        asked.append(str(self))
         raise FileNotFoundError(2, "No such file or directory", str(self))
 
     monkeypatch.setattr(toolchain, "_loaded", [wide[0]])
@@ -193,6 +196,7 @@ def test_no_library_is_looked_for_where_proc_is_missing(
     monkeypatch.setattr(toolchain.nvjitlink, "version", lambda: wide[0].linker)
     monkeypatch.setattr(Path, "read_text", missing)
     toolchain.check_loaded()
+    assert asked == ["/proc/self/maps"]
 
 
 def test_another_toolkits_library_is_found_out(monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_no_two_threads_of_a_case_write_one_element(group: str) -> None:
     for case in CASES.values():
         if case.group == group and case.oracle == "python":
-            outcome.expected(case)  # raises
+            assert outcome.expected(case), case.name  # or it raises
 
 
 def test_a_case_whose_threads_write_one_element_is_refused() -> None:

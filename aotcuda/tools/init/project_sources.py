@@ -8,6 +8,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
+from aotcuda import registry
 from aotcuda.common import foreign, project_file
 from aotcuda.tools.init import sources
 from aotcuda.tools.record import project
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
 
     from aotcuda.tools.record.project import Project
 
-_BROUGHT = frozenset({"aotcuda", "cuda", "numba", "numba_cuda", "numba_cuda_mlir", "triton"})
-"""Packages that the extra of the front end brings."""
+_BROUGHT = frozenset(
+    name.partition(".")[0]
+    for one in registry.BUILT_IN.values()
+    for name in ("aotcuda", *one.internals, one.imports or "aotcuda")
+)
+"""Packages that come with aotcuda and the extras of its front ends."""
 
 _Trees = dict[str, tuple[str, ast.Module]]
 
