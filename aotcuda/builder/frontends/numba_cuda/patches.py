@@ -42,7 +42,7 @@ from aotcuda.builder.frontends.numba import (
     target_dependence,
     toolkit_paths,
 )
-from aotcuda.builder.frontends.numba.messages import RaisesError
+from aotcuda.builder.frontends.numba.user_lines import RaisesError
 from aotcuda.builder.frontends.numba_cuda import lazy_imports
 from aotcuda.errors import CompileError
 

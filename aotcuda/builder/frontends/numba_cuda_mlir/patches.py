@@ -43,7 +43,7 @@ from aotcuda.builder.frontends.numba import (
     target_dependence,
     toolkit_paths,
 )
-from aotcuda.builder.frontends.numba.messages import RaisesError
+from aotcuda.builder.frontends.numba.user_lines import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import additions, known_faults
 from aotcuda.errors import CompileError
 
