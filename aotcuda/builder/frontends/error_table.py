@@ -18,6 +18,9 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = re.compile(r"^\s*(?:\w+: )?(?:Failed in \w+ mode pipeline.*|During: .*|<source elided>|\^+)?\s*$")
 _ERROR = re.compile(r"\b(?:error|fatal)\s*:\s*(.+)", re.IGNORECASE)
 _SHED = re.compile(rf"{re.escape(tempfile.gettempdir())}/(?:[^\s/]+/)*|\.? Raised from (?:None|\S+ \(\d+\))$| at 0x\w+")
+NEWER_LTOIR = "newer version of nvJitLink"
+"""In the linker's log if an input was compiled by a newer CUDA."""
+
 _SIZE = r"\bu?int\d+\b"
 _NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
 
@@ -163,8 +166,8 @@ _ROWS = [
     ),
     # The linker.
     (
-        r"newer version of nvJitLink",
-        "an input holds LTOIR of a newer CUDA than the linker's",
+        NEWER_LTOIR,
+        "an input holds LTOIR of a newer CUDA than this linker's",
         "build it with the toolkit's CUDA version or an older one, or link its source",
     ),
     (

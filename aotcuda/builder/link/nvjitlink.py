@@ -111,7 +111,7 @@ def link(
         # With PTX inputs the linker may print an error and still report success.
         log = _log(handle)
         if "error" in log.lower():
-            raise LinkError(_explain(module, target, log, elsewhere))
+            raise LinkError(_explain(module, target, log, items, elsewhere))
         if as_ptx:
             buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
             nvjitlink.get_linked_ptx(handle, buffer)
@@ -129,7 +129,7 @@ def link(
     except nvjitlink.nvJitLinkError as error:
         if not as_ptx and _DEVICE_LAUNCH.decode() in _log(handle) and (runtime := _device_runtime(items)):
             return link(module, [*items, runtime], target, options, include_dirs, elsewhere, more=more)
-        raise LinkError(_explain(module, target, _log(handle) or str(error), elsewhere)) from None
+        raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
     finally:
         nvjitlink.destroy(handle)
 
@@ -319,11 +319,13 @@ def spilled(log: str) -> dict[str, int]:
 _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")
 
 
-def _explain(module: str, target: Target, log: str, elsewhere: Mapping[str, str]) -> str:
+def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], elsewhere: Mapping[str, str]) -> str:
     head = _failed(module, target)
     if (found := _UNRESOLVED.search(log)) and found[1] in elsewhere:
         return f"{head}: it calls {found[1]}, {of_module(elsewhere[found[1]])}"
-    return error_table.explain(head, log)
+    # Only inputs that came as LTOIR can be too new; the toolchain's own are called "code of ..." or by their .cu file.
+    given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
+    return error_table.explain(head, log, ", ".join(given) if error_table.NEWER_LTOIR in log else "")
 
 
 def _failed(module: str, target: Target) -> str:
