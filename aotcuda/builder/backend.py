@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from aotcuda.builder.built import Output
+
 
 PURE_TAG = "py3-none-any"
 """The tag of a wheel without host code: its GPU code is data."""
@@ -128,7 +130,7 @@ def build(
     extensions: Mapping[str, Path] = MappingProxyType({}),
     quiet: bool = False,
     dependencies_key: str = "project.dependencies",
-) -> api.Output:
+) -> Output:
     """Build the files that a project's wheel gains.
 
     Args:
@@ -150,7 +152,7 @@ def build(
     return replace(built, warnings=(*built.warnings, *of_dependencies))
 
 
-def check_sources(built: api.Output, included: Collection[str]) -> None:
+def check_sources(built: Output, included: Collection[str]) -> None:
     """Refuse a wheel that lacks sources of its JIT fallback; `included` are the names of the wheel's files.
 
     Raises:
@@ -165,7 +167,7 @@ def check_sources(built: api.Output, included: Collection[str]) -> None:
             raise ConfigError(message)
 
 
-def size_warnings(built: api.Output, wheel: Path) -> list[str]:
+def size_warnings(built: Output, wheel: Path) -> list[str]:
     """Return a warning if a packed wheel is near the size limit of package indexes, unless the build has warned."""
     return [] if report.size_warnings(built.files) else report.wheel_warnings(wheel)
 
@@ -188,7 +190,7 @@ def _has_host_code(table: Mapping[str, object]) -> bool:
     return any(one is not None and one.host_code for one in found)
 
 
-def staged(built: api.Output) -> Staged:
+def staged(built: Output) -> Staged:
     """Write the files of a wheel into a temporary folder.
 
     Raises:
@@ -205,7 +207,7 @@ def staged(built: api.Output) -> Staged:
     return Staged(folder, {path: path.relative_to(content).as_posix() for path in written}, bill)
 
 
-def assemble(built: api.Output, folder: Path, fresh: Container[Path]) -> list[Path]:
+def assemble(built: Output, folder: Path, fresh: Container[Path]) -> list[Path]:
     """Write the files of a wheel into the folder from which it is packed, and return their paths.
 
     Args:

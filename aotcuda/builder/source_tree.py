@@ -18,17 +18,17 @@ from aotcuda.errors import BuildError, ManifestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-    from aotcuda.builder import api
+    from aotcuda.builder.built import Output
 
 
-def install(built: api.Output, root: Path) -> list[str]:
+def install(built: Output, root: Path) -> list[str]:
     """Write the files of an editable build into the source tree and return warnings."""
     with installed(built, root) as said:
         return said
 
 
 @contextmanager
-def installed(built: api.Output, root: Path) -> Iterator[list[str]]:
+def installed(built: Output, root: Path) -> Iterator[list[str]]:
     """Do `install` around a block; if the block fails, restore the source tree.
 
     What builds of the project before wrote, and this one did not, is removed: a module that was renamed, or taken out

@@ -49,6 +49,12 @@ class KernelCache:
         self.specializations: Any = None
         self.table: OverloadTable | None = None
 
+    def share_specializations(self, make: Callable[[], Any]) -> Any:
+        """Return the specializations that all launchers share, made by `make` for the first of them."""
+        if self.specializations is None:
+            self.specializations = make()
+        return self.specializations
+
     def retire(self) -> None:
         """Let nobody find a launcher here any more: the kernel then asks its loader for the cache of today."""
         if self.by_configuration is not None:

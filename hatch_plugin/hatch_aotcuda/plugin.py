@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aotcuda.builder.api import Output
+    from aotcuda.builder.built import Output
 
 # Keys of the hook's table that are hatchling's own.
 _HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}

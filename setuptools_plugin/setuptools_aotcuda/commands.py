@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from setuptools import Distribution
 
-    from aotcuda.builder.api import Output
+    from aotcuda.builder.built import Output
 
 NAME = "build_aotcuda"
 _OLDEST = 64

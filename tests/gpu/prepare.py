@@ -49,7 +49,7 @@ MLIR_WHEELS = {
 MIXED_WHEELS = {"mixed": (REPOSITORY / "tests" / "packages" / "mixed", "")}
 """As WHEELS, for projects with modules of both front ends; where both are installed."""
 
-CPP_WHEELS = {"cudacpp": (REPOSITORY / "tests" / "packages" / "cudacpp", "")}
+CPP_WHEELS = {name: (REPOSITORY / "tests" / "packages" / name, "") for name in ("cudacpp", "cppdevice")}
 """As WHEELS, with kernels in CUDA C++ and Numba's beside them; where pyelftools is installed too."""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from aotcuda.builder.api import Output
+    from aotcuda.builder.built import Output
 
 SOURCE = """\
 from numba import cuda

@@ -16,7 +16,7 @@ from integration.projects import build_with, put
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aotcuda.builder.api import Output
+    from aotcuda.builder.built import Output
 
 pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
 pytest.importorskip("triton", reason="Triton is not installed (extra triton)")

@@ -279,16 +279,14 @@ def two_modules(folder: Path) -> Path:
     return project
 
 
-def test_a_manifest_lists_what_its_own_module_needs(front_end: str, tmp_path: Path) -> None:
+def test_a_manifest_lists_the_projects_files_that_were_imported(front_end: str, tmp_path: Path) -> None:
     files = projects.content(projects.build_wheel(two_modules(tmp_path / "project")))
     needed = {
         module: [item["path"] for item in projects.manifest_of(files, module)["sources"]]
         for module in ("pkg.k", "pkg.other")
     }
-    assert needed == {
-        "pkg.k": ["pkg/__init__.py", "pkg/_helper.py", "pkg/_k.py"],
-        "pkg.other": ["pkg/__init__.py", "pkg/_other.py"],
-    }
+    imported = ["pkg/__init__.py", "pkg/_helper.py", "pkg/_k.py", "pkg/_other.py"]
+    assert needed == {"pkg.k": imported, "pkg.other": imported}
 
 
 @pytest.mark.alike
@@ -382,7 +380,9 @@ def test_a_late_build_makes_the_same_from_what_the_wheel_has(front_end: str, tmp
     assert kernels("held", "void(float64[::1])") == {"held": ["void(float64[::1])"]}
 
 
-def test_an_editable_install_depends_on_the_prelude_and_on_its_own_sources(front_end: str, tmp_path: Path) -> None:
+def test_an_editable_install_depends_on_the_prelude_and_on_all_python_files_of_the_package(
+    front_end: str, tmp_path: Path
+) -> None:
     project = everything(tmp_path / "project")
     (project / "pkg" / "_alone.py").write_text("def f(x):\n    x[0] = 1\n")
     with (project / "pyproject.toml").open("a") as file:
@@ -393,9 +393,9 @@ def test_an_editable_install_depends_on_the_prelude_and_on_its_own_sources(front
         module: {item["path"] for item in projects.manifest_of(files, module)["sources"]}
         for module in ("pkg.k", "pkg.alone")
     }
-    common = {"_aot_prelude.py", "stand_ins/not_installed/__init__.py", "pkg/__init__.py", TABLE_OF_PROJECT}
-    assert listed["pkg.k"] == common | {"pkg/_k.py", "pkg/_other.py"}
-    assert listed["pkg.alone"] == common | {"pkg/_alone.py"}
+    prelude = {"_aot_prelude.py", "stand_ins/not_installed/__init__.py"}
+    package = {f"pkg/{name}.py" for name in ("__init__", "_k", "_other", "_alone")}
+    assert listed["pkg.k"] == listed["pkg.alone"] == {*prelude, *package, TABLE_OF_PROJECT}
 
 
 HOOK = """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder.build_cache import values
+from aotcuda.builder.build_cache import serialization
 from support.hostile_entries import NAMES, OUTPUTS, PLACES, Project, named, spoilt
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def test_an_entry_with_another_name_counts_as_missing(project: Project, kind: st
 @pytest.mark.parametrize("name", OUTPUTS, ids=short)
 def test_a_cached_build_writes_only_what_the_plan_makes(project: Project, name: str, content: str, place: str) -> None:
     def redirected(raw: Raw) -> None:
-        files, *others = values.decode(raw.contents["value"])
+        reads, variables, (files, *others) = serialization.decode(raw.contents["value"])
         whole = files["pkg/k.aotcuda/manifest.json"]
         files[named(name, project.outside)] = b"import planted\n" if content == "code" else whole
-        raw.contents["value"] = values.encode((files, *others))
+        raw.contents["value"] = serialization.encode((reads, variables, (files, *others)))
 
     assert project.read_build(place, redirected) == ("missing", ())
 
@@ -60,9 +60,9 @@ def test_a_cached_build_writes_only_what_the_plan_makes(project: Project, name: 
 @pytest.mark.parametrize("name", ["pkg/k.py", "pkg/k.pyi", "pkg/k.aotcuda/manifest.json", "pkg/k.aotcuda/pkg_k.h"])
 def test_a_generated_file_with_other_text_counts_as_missing(project: Project, name: str) -> None:
     def changed(raw: Raw) -> None:
-        files, *others = values.decode(raw.contents["value"])
+        reads, variables, (files, *others) = serialization.decode(raw.contents["value"])
         files[name] += b"\nimport planted\n"
-        raw.contents["value"] = values.encode((files, *others))
+        raw.contents["value"] = serialization.encode((reads, variables, (files, *others)))
 
     assert project.read_build("folder", changed) == ("missing", ())
 

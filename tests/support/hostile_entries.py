@@ -27,7 +27,7 @@ import fsspec
 
 from aotcuda import manifest as manifests
 from aotcuda.builder import api, output
-from aotcuda.builder.build_cache import remote, values
+from aotcuda.builder.build_cache import remote, serialization
 from aotcuda.builder.build_cache.settings import FORMAT, Settings
 from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput
@@ -139,14 +139,14 @@ class Project:
 
     def _build(self) -> str:
         """Build as `aotcuda build` does; a build that would compile stops there."""
-        original = api._made
-        api._made = _would_compile  # type: ignore[assignment]
+        original = api._run
+        api._run = _would_compile  # type: ignore[assignment]
         try:
             found = api.build(self.table, self.root)
         except _WouldCompileError:
             return "missing"
         finally:
-            api._made = original
+            api._run = original
         written = output.write(found.files, self.out)
         for path in written:
             name = path.relative_to(self.out).as_posix()
@@ -160,7 +160,7 @@ class Project:
 
     def read_value(self, place: str, spoil: Callable[[Raw], None]) -> Outcome:
         """Spoil the entry of a compiled kernel, and look for it as a build's worker does."""
-        contents = {"value": values.encode(KERNEL)}
+        contents = {"value": serialization.encode(KERNEL)}
         raw = Raw(KEY, {"format": FORMAT, "kind": "unit", "about": "k"}, contents)
         spoil(raw)
         cache = self.base / "cache"
@@ -178,7 +178,7 @@ class Project:
                 found = Store(settings, remote.fetch, remote.send).get({KEY: CompiledKernel})
                 if not found:
                     return "missing"
-                values.encode(found[KEY])  # a value in all its parts
+                serialization.encode(found[KEY])  # a value in all its parts
                 found[KEY].code[0:1]
                 return "taken"
 
@@ -361,7 +361,7 @@ def _remanifest(raw: Raw, chance: random.Random, outside: Path) -> None:
 def _redirect(raw: Raw, chance: random.Random, outside: Path) -> None:
     """Have the build's files lie elsewhere, or say something else."""
     with contextlib.suppress(LookupError, TypeError, ValueError):  # another way has spoilt it before
-        files, *others = values.decode(raw.contents["value"])
+        reads, variables, (files, *others) = serialization.decode(raw.contents["value"])
         name = chance.choice([*files])
         way = chance.randrange(4)
         if way == 0:
@@ -373,7 +373,7 @@ def _redirect(raw: Raw, chance: random.Random, outside: Path) -> None:
         else:
             path = [each for each in files if each.endswith(manifests.FILE_NAME)][0]  # noqa: RUF015 (LookupError)
             files[path] = manifests.dump(_changed(json.loads(files[path]), chance))
-        raw.contents["value"] = values.encode((files, *others))
+        raw.contents["value"] = serialization.encode((reads, variables, (files, *others)))
 
 
 def _flip(raw: Raw, chance: random.Random, outside: Path) -> None:

@@ -20,7 +20,7 @@ from aotcuda.arch import Target
 from aotcuda.builder import plan
 from aotcuda.builder.config import parser
 from aotcuda.builder.frontends import loading
-from aotcuda.builder.worker import imports, pool
+from aotcuda.builder.worker import flows, imports, pool
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def main() -> int:
         front.generate = lambda *_: ()
         targets = [Target("sass", *map(int, number.split("."))) for number in numbers]
         tasks = [pool.Task(unit.name, lambda one=unit: served(front, one, units[one][0], targets)) for unit in units]
-        found = dict(zip([unit.name for unit in units], pool.run(tasks, 2, lambda _: None), strict=True))
+        found = dict(zip([unit.name for unit in units], flows.run(tasks, 2, lambda _: None), strict=True))
     elif what == "rows":
         found = in_rows(front, units)
     else:
@@ -59,12 +59,12 @@ def main() -> int:
 def in_rows(front: Any, units: dict[Any, Any]) -> dict[str, list[Any]]:
     """Units that differ from what a process of their own makes of them, and how many each process had."""
     tasks = [pool.Task(unit.name, lambda unit=unit: front.compile_alike(unit, *units[unit])) for unit in units]
-    alone = dict(zip(units, pool.run(tasks, 2, lambda _: None), strict=True))
+    alone = dict(zip(units, flows.run(tasks, 2, lambda _: None), strict=True))
     found: dict[str, list[Any]] = {"rows": [], "differ": []}
     for waiting in ([*units], [*units][::-1]):
         while waiting:
             task = pool.Task("a row", lambda waiting=waiting: row_of(front, waiting, units))
-            (row,) = pool.run([task], 1, lambda _: None)
+            (row,) = flows.run([task], 1, lambda _: None)
             found["rows"].append(len(row))
             found["differ"] += [unit.title for unit, built in row.items() if built != alone[unit]]
             del waiting[: len(row)]
@@ -96,13 +96,13 @@ def differing(front: Any, units: dict[Any, Any]) -> Iterator[str]:
         )
         for unit, (loaded, targets) in units.items()
     ]
-    results = dict(zip(units, pool.run(together, 2, lambda _: None), strict=True))
+    results = dict(zip(units, flows.run(together, 2, lambda _: None), strict=True))
     alone = {}
     for unit, (loaded, targets) in units.items():
         one = front.compile_kernel if unit.kind == "kernel" else front.compile_function
         for target in targets[1:]:
             alone[unit, target] = pool.Task(unit.name, lambda one=one, args=(unit, loaded, target): one(*args))
-    expected = dict(zip(alone, pool.run(list(alone.values()), 2, lambda _: None), strict=True))
+    expected = dict(zip(alone, flows.run(list(alone.values()), 2, lambda _: None), strict=True))
     for (unit, target), built in expected.items():
         if results[unit].get(target, built) != built:
             yield f"{unit.title} for {target}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.builder import failures
-from aotcuda.builder.worker import pool
+from aotcuda.builder.worker import flows, pool
 from aotcuda.builder.worker.pool import Task
 from aotcuda.errors import BuildError, CompileError, ConfigError, LinkError, SourceError
 
@@ -34,7 +34,7 @@ def ignore(task: Task) -> None:
 
 
 def run(*tasks: Task, jobs: int = 2) -> list[object]:
-    return pool.run(tasks, jobs, ignore)
+    return flows.run(tasks, jobs, ignore)
 
 
 def failing(error: Exception, title: str = "task", key: str = "") -> Task:
@@ -81,7 +81,7 @@ def test_results_larger_than_a_pipe_arrive() -> None:
 
 def test_every_task_is_reported_when_it_is_done() -> None:
     ended: list[str] = []
-    pool.run([Task("a", int), Task("b", int)], 1, lambda task: ended.append(task.title))
+    flows.run([Task("a", int), Task("b", int)], 1, lambda task: ended.append(task.title))
     assert ended == ["a", "b"]
 
 
@@ -254,7 +254,7 @@ def test_children_go_when_something_is_raised_while_they_run(tmp_path: Path) -> 
 
     reading, writing_end = os.pipe()
     with pytest.raises(KeyboardInterrupt):
-        pool.run([Task("ends", int), Task("waits", wait)], 2, interrupt)
+        flows.run([Task("ends", int), Task("waits", wait)], 2, interrupt)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
@@ -338,11 +338,11 @@ def test_a_spare_process_that_is_not_called_goes() -> None:
     os.close(reading)
 
 
-def in_rounds(*rounds: tuple[int, list[Task]], then: Exception | None = None) -> pool.Flow[list[object]]:
+def in_rounds(*rounds: tuple[int, list[Task]], then: Exception | None = None) -> flows.Flow[list[object]]:
     """A flow of such rounds, each a rank and tasks, that returns what all of them returned, or raises."""
     found: list[object] = []
     for rank, tasks in rounds:
-        found += yield pool.Round(rank, tasks)
+        found += yield flows.Round(rank, tasks)
     if then is not None:
         raise then
     return found
@@ -356,8 +356,8 @@ def test_a_flow_goes_on_while_another_is_at_its_first_round() -> None:
     reading, writing = os.pipe()
     slow = Task("compiles until the other one is linked", lambda: bool(select.select([reading], [], [], 60)[0]))
     linked = Task("linked", lambda: os.write(writing, b"x"))
-    flows = [in_rounds((0, [slow]), (3, [])), in_rounds((0, [Task("compiled", int)]), (3, [linked]))]
-    assert pool.flow(flows, 2, ignore) == [[True], [0, 1]]
+    several = [in_rounds((0, [slow]), (3, [])), in_rounds((0, [Task("compiled", int)]), (3, [linked]))]
+    assert flows.flow(several, 2, ignore) == [[True], [0, 1]]
     os.close(reading)
     os.close(writing)
 
@@ -366,74 +366,13 @@ def test_what_others_wait_for_is_started_first() -> None:
     told: list[str] = []
     first = in_rounds((0, [Task("a1", int)]), (1, [Task("a2", int), Task("a3", int)]))
     second = in_rounds((0, [Task("b1", int)]), (1, [Task("b2", int)]))
-    assert pool.flow([first, second], 1, telling(told)) == [[0, 0, 0], [0, 0]]
+    assert flows.flow([first, second], 1, telling(told)) == [[0, 0, 0], [0, 0]]
     assert told == ["a1", "a2", "a3", "b1", "b2"]
 
 
 def test_empty_rounds_and_flows_without_any_come_to_their_ends() -> None:
-    assert pool.flow([in_rounds((0, []), (1, [])), in_rounds()], 1, ignore) == [[], []]
-    assert pool.flow([], 1, ignore) == []
-
-
-def test_a_flow_does_something_itself_while_its_tasks_run_and_then_goes_on() -> None:
-    reading, writing = os.pipe()
-    waits = Task("waits for the flow", lambda: bool(select.select([reading], [], [], 60)[0]))
-    done: list[str] = []
-
-    def flow() -> pool.Flow[list[object]]:
-        found = yield pool.Round(0, [waits], lambda: done.append(f"told {os.write(writing, b'x')}"))
-        assert (yield pool.Round(1, [], lambda: done.append("no task"))) == []
-        done.append("went on")
-        return found
-
-    assert pool.flow([flow()], 1, ignore) == [[True]]
-    assert done == ["told 1", "no task", "went on"]
-    os.close(reading)
-    os.close(writing)
-
-
-def test_what_flows_do_themselves_keeps_no_process_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They do it one after the other, and what has ended in between has a successor."""
-    told: list[str] = []
-    started: list[int] = []
-    start = pool._start
-
-    def noted(index: int, task: Task) -> pool._Child:
-        child = start(index, task)
-        started.append(child.pid)
-        return child
-
-    monkeypatch.setattr(pool, "_start", noted)
-
-    def flow(name: str) -> pool.Flow[None]:
-        def work() -> None:
-            os.waitid(os.P_PID, started[-1], os.WEXITED | os.WNOWAIT)  # until it has ended, which the pool is to see
-            told.append(f"{name} did")
-
-        yield pool.Round(0, [Task(f"{name}1", int), Task(f"{name}2", int)], work)
-
-    pool.flow([flow("a"), flow("b"), flow("c")], 1, telling(told))
-    assert [name for name in told if " did" in name] == ["a did", "b did", "c did"]
-    assert told.index("a1") < told.index("b did")
-    assert told.index("a2") < told.index("c did")
-
-
-def test_what_a_flow_does_itself_fails_like_what_it_does_between_rounds() -> None:
-    def flow() -> pool.Flow[None]:
-        yield pool.Round(0, [Task("ends", int)], fail)
-        raise AssertionError
-
-    def fail() -> None:
-        message = "by itself"
-        raise LinkError(message)
-
-    told: list[str] = []
-    with pytest.raises(LinkError, match="by itself"):
-        pool.flow([flow()], 1, telling(told))
-    assert told == ["ends"]
-    other = in_rounds((0, [failing(CompileError("lower"))]))
-    with pytest.raises(CompileError, match="lower"):
-        pool.flow([flow(), other], 2, telling(told))
+    assert flows.flow([in_rounds((0, []), (1, [])), in_rounds()], 1, ignore) == [[], []]
+    assert flows.flow([], 1, ignore) == []
 
 
 def test_the_errors_are_those_of_the_lowest_rank_whatever_was_quicker() -> None:
@@ -442,7 +381,7 @@ def test_the_errors_are_those_of_the_lowest_rank_whatever_was_quicker() -> None:
     slow = in_rounds((0, [Task("slow", int), failing(CompileError("one"), "s1"), failing(CompileError("two"), "s2")]))
     last = in_rounds((0, [failing(CompileError("three"), "last")]), (3, [Task("never", int)]))
     with pytest.raises(CompileError) as caught:
-        pool.flow([quick, slow, last], 1, telling(told))
+        flows.flow([quick, slow, last], 1, telling(told))
     assert str(caught.value).splitlines() == ["one", "two", "three"]
     assert sorted(told) == ["last", "linked", "quick", "s1", "s2", "slow"]
 
@@ -452,7 +391,7 @@ def test_after_a_failure_no_later_round_is_begun() -> None:
     broken = in_rounds((0, [failing(CompileError("broken"), "broken")]))
     other = in_rounds((0, [Task("compiled", int)]), (1, [Task("looked at", int)]), (3, [Task("linked", int)]))
     with pytest.raises(CompileError, match="broken"):
-        pool.flow([broken, other], 1, telling(told))
+        flows.flow([broken, other], 1, telling(told))
     assert told == ["broken", "compiled"]
 
 
@@ -461,5 +400,5 @@ def test_what_flows_raise_themselves_is_told_together() -> None:
     second = in_rounds((0, [Task("b", int)]), then=LinkError("second"))
     later = in_rounds((0, [Task("c", int)]), (1, [failing(LinkError("not told"))]))
     with pytest.raises(LinkError) as caught:
-        pool.flow([later, first, second], 2, ignore)
+        flows.flow([later, first, second], 2, ignore)
     assert str(caught.value).splitlines() == ["first", "second"]

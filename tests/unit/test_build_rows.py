@@ -13,7 +13,7 @@ import pytest
 
 from aotcuda.arch import parse
 from aotcuda.builder.build_cache.compile_cache import CompileCache
-from aotcuda.builder.worker import pool, source_loading, telemetry
+from aotcuda.builder.worker import flows, pool, source_loading, telemetry
 from aotcuda.errors import BuildError, CompileError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def compiled(number: int, work: Callable[[int], object] = id) -> tuple[list[int]
     job = SimpleNamespace(jobs=2, plans=[item])
     ended: list[pool.Task] = []
     flow: Any = source_loading.compiling(job, Front(work), item, dict.fromkeys(units), TARGETS, CompileCache())  # type: ignore[arg-type]
-    (found,) = pool.flow([flow], 2, ended.append)
+    (found,) = flows.flow([flow], 2, ended.append)
     assert list(found) == [(unit, target) for unit in units for target in TARGETS]
     return [found[unit, TARGETS[0]] for unit in units], ended
 
@@ -100,7 +100,7 @@ def test_units_that_the_build_has_are_not_compiled() -> None:
     job = SimpleNamespace(jobs=2, plans=[item])
     have: dict[Any, Any] = {(unit, target): 0 for unit in (units[1], units[3]) for target in TARGETS}
     flow: Any = source_loading.compiling(job, Front(id), item, dict.fromkeys(units), TARGETS, CompileCache(), have)  # type: ignore[arg-type]
-    (found,) = pool.flow([flow], 2, id)
+    (found,) = flows.flow([flow], 2, id)
     assert list(found) == [(unit, target) for unit in units for target in TARGETS]
     assert [found[unit, TARGETS[0]] == 0 for unit in units] == [False, True, False, True]
 
@@ -112,7 +112,7 @@ def test_where_all_is_had_nothing_is_compiled() -> None:
     there: dict[Any, Any] = dict.fromkeys([(unit, target) for target in TARGETS], 1)
     flow: Any = source_loading.compiling(job, Front(id), item, {unit: None}, TARGETS, CompileCache(), there)  # type: ignore[arg-type]
     ended: list[pool.Task] = []
-    assert pool.flow([flow], 1, ended.append) == [there]
+    assert flows.flow([flow], 1, ended.append) == [there]
     assert ended == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aotcuda import arch
@@ -34,3 +36,12 @@ def test_ptx_of_kernels_that_launch_kernels_is_refused():
     target = arch.parse("compute_75")
     with pytest.raises(LinkError, match=r"^pkg.k: compute_75 cannot be built, .*; list sm_\* targets alone$"):
         nvjitlink.link("pkg.k", [code(target)], target, Options(), [])
+
+
+def test_kernels_that_launch_kernels_beside_one_with_an_fma_of_its_own_are_refused():
+    target = arch.parse("sm_90")
+    item = replace(code(target), unfused=("parent",))
+    with pytest.raises(
+        LinkError, match=r"^pkg.k: a kernel launches kernels, so one kernel cannot have an fma of its own"
+    ):
+        nvjitlink.link("pkg.k", [item], target, Options(), [])

@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 
 from aotcuda.builder import progress, report
-from aotcuda.builder.worker import pool, telemetry
+from aotcuda.builder.worker import flows, pool, telemetry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,7 +166,7 @@ def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixtur
     with telemetry.collecting_warnings("/project"):
         warning()
         tasks = [pool.Task("one", warning), pool.Task("other", warning)]
-        assert pool.run(tasks, 2, lambda _: None) == [1, 1]
+        assert flows.run(tasks, 2, lambda _: None) == [1, 1]
     noted = telemetry.take()
     assert noted.warnings == ["pkg/_k.py:7: UserWarning: mind the gap"] * 3
     assert sorted(title for title, _ in noted.steps) == ["one", "other"]

@@ -157,6 +157,7 @@ def _is_beyond_the_schema(table: dict[str, Any]) -> bool:
         "is not a Python identifier",
         "is none of the modules in",
         "no option of NVRTC",
+        "are more than any GPU has",
     )
     return any(reason in str(caught.value) for reason in beyond)
 

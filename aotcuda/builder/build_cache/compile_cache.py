@@ -19,7 +19,7 @@ from aotcuda.builder.build_cache import hashing, remote
 from aotcuda.builder.build_cache.hashing import NamelessError
 from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.link import included_headers
-from aotcuda.builder.worker import pool
+from aotcuda.builder.worker import flows, pool
 from aotcuda.common.stamp import file_digest
 from aotcuda.errors import AotcudaError
 
@@ -166,11 +166,6 @@ class CompileCache:
             if self._store is not None:
                 self._store.put(*one)
 
-    @property
-    def has_unwritten(self) -> bool:
-        """Whether there is anything to write."""
-        return bool(self._unwritten)
-
     def _shown(self, folder: str) -> str:
         """A path in the project from its folder on: it is the same in every checkout."""
         path = Path(folder)
@@ -188,6 +183,6 @@ def _sent(url: str, packed: Any) -> Any:
 
 def _elsewhere(work: Callable[[], Any], failed: Callable[[str], Any]) -> Any:
     try:
-        return pool.run([pool.Task("the build cache", work)], 1, lambda _: None)[0]
+        return flows.run([pool.Task("the build cache", work)], 1, lambda _: None)[0]
     except AotcudaError as error:
         return failed(str(error))

@@ -413,7 +413,7 @@ class FrontEnd(Protocol):
     def declared(self, unit: Any, loaded: Any) -> object:
         """What beside the content of `sources` and their headers the units of a batch are made of; `unit` is the first.
 
-        It is of what `aotcuda.builder.build_cache.names` can name. With this the build cache keeps batches, which must
+        It is what `aotcuda.builder.build_cache.hashing` can name. With this the build cache keeps batches, which must
         depend on no Python module.
         """
 

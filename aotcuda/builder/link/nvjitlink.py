@@ -121,7 +121,7 @@ def link(
                     f"{module}: {target} cannot be built, because a kernel launches kernels, which takes machine code "
                     "of NVIDIA's device runtime; list sm_* targets alone"
                 )
-                raise LinkError(message)
+                raise _DeviceLaunchError(message)
             return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
         buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, buffer)
@@ -132,6 +132,10 @@ def link(
         raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
     finally:
         nvjitlink.destroy(handle)
+
+
+class _DeviceLaunchError(LinkError):
+    """PTX was asked for, of kernels that launch kernels."""
 
 
 _DEVICE_LAUNCH = b"cudaCDP2"
@@ -171,10 +175,17 @@ def _partly_unfused(
         raise LinkError(message)
     plain = [replace(item, unfused=()) for item in items]
     ptx = Target("ptx", target.major, target.minor, target.suffix)
-    fused, apart = [
-        link(module, plain, ptx, replace(options, fma=fma), include_dirs, elsewhere)[0].decode()
-        for fma in (options.fma, False)
-    ]
+    try:
+        fused, apart = [
+            link(module, plain, ptx, replace(options, fma=fma), include_dirs, elsewhere)[0].decode()
+            for fma in (options.fma, False)
+        ]
+    except _DeviceLaunchError:
+        message = (
+            f"{module}: a kernel launches kernels, so one kernel cannot have an fma of its own; write fma = false in "
+            f"the options of {module}, or move one of the two kernels to another module"
+        )
+        raise LinkError(message) from None
     try:
         text = kernel_swap.swapped(fused, apart, names).encode()
     except LinkError as error:

@@ -23,17 +23,19 @@ from aotcuda.builder import report, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
-from aotcuda.builder.worker import finish, imports, pool, source_loading, telemetry
+from aotcuda.builder.worker import imports, packaging, pool, source_loading, telemetry
 from aotcuda.builder.worker.ipc import Failed, Finished
 from aotcuda.builder.worker.job import Job, Result
-from aotcuda.builder.worker.steps import Steps
+from aotcuda.builder.worker.pipeline import Pipeline
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from aotcuda.builder.frontends.protocol import FrontEnd
     from aotcuda.builder.worker.ipc import Sender
+    from aotcuda.builder.worker.packaging import Packager
     from aotcuda.builder.worker.source_loading import Loaded
     from aotcuda.manifest import Source
 
@@ -91,6 +93,47 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     Raises:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
+    front, versions = _started(job, tell)
+    imports.prepare_imports(job.import_roots, job.names, job.extensions)
+    packager = packaging.make(job)
+    tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)
+    cache = CompileCache(job.cache, job.root, job.frontend, tools)
+    getattr(front, "keep_in", lambda _: None)(cache)
+    pipeline, loaded = _loaded(job, front, packager, cache, tell)
+    own = imports.project_files(job.import_roots, {*job.extensions.values()})
+    modules = pipeline.run()
+    toolchain.check_loaded()
+    if job.carry:
+        beside = source_loading.prelude_files(loaded.job, loaded.of_prelude)
+        carried = tuple((name, path.read_bytes()) for name, path in beside)
+        modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
+        own = tuple(source for source in own if source["path"] not in {str(path) for _, path in beside})
+    vain = source_loading.in_vain(loaded.job, own) if job.product != "jit" else []
+    questions = [*loaded.questions, *(question for other in pipeline.elsewhere for question in other.questions)]
+    return Result(
+        toolchain={
+            "cuda": ".".join(map(str, toolchain.toolkit_version())),
+            "nvjitlink": nvjitlink.version(),
+            **packager.tools(),
+            "python": ".".join(map(str, sys.version_info[:2])),
+            **versions,
+        },
+        modules=tuple(modules),
+        sources=_sources(pipeline, own, job),
+        warnings=tuple(dict.fromkeys([*vain, *pipeline.warnings])),
+        seen=_seen(loaded, pipeline),
+        linkable=pipeline.linkable,
+        questions=tuple(dict.fromkeys(questions)),
+        unseen=pipeline.unseen() if job.observe else (),
+        reused=cache.reused,
+        made=cache.made,
+        problems=cache.problems,
+        unanswered=not cache.answers,
+    )
+
+
+def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, str]]:
+    """Load the toolkit and start the compiler; return the front end and the versions of its parts."""
     _keep_freed_memory()
     toolchain.load(job.toolkit)
     registered = registry.find(job.frontend)
@@ -104,68 +147,45 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     if hasattr(front, "check_target"):
         for target in dict.fromkeys(target for item in job.plans for target in item.targets):
             front.check_target(target, job.arch_key)
-    imports.prepare_imports(job.import_roots, job.names, job.extensions)
-    finisher = finish.make(job)
-    tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)
-    cache = CompileCache(job.cache, job.root, job.frontend, tools)
-    getattr(front, "keep_in", lambda _: None)(cache)
+    return front, versions
+
+
+def _loaded(
+    job: Job, front: FrontEnd, packager: Packager, cache: CompileCache, tell: Callable[..., None]
+) -> tuple[Pipeline, Loaded]:
+    """Import the sources and read what is linked. Sources that query the GPU are imported for each target."""
     first, *others = source_loading.targets(job)
     again = partial(source_loading.elsewhere, job, front, cache, others)
     with ExitStack() as stack:
-        # Sources that ask which GPU it is are imported for each; this is what the others start from.
+        # A copy of this process before it imports the sources, from which the others start.
         spare = stack.enter_context(pool.spare(again)) if others and hasattr(front, "importing") else None
         with source_loading.loaded(job, front, first[0], tell) as loaded:
             tell(step="reading what is linked", done=0, total=0)
             with loaded.attempt():
-                steps = Steps(  # reads what is linked, other packages' modules among it
-                    loaded.job, front, finisher, loaded.functions, tell, cache=cache
-                )
-        questions = list(loaded.questions)
-        if spare is not None and any(question.depends for question in questions):
+                pipeline = Pipeline(loaded.job, front, packager, loaded.functions, tell, cache=cache)
+        if spare is not None and any(question.depends for question in loaded.questions):
             tell(step="importing the sources for each target", done=0, total=0)
-            steps.elsewhere = spare()
-    own = imports.project_files(job.import_roots, {*job.extensions.values()})
-    modules = steps.run()
-    toolchain.check_loaded()
-    questions += [question for other in steps.elsewhere for question in other.questions]
-    found = {source["path"]: source for other in steps.elsewhere for source in other.sources}
-    found |= {source["path"]: source for source in _imported_late(steps.seen, job.import_roots)}
-    if job.carry:
-        beside = source_loading.prelude_files(loaded.job, loaded.of_prelude)
-        carried = tuple((name, path.read_bytes()) for name, path in beside)
-        modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
-        own = tuple(source for source in own if source["path"] not in {str(path) for _, path in beside})
-    vain = source_loading.in_vain(loaded.job, own) if job.product != "jit" else []
-    versions_of = {
-        "cuda": ".".join(map(str, toolchain.toolkit_version())),
-        "nvjitlink": nvjitlink.version(),
-        **finisher.tools(),
-        "python": ".".join(map(str, sys.version_info[:2])),
-        **versions,
-    }
-    return Result(
-        toolchain=versions_of,
-        modules=tuple(modules),
-        sources=tuple({**found, **{item["path"]: item for item in (*own, *steps.linked_files())}}.values()),
-        warnings=tuple(dict.fromkeys([*vain, *steps.warnings])),
-        seen=_seen(loaded, steps),
-        linkable=steps.linkable,
-        questions=tuple(dict.fromkeys(questions)),
-        unseen=steps.unseen() if job.observe else (),
-        reused=cache.reused,
-        made=cache.made,
-        problems=cache.problems,
-        unanswered=not cache.answers,
-    )
+            pipeline.elsewhere = spare()
+    return pipeline, loaded
 
 
-def _seen(loaded: Loaded, steps: Steps) -> Stamp | None:
+def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Source, ...]:
+    """Return the project's files that were imported or linked, each once."""
+    elsewhere = (source for other in pipeline.elsewhere for source in other.sources)
+    late = _imported_late(pipeline.seen, job.import_roots)
+    every = (*elsewhere, *late, *own, *pipeline.linked_files())
+    return tuple({source["path"]: source for source in every}.values())
+
+
+def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp | None:
     """What the sources read, and what was read beside them, if that is wanted."""
     if loaded.seen is None:
         return None
-    tools = steps.tools(target for item in loaded.job.plans for target in item.targets)
+    tools = pipeline.tools(target for item in loaded.job.plans for target in item.targets)
     own = Stamp({("file", path): digest for path, digest in tools})
-    return Stamp().add([loaded.seen, *(other.seen for other in steps.elsewhere), steps.seen, steps.linked_stamp(), own])
+    return Stamp().add(
+        [loaded.seen, *(other.seen for other in pipeline.elsewhere), pipeline.seen, pipeline.linked_stamp(), own]
+    )
 
 
 def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:

@@ -17,7 +17,7 @@ from aotcuda.arch import Target
 from aotcuda.builder import failures, plan
 from aotcuda.builder.frontends import loading, python_source
 from aotcuda.builder.frontends.protocol import Wanted
-from aotcuda.builder.worker import imports, observer, pool, telemetry
+from aotcuda.builder.worker import flows, imports, observer, pool, telemetry
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -202,15 +202,15 @@ def elsewhere(job: Job, front: FrontEnd, cache: CompileCache, which: Sequence[Se
         pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own))  # type: ignore[misc]
         for own in which
     ]
-    return pool.run(tasks, 1, lambda _: None)
+    return flows.run(tasks, 1, lambda _: None)
 
 
 def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target]) -> Elsewhere:
     with loaded(job, front, own[0], lambda **_: None) as found:
         pass
-    flows = [compiling(found.job, front, item, found.functions, own, cache) for item in found.job.plans]
+    compiled_flows = [compiling(found.job, front, item, found.functions, own, cache) for item in found.job.plans]
     compiled: Compiled = {}
-    for of_module in pool.flow(flows, job.jobs, lambda _: None):
+    for of_module in flows.flow(compiled_flows, job.jobs, lambda _: None):
         compiled |= of_module
     return Elsewhere(
         units=tuple(found.functions),
@@ -229,7 +229,7 @@ def compiling(
     own: Sequence[Target],
     cache: CompileCache,
     have: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
-) -> pool.Flow[Compiled]:
+) -> flows.Flow[Compiled]:
     """Compile a module's units, for those of its targets that are among `own`; less what the build has already.
 
     Children look in the cache's folder alone. What may be at its URL is asked for at once, and compiled again then.
@@ -243,13 +243,13 @@ def compiling(
     # With fewer units than cores it is quicker to do several times what targets have in common.
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
     if processes == 1 and hasattr(front, "is_fresh") and any(left().values()):
-        for built in (yield pool.Round(COMPILE, _rows(front, left(), functions, job.jobs))):
+        for built in (yield flows.Round(COMPILE, _rows(front, left(), functions, job.jobs))):
             found |= built
     while any(left().values()):
         shares = _batches(left()) if processes is None else _each(left(), processes)
         tasks = [_task(front, units, functions, share) for units, share in shares]
         made: Compiled = {}
-        for built in (yield pool.Round(COMPILE, tasks)):
+        for built in (yield flows.Round(COMPILE, tasks)):
             made |= built
         asked = {built.name: built.shape for built in made.values() if isinstance(built, Wanted)}
         if asked:

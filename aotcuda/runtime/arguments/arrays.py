@@ -67,7 +67,7 @@ _CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
 _is_contiguous = attrgetter(_CONTIGUOUS)
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
 _OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
-_elements: dict[int, tuple[object, str]] = {}  # NumPy's dtypes by their ids, with their type strings
+_elements: dict[object, str] = {}  # NumPy's dtypes with their type strings
 _MOST_ELEMENTS = 64
 _torch_streams: list[Any] = [None, None]  # the module, and its function for the current stream
 _families: dict[type, str] = {}  # likewise; "" for types that are no arrays
@@ -137,9 +137,9 @@ def is_own_class(kind: type) -> bool:
 
 def element(name: Any) -> str:
     """Return the type string, byte order as NumPy writes it, of an array's dtype; or of DLPack's code and bits."""
-    kept = _elements.get(id(name))
-    if kept is not None and kept[0] is name:
-        return kept[1]
+    known_typestr = _elements.get(name)
+    if known_typestr is not None:
+        return known_typestr
     found = getattr(name, "str", None)  # NumPy's, which CuPy uses
     if found is None:
         if isinstance(name, str):
@@ -153,7 +153,7 @@ def element(name: Any) -> str:
     if "V" not in typestr:
         numpy: Any = sys.modules.get("numpy")
         if numpy is not None and len(_elements) < _MOST_ELEMENTS and isinstance(name, numpy.dtype):
-            _elements[id(name)] = name, typestr
+            _elements[name] = typestr
         return typestr
     from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
 

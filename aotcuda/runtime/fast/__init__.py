@@ -86,9 +86,7 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
     if configuration.attributes is not None:  # whether a kernel can take them is known of this configuration alone
         return module.Specializations()
     with _lock:
-        if cache.specializations is None:
-            cache.specializations = module.Specializations()
-        return cache.specializations
+        return cache.share_specializations(module.Specializations)
 
 
 def in_front(

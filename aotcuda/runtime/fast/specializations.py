@@ -92,7 +92,7 @@ def add(
         kinds = [_kind(arg) for arg in args]
     except Exception:  # noqa: BLE001 (an argument that has changed since it was accepted)
         return False
-    layouts = [_layout(overload) for overload in specialization.overloads]
+    layouts = [overload.layout_for_fast_path(_layout) for overload in specialization.overloads]
     if None in kinds or False in layouts:
         return False
     if "cupy" in families:
@@ -118,18 +118,15 @@ def add(
 
 def _layout(overload: PackedOverload) -> object:
     """Return an overload's layout for the fast path, False if one of its parameters is not for the fast path."""
-    if overload.fast_layout is None:
-        layout: object = False
-        try:
-            described = tuple([parameter_kinds.of(parameter).record(parameter) for parameter in overload.parameters])
-            if None not in described:
-                starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
-                apart = bytes([at for pair in overload.apart for at in pair])
-                layout = fast.in_use().ArgumentLayout(overload.size, described, starts, apart)
-        except (LookupError, ValueError):
-            pass
-        overload.fast_layout = layout
-    return overload.fast_layout
+    try:
+        described = tuple([parameter_kinds.of(parameter).record(parameter) for parameter in overload.parameters])
+        if None in described:
+            return False
+        starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
+        apart = bytes([at for pair in overload.apart for at in pair])
+        return fast.in_use().ArgumentLayout(overload.size, described, starts, apart)
+    except (LookupError, ValueError):
+        return False
 
 
 def _launched(kernel: DeviceKernel) -> tuple[int | None, int, int]:

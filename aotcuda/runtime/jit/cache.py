@@ -57,16 +57,15 @@ class Cache(Files):
         entries.used(self, key)
         return result
 
-    def put(self, key: str, result: Result, record: Mapping[str, object]) -> None:
-        """Keep an entry; in memory if it cannot be written."""
-        if self.root is None or not self._is_trusted():
-            self._memory[key] = result
-            return
-        try:
-            _write(self, key, result, record)
-        except OSError as error:
-            self._memory[key] = result
-            self._give_up(f"{self.root} cannot be written ({error.strerror or error})")
+    def put(self, key: str, result: Result, record: Mapping[str, object]) -> Result:
+        """Keep an entry, in memory if it cannot be written; return it, with its folder if it has one."""
+        if self.root is not None and self._is_trusted():
+            try:
+                return _write(self, key, result, record)
+            except OSError as error:
+                self._give_up(f"{self.root} cannot be written ({error.strerror or error})")
+        self._memory[key] = result
+        return result
 
     def discard(self, key: str) -> None:
         """Remove an entry that is damaged or out of date."""
@@ -124,8 +123,8 @@ def _read(files: entries.Files, key: str) -> Result:
     return Result(manifest, image, folder)
 
 
-def _write(files: entries.Files, key: str, result: Result, record: Mapping[str, object]) -> None:
-    """Write an entry; another process's intact one of the same content stays in its place.
+def _write(files: entries.Files, key: str, result: Result, record: Mapping[str, object]) -> Result:
+    """Write an entry and return it; another process's intact one of the same content stays in its place.
 
     Raises:
         OSError: It cannot be written.
@@ -133,8 +132,8 @@ def _write(files: entries.Files, key: str, result: Result, record: Mapping[str, 
     data = manifests.dump(result.manifest)
     contents = {CUBIN: result.image, manifests.FILE_NAME: data}
     entries.write(files, key, {**record, "manifest": manifests.digest(data)}, contents)
-    result.folder = files.path(key)
     entries.trim(files, entries.size_cap(), spare=key)
+    return Result(result.manifest, result.image, files.path(key))
 
 
 def _content(path: str) -> bytes | None:

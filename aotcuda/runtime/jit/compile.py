@@ -65,9 +65,7 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
             return found
         if lock is not None:
             kept.discard(key)
-        found = _build(request)
-        kept.put(key, found, request.record)
-        return found
+        return kept.put(key, _build(request), request.record)
     finally:
         if lock is not None:
             lock.release()

@@ -18,7 +18,7 @@ from aotcuda.builder.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import file_variables, inputs, nvrtc, preconditions
-from aotcuda.builder.worker import pool
+from aotcuda.builder.worker import flows, pool
 from aotcuda.common import foreign
 from aotcuda.errors import AotcudaError, CompileError, SourceError
 
@@ -297,7 +297,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
         of_names = {name: keys[path, name] for name in file.names}
         run = functools.partial(_described, file, target, unit.options, key, of_names, have.get(path))
         tasks.append(pool.Task(f"what {path} declares", run, key=key))
-    done = dict(zip(plain, pool.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
+    done = dict(zip(plain, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
     made = {path: description for path, (_, description) in done.items() if path not in have}
     after = named()  # a header that was edited meanwhile was read nobody knows when
     same = {path: names for path, names in before.items() if names == after[path]}

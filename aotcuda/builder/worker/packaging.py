@@ -37,7 +37,7 @@ class Parts:
         images: Its kernels linked for each target; empty when it has none.
         kernels: What was compiled for each kernel unit.
         functions: What was compiled for each function unit.
-        merged: Its exported functions as LTOIR or PTX, for each of the finisher's targets; empty when it has none.
+        merged: Its exported functions as LTOIR or PTX, for each of the packager's targets; empty when it has none.
         callbacks: Its callbacks, in order, each once.
         foreign: Symbols of what was linked in, by the name of the item.
         linked: The same items, as the bill of materials has them.
@@ -67,7 +67,7 @@ class Parts:
         return header.render(self.name, list(zip(names, self.functions, strict=True))).encode()
 
 
-class Finisher(Protocol):
+class Packager(Protocol):
     """What a build makes of the parts of its modules."""
 
     def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
@@ -89,31 +89,31 @@ class Finisher(Protocol):
         """A module's functions for other modules of the wheel to call."""
 
 
-class WheelFinisher:
+class WheelPackager:
     """Packs what a wheel gains: fatbins, what users of the functions link, what the JIT fallback would build from."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
-        """See Finisher."""
+        """See Packager."""
         return plan.function_targets
 
     def tools(self) -> dict[str, str]:
-        """See Finisher."""
+        """See Packager."""
         return {"nvfatbin": nvfatbin.version()}
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
-        """See Finisher."""
+        """See Packager."""
         others = (image.cuda for image in self._job.images.get(module, ()))
         return partial(nvfatbin.packed, module, nvfatbin.options([*versions, *others]))
 
     def images(self, parts: Parts) -> tuple[Image, ...]:
-        """See Finisher; with those that other toolkits have made of it."""
+        """See Packager; with those that other toolkits have made of it."""
         return (*parts.images, *self._job.images.get(parts.name, ()))
 
     def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
-        """See Finisher."""
+        """See Packager."""
         ltoir = tuple(parts.merged.items())
         root = Path(self._job.root)
         return BuiltModule(
@@ -135,35 +135,35 @@ class WheelFinisher:
         )
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
-        """See Finisher; what a user of the wheel would link."""
+        """See Packager; what a user of the wheel would link."""
         del compile_source
         return inputs.packaged(
             parts.name, built.function_fatbin, parts.declared(), built.function_links, built.callbacks
         )
 
 
-class JitFinisher:
+class JitPackager:
     """Leaves images as they are: for the one GPU of this machine, with no packer installed."""
 
     def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
-        """See Finisher."""
+        """See Packager."""
         return plan.ltoir_targets
 
     def tools(self) -> dict[str, str]:
-        """See Finisher."""
+        """See Packager."""
         return {}
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
-        """See Finisher."""
+        """See Packager."""
         del module, versions
         return None
 
     def images(self, parts: Parts) -> tuple[Image, ...]:
-        """See Finisher."""
+        """See Packager."""
         return parts.images
 
     def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
-        """See Finisher; exported functions are not kept."""
+        """See Packager; exported functions are not kept."""
         del packed, compile_source
         return BuiltModule(
             plan=parts.plan,
@@ -174,7 +174,7 @@ class JitFinisher:
         )
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
-        """See Finisher; the code itself."""
+        """See Packager; the code itself."""
         ((target, merged),) = parts.merged.items()
         own = f"code of {parts.name}'s functions"
         found = [LinkInput(kind="ltoir", name=own, data=merged, header=parts.declared())]
@@ -187,9 +187,9 @@ class JitFinisher:
         return Linked(inputs=tuple(found), callbacks=built.callbacks)
 
 
-def make(job: Job) -> Finisher:
-    """The finisher of a job."""
-    return JitFinisher() if job.product == "jit" else WheelFinisher(job)
+def make(job: Job) -> Packager:
+    """The packager of a job."""
+    return JitPackager() if job.product == "jit" else WheelPackager(job)
 
 
 def _function_links(parts: Parts, compile_source: Compile) -> Iterator[tuple[str, bytes]]:

@@ -1,6 +1,6 @@
-"""The steps of a build inside the worker, each a round of children: compile, look at what is foreign, merge and link.
+"""The pipeline of a build inside the worker: compile, check what is linked, merge, link and pack, each in children.
 
-Every module goes its own way: one is linked while another compiles.
+Modules go through it beside each other: one is linked while another compiles.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditio
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import kernel_groups, pool, source_loading
-from aotcuda.builder.worker.finish import Parts
+from aotcuda.builder.worker import flows, kernel_groups, pool, source_loading
 from aotcuda.builder.worker.job import LinkedItem
 from aotcuda.builder.worker.observer import INSTALLED
+from aotcuda.builder.worker.packaging import Parts
 from aotcuda.cache import compilers
 from aotcuda.common.stamp import Stamp
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan import ModulePlan
-    from aotcuda.builder.worker.finish import Finisher
     from aotcuda.builder.worker.job import BuiltModule, Job
     from aotcuda.builder.worker.kernel_groups import Apart, Generate, Group, Objects, Pack
+    from aotcuda.builder.worker.packaging import Packager
     from aotcuda.builder.worker.source_loading import Elsewhere
 
     Compiled = dict[tuple[Unit, Target], Any]
@@ -57,8 +57,8 @@ _LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
 https://spdx.github.io/spdx-spec/v2.2.2/using-SPDX-short-identifiers-in-source-files."""
 
 
-class Steps:
-    """One job's steps.
+class Pipeline:
+    """The pipeline of one job.
 
     Attributes:
         warnings: What the user should know, so far.
@@ -73,14 +73,14 @@ class Steps:
         self,
         job: Job,
         front: FrontEnd,
-        finisher: Finisher,
+        packager: Packager,
         functions: dict[Unit, object],
         tell: Callable[..., None],
         elsewhere: Sequence[Elsewhere] = (),
         cache: CompileCache | None = None,
     ) -> None:
         self.job = job
-        self.finisher = finisher
+        self.packager = packager
         self.front = front
         self._assemble: Callable[..., Any] | None = getattr(front, "assemble", None)
         self.functions = functions
@@ -100,25 +100,25 @@ class Steps:
         self.total = sum(
             len(plan.units)
             + (len(plan.targets) if plan.kernels else 0)
-            + (len(finisher.function_targets(plan)) if plan.functions else 0)
+            + (len(packager.function_targets(plan)) if plan.functions else 0)
             for plan in job.plans
         )
 
     def run(self) -> list[BuiltModule]:
-        """All modules, built.
+        """Build all modules.
 
         Raises:
             AotcudaError: Something cannot be compiled or linked.
         """
         modules = []
         try:
-            made = pool.flow(map(self._writing, map(self._module, self.job.plans)), self.job.jobs, self._done)
+            made = flows.flow(map(self._writing, map(self._module, self.job.plans)), self.job.jobs, self._done)
         finally:
             self.cache.write()
         for parts, packed in made:
-            modules.append(self.finisher.finish(parts, packed, self._sources_compiled))
+            modules.append(self.packager.finish(parts, packed, self._sources_compiled))
             if parts.name in self.job.wanted:
-                self.linkable[parts.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
+                self.linkable[parts.name] = self.packager.linkable(parts, modules[-1], self._sources_compiled)
         return modules
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
@@ -152,19 +152,18 @@ class Steps:
         self.done += task.steps
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
-    def _writing(self, flow: pool.Flow[T]) -> pool.Flow[T]:
-        """`flow`, which writes what is to be kept of a round while the next one runs."""
+    def _writing(self, flow: flows.Flow[T]) -> flows.Flow[T]:
+        """Run `flow`, and write what each round made to the compile cache."""
         results: list[Any] | None = None
         while True:
             try:
                 following = flow.send(results)  # type: ignore[arg-type]  # None begins it
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            if self.cache.has_unwritten and following.meanwhile is None:
-                following = replace(following, meanwhile=self.cache.write)
+            self.cache.write()
             results = yield following
 
-    def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, list[bytes]]]:
+    def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
         compiled = yield from self._compile(plan)
         built = ((unit, one) for (unit, _), one in compiled.items())
         self.warnings += source_faults.check(built, self.job.known_faults)
@@ -180,10 +179,10 @@ class Steps:
         parts = self._parts(plan, compiled, merged | made, surveyed)
         return parts, (yield from self._packing(parts))
 
-    def _packing(self, parts: Parts) -> pool.Flow[list[bytes]]:
+    def _packing(self, parts: Parts) -> flows.Flow[list[bytes]]:
         """A module's images, packed; most were when they had been linked."""
-        images = self.finisher.images(parts)
-        pack = self.finisher.packer(parts.name, [image.cuda for image in parts.images])
+        images = self.packager.images(parts)
+        pack = self.packager.packer(parts.name, [image.cuda for image in parts.images])
         if pack is None:
             return []
         packed = self.packed.pop(parts.name, {})
@@ -198,7 +197,7 @@ class Steps:
         packed |= dict(zip((target for target, _ in tasks), results, strict=True))
         return [packed[image.target] for image in images]
 
-    def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
+    def _compile(self, plan: ModulePlan) -> flows.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
@@ -273,7 +272,7 @@ class Steps:
         compiled: Compiled,
         merged: PerTarget,
         objects: Objects,
-    ) -> pool.Flow[PerTarget]:
+    ) -> flows.Flow[PerTarget]:
         """A round of merges and links that the build cache does not have."""
 
         def names() -> dict[tuple[str, Target], Name]:
@@ -297,7 +296,7 @@ class Steps:
                 self.packed.setdefault(plan.config.name, {})[target] = finished.packed
         return {key: value.code if isinstance(value, kernel_groups.Finished) else value for key, value in made.items()}
 
-    def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> pool.Flow[PerTarget]:
+    def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> flows.Flow[PerTarget]:
         """A round, whose links of nothing but machine code share processes."""
         if not all(kind == "image" and kernel_groups.objects_of(target, objects) for kind, target in tasks):
             return (yield from _round(rank, tasks))
@@ -336,14 +335,14 @@ class Steps:
 
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
-        for target in self.finisher.function_targets(plan) if plan.functions else ():
+        for target in self.packager.function_targets(plan) if plan.functions else ():
             functions = [compiled[unit, code_target(target)] for unit in plan.functions]
             form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
             run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
             tasks["functions", target] = pool.Task(f"{plan.config.name} functions for {target}", run)
         return tasks
 
-    def _survey(self, plan: ModulePlan, compiled: Compiled) -> pool.Flow[dict[LinkInput, Symbols]]:
+    def _survey(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[dict[LinkInput, Symbols]]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
@@ -396,7 +395,7 @@ class Steps:
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
-    def _objects(self, plan: ModulePlan, compiled: Compiled) -> pool.Flow[tuple[Objects, PerTarget]]:
+    def _objects(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[tuple[Objects, PerTarget]]:
         """The machine code of each group of kernels, for those targets for which a module is linked of such.
 
         What did not change is taken from the cache, so after an edit a target costs a few kernels and not a module.
@@ -425,7 +424,7 @@ class Steps:
             shares = kernel_groups.runs(only, self.job.jobs)[::-1]  # the longest of all is begun first
             tasks = [self._finishing_task(plan, share, groups, have) for share in shares]
             self.total += len(tasks)
-            for found, finished in (yield pool.Round(_OBJECTS, tasks)):
+            for found, finished in (yield flows.Round(_OBJECTS, tasks)):
                 made |= found
                 images |= finished
         elif left:
@@ -433,7 +432,7 @@ class Steps:
                 self._object_task(plan, share) for share in kernel_groups.shares(list(left.values()), self.job.jobs)
             ]
             self.total += len(tasks)
-            for found in (yield pool.Round(_OBJECTS, tasks)):
+            for found in (yield flows.Round(_OBJECTS, tasks)):
                 made |= found
         titles = {
             (group, target): f"{plan.config.name}.{kernel_groups.and_more(group)}, machine code for {target}"
@@ -473,7 +472,7 @@ class Steps:
         return replace(task, title=f"{task.title}, linked with the others", run=run, steps=1 + len(parts))
 
     def _pack(self, plan: ModulePlan) -> Pack:
-        return self.finisher.packer(plan.config.name, [nvjitlink.number()])
+        return self.packager.packer(plan.config.name, [nvjitlink.number()])
 
     def _links(
         self, plan: ModulePlan, compiled: Compiled, merged: PerTarget, objects: Objects
@@ -590,7 +589,7 @@ class Steps:
             images=linked,
             kernels=kernels,
             functions=functions,
-            merged={target: made["functions", target] for target in self.finisher.function_targets(plan) if functions},
+            merged={target: made["functions", target] for target in self.packager.function_targets(plan) if functions},
             callbacks=tuple(callbacks),
             foreign=_foreign_symbols(surveyed),
             linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
@@ -645,7 +644,7 @@ class Steps:
         for target in targets:
             run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
             tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
-        return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
+        return dict(zip(tasks, flows.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
 
 
 _CODE = tuple[bytes, dict[str, int]]
@@ -655,17 +654,17 @@ _SURVEY, _MERGE, _OBJECTS, _LINK, _PACK = range(source_loading.COMPILE + 1, sour
 """The ranks of the rounds."""
 
 
-def _round(rank: int, tasks: dict[Any, pool.Task]) -> pool.Flow[dict[Any, Any]]:
-    return dict(zip(tasks, (yield pool.Round(rank, list(tasks.values()))), strict=True))
+def _round(rank: int, tasks: dict[Any, pool.Task]) -> flows.Flow[dict[Any, Any]]:
+    return dict(zip(tasks, (yield flows.Round(rank, list(tasks.values()))), strict=True))
 
 
-def _shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int) -> pool.Flow[list[Any]]:
+def _shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int) -> flows.Flow[list[Any]]:
     """Quick tasks for several targets, in so many processes: to start one takes as long as such a task."""
     shares = [share for start in range(processes) if (share := tasks[start::processes])]
     if not shares:
         return []
     results: dict[Target, Any] = {}
-    for found in (yield pool.Round(rank, [_joint(share) for share in shares])):
+    for found in (yield flows.Round(rank, [_joint(share) for share in shares])):
         results |= found
     return [results[target] for target, _ in tasks]
 

@@ -1,0 +1,123 @@
+"""Assemble the output of a build from the results of its workers."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aotcuda.builder import fallback_inputs, in_place, report, sbom, stamps, wheel_files
+from aotcuda.builder.built import Output, Reuse
+from aotcuda.common import project_file
+from aotcuda.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from aotcuda.builder.config.model import Config
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.stamps import Dependencies, Project
+    from aotcuda.builder.toolkits import Toolkit
+    from aotcuda.builder.worker.job import BuiltModule, Result
+    from aotcuda.common.stamp import Stamp
+
+    Parts = Sequence[tuple[Result, BuiltModule]]
+
+
+def assemble(
+    settings: Config,
+    table: Mapping[str, object],
+    plans: Sequence[ModulePlan],
+    project: Project,
+    results: Sequence[Result],
+    made: Mapping[str, Parts],
+    *,
+    installed: Sequence[Toolkit],
+    stamp: Stamp,
+    editable: bool,
+    seconds: float,
+) -> Output:
+    """Make the files of all modules, with warnings, notes and the bill of materials.
+
+    Args:
+        settings: The configuration.
+        table: `[tool.aotcuda]`.
+        plans: The plans of all modules.
+        project: The project.
+        results: The results of all workers.
+        made: Each module as each toolkit has built it; the last part has the images of all.
+        installed: The installed toolkits.
+        stamp: The build stamp; empty if nobody observed the build.
+        editable: The build is for an editable install.
+        seconds: The duration of the build so far.
+    """
+    unmatched = stamps.unmatched(settings.watch, project.root)
+    warnings = [*unmatched, *(text for result in results for text in result.warnings)]
+    lasting = stamps.lasting(stamp, project) if editable else None
+    carries = settings.fallback == "jit" and not editable
+    modules = [module for parts in made.values() for _, module in parts]
+    carried = {project.relative(str(project.root / path)) for module in modules for path, _ in module.carried}
+    files: dict[str, bytes] = {}
+    needed: dict[str, str] = {}
+    for name, parts in made.items():
+        dependencies = _dependencies([result for result, _ in parts], lasting, table, project)
+        if carries:
+            needed = dict.fromkeys(_needed(dependencies, carried, project), name) | needed
+        files |= wheel_files.files(
+            settings,
+            parts,
+            version=__version__,
+            dependencies=dependencies,
+            editable=editable,
+            rebuild=fallback_inputs.describe(
+                table, plans, parts[-1][1], project.root, project.package_root, editable=editable
+            )
+            if settings.fallback == "jit"
+            else None,
+            warn=warnings.append,
+        )
+    files |= in_place.files(results, files, project.package_root, editable=editable)
+    return Output(
+        files=files,
+        package_root=os.path.relpath(project.package_root, project.root),
+        warnings=tuple(dict.fromkeys([*warnings, *report.size_warnings(files)])),
+        notes=report.gpu_queries(question for result in results for question in result.questions),
+        sbom=sbom.make(made, installed, version=__version__),
+        needed=needed,
+        depends=tuple(stamps.files(stamp, project)),
+        summary=report.Summary(
+            modules=len(plans),
+            kernels=len({(unit.module, unit.name) for item in plans for unit in item.kernels}),
+            functions=len({(unit.module, unit.name) for item in plans for unit in item.functions}),
+            targets=len({target for item in plans for target in item.targets}),
+            seconds=seconds,
+            size=sum(map(len, files.values())),
+            steps=tuple(step for result in results for step in result.steps),
+        ),
+        reuse=Reuse(steps=sum(result.reused for result in results), made=sum(result.made for result in results)),
+    )
+
+
+def _dependencies(
+    results: Sequence[Result], stamp: Stamp | None, table: Mapping[str, object], project: Project
+) -> Dependencies:
+    """Return the dependencies in a module's manifest: its sources; in an editable install the whole stamp."""
+    sources = stamps.sources(results, project)
+    if stamp is None:
+        return stamps.Dependencies(sources=sources)
+    return stamps.listed(stamp, (item["path"] for result in results for item in result.sources), project, table)
+
+
+def _needed(dependencies: Dependencies, carried: Collection[str], project: Project) -> list[str]:
+    """Return the sources that the wheel must contain for the JIT fallback, beside those that it carries."""
+    paths = [item["path"] for item in dependencies.sources if item["path"] not in carried]
+    return [path for path in paths if not _is_of_nested_project(path, project)]
+
+
+def _is_of_nested_project(path: str, project: Project) -> bool:
+    """Return True if a file belongs to a project inside this one, as in a workspace; that has a wheel of its own."""
+    folder = (project.package_root / path).resolve().parent
+    while folder != project.root and folder.is_relative_to(project.root):
+        if (folder / project_file.FILE_NAME).is_file():
+            return True
+        folder = folder.parent
+    return False

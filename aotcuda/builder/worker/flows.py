@@ -1,0 +1,163 @@
+"""Schedule the work of several modules in rounds of tasks, which `pool` runs in forked children."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from aotcuda.builder import failures
+from aotcuda.builder.worker import pool
+from aotcuda.errors import AotcudaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from aotcuda.builder.worker.pool import Child, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Tasks of a flow that may run at the same time.
+
+    Attributes:
+        rank: The kind of work; a flow's later rounds have no lower ranks.
+        tasks: The tasks.
+    """
+
+    rank: int
+    tasks: Sequence[Task]
+
+
+T = TypeVar("T")
+Flow = Generator[Round, list[Any], T]
+"""Work in rounds, one after the other: a flow yields each round and receives its tasks' results, in their order."""
+
+
+def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[Any]:
+    """Run all `tasks`, at most `jobs` at a time, and return their results in the order of the tasks.
+
+    Args:
+        tasks: The work.
+        jobs: Number of children at a time.
+        done: Called with each task as it ends.
+
+    Raises:
+        AotcudaError: A task raised it; errors of several tasks are joined.
+        BuildError: A child died; the message names its task and the signal.
+    """
+
+    def once() -> Flow[list[Any]]:
+        return (yield Round(0, tasks))
+
+    (results,) = flow([once()], jobs, done)
+    return results
+
+
+def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> list[T]:
+    """Run several flows beside each other, at most `jobs` of their tasks at a time, and return their results.
+
+    A flow waits for nothing but its own round. Tasks of higher rank start first, since others wait for them. After a
+    failure no task of a higher rank starts, so that the errors are the same whichever task was quicker.
+
+    Raises:
+        AotcudaError: A task or a flow raised it. Of several, those of the lowest rank are joined.
+        BuildError: A child died; the message names its task and the signal.
+    """
+    states = [_FlowState(number, item) for number, item in enumerate(flows)]
+    running: list[tuple[Child, _FlowState[T]]] = []
+    try:
+        while True:
+            for state in states:
+                while state.has_all() and state.level < _limit(states):
+                    state.advance()
+            while len(running) < jobs and (chosen := _next(states)):
+                running.append((pool.start(*chosen.waiting.pop()), chosen))
+            if not running:
+                break
+            pool.wait_for([child for child, _ in running])
+            for child, state in [one for one in running if one[0].outcome is not None]:
+                running.remove((child, state))
+                done(state.take(child.index, child.outcome))
+    finally:
+        for child, _ in running:  # an error was raised here; no child may go on alone
+            child.end()
+    failed = [failure for state in states for failure in state.failures]
+    if failed:
+        lowest = [failure for failure in failed if failure[0] == _limit(states)]
+        raise failures.join([error for *_, error in sorted(lowest, key=lambda failure: failure[1:3])])
+    return [returned for state in states for returned in state.returned]
+
+
+@dataclass(slots=True)
+class _FlowState(Generic[T]):
+    """A flow under way.
+
+    Attributes:
+        number: Its place among the flows.
+        flow: The flow.
+        level: Twice the rank of its round's tasks; the flow's own work with their results is one level higher.
+        tasks: Its round.
+        waiting: The tasks that were not started, with their places; the last one is the next.
+        returned: The flow's result, if it has ended.
+        failures: Level, number of the flow, place and error of each failure.
+    """
+
+    number: int
+    flow: Flow[T]
+    level: int = -2
+    tasks: Sequence[Task] = ()
+    waiting: list[tuple[int, Task]] = field(default_factory=list)
+    returned: list[T] = field(default_factory=list)
+    failures: list[tuple[int, int, int, AotcudaError]] = field(default_factory=list)
+    _results: list[Any] = field(default_factory=list)
+    _left: int = 0
+
+    def has_all(self) -> bool:
+        """Return True if the round has ended well, and the flow has not ended."""
+        return not self._left and not self.failures and not self.returned
+
+    def advance(self) -> None:
+        """Hand the round's results to the flow, and take its next round."""
+        try:
+            following = next(self.flow) if self.level < 0 else self.flow.send(self._results)
+        except StopIteration as end:
+            self.returned.append(end.value)
+        except AotcudaError as error:
+            self._fail(self.level + 1, 0, error)
+        else:
+            self.level, self.tasks = following.rank * 2, following.tasks
+            self.waiting = list(enumerate(self.tasks))[::-1]
+            self._results = [None] * len(self.tasks)
+            self._left = len(self.tasks)
+
+    def take(self, place: int, outcome: tuple[Any] | AotcudaError | None) -> Task:
+        """Take the outcome of a task; return the task with its true number of steps."""
+        task = self.tasks[place]
+        self._left -= 1
+        if isinstance(outcome, AotcudaError) and task.instead is not None:
+            outcome = (task.instead(),)
+        if isinstance(outcome, tuple):
+            self._results[place] = outcome[0]
+            return replace(task, steps=task.counted(*outcome)) if task.counted is not None else task
+        if outcome is not None:
+            self._fail(self.level, place, outcome)
+        return task
+
+    def _fail(self, level: int, place: int, error: AotcudaError) -> None:
+        self.failures.append((level, self.number, place, error))
+
+
+_NEVER = 1 << 30
+
+
+def _limit(states: Iterable[_FlowState[Any]]) -> int:
+    """Return the lowest level of a failure."""
+    return min((failure[0] for state in states for failure in state.failures), default=_NEVER)
+
+
+def _next(states: Sequence[_FlowState[T]]) -> _FlowState[T] | None:
+    """Return the flow whose task starts next: the one with the highest level, the first of several."""
+    limit = _limit(states)
+    ready = [state for state in states if state.waiting and state.level <= limit]
+    return max(ready, key=lambda state: (state.level, -state.number), default=None)

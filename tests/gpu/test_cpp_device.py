@@ -1,0 +1,65 @@
+"""What device code does besides arithmetic: grid synchronization, device variables, launches by kernels, and fma."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.gpu
+cupy = pytest.importorskip("cupy")
+
+
+@pytest.fixture(scope="module")
+def package(installed):
+    """Return a function from a module's name to the module of `tests/packages/cppdevice`."""
+    if not (installed / "cppdevice").is_dir():
+        pytest.skip("there is no wheel cppdevice: prepare.py builds it where pyelftools is installed")
+    sys.path.insert(0, str(installed / "cppdevice"))
+
+    def find(name):
+        return __import__(f"cppdevice.{name}", fromlist=[name])
+
+    return find
+
+
+@pytest.mark.parametrize("module", ["kernels", "python"])
+def test_kernels_that_synchronize_the_grid_in_cpp_are_launched_cooperatively(package, module):
+    numbers, following = cupy.full(64, -1, "int32"), cupy.full(64, -1, "int32")
+    for _ in range(3):
+        package(module).synced[64, 32](numbers, following)
+    cupy.cuda.Device().synchronize()
+    assert following.tolist() == [*range(1, 64), 0]
+
+
+def test_device_variables_are_set_and_read_by_their_names(package):
+    k = package("kernels")
+    out = cupy.zeros(4, "float32")
+    k.looked_up[1, 4](out)
+    assert out.tolist() == [1, 2, 3, 4]
+    table, calls = k.__aotcuda__.symbol("table"), k.__aotcuda__.symbol("calls")
+    assert (table.nbytes, calls.nbytes) == (16, 4)
+    table.copy_from(np.array([10, 20, 30, 40], "float32"))
+    k.looked_up[1, 4](out)
+    assert out.tolist() == [10, 20, 30, 40]
+    count = np.zeros(1, "int32")
+    calls.copy_to(count)
+    assert count[0] == 8
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "fused"), [("kernels", "exact", 0), ("kernels", "fused", 1), ("python", "exact", 0)]
+)
+def test_fma_decides_how_a_multiply_add_is_rounded(package, module, name, fused):
+    x = np.array([1 + 2**-12, 1 - 2**-12, -1], "float32")  # the product rounds to 1; fused, 2**-24 is left
+    out = cupy.full(1, 5, "float32")
+    getattr(package(module), name)[1, 1](cupy.asarray(x), out)
+    assert out.item() == (-(2.0**-24) if fused else 0)
+
+
+def test_a_kernel_launches_a_kernel(package):
+    x = cupy.zeros(32, "float32")
+    package("launching").parent[1, 1](x)
+    cupy.cuda.Device().synchronize()
+    assert x.tolist() == [1] * 32
