@@ -17,8 +17,8 @@ EXPLAINED = {
     "hexadecimal sizes": (
         "ptxas error   : Entry function 'f' uses too much shared data (0x13880 bytes, 0xc000 max)",
         (
-            "k: f has 80000 bytes of shared memory of a fixed size, and 49152 are the most (a.py:3); make it smaller, or "
-            "give it no size in the source and its bytes at the launch"
+            "k: f has 80000 bytes of shared memory of a fixed size, and 49152 are the most (a.py:3); make it smaller, "
+            "or give it no size in the source and its bytes at the launch"
         ),
     ),
     "colours and noise": (
