@@ -33,7 +33,7 @@ def shared_records(x):
     x[0] = tile[7 - cuda.threadIdx.x]
 """,
         'kernels.shared_records = "void(particle[::1])"',
-        "kernels.shared_records: void(particle[::1]): MLIRError: Invalid type: ",
+        'kernels.shared_records: void(particle[::1]): "pkg/_shared_records.py":5:0: invalid memref element type (pkg',
     ),
     "fields_that_do_not_divide_a_record": (
         """

@@ -455,7 +455,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
         (
             {"python": "helper", "signature": "fp32"},
             CompileError,
-            "add: helper returns a value, as device functions do and kernels cannot; name a kernel that calls it",
+            "it returns a value, as device functions do and kernels cannot; name a kernel that calls it",
         ),
         (
             {"signature": "*fp32, *i1, fp32, i32", "constexprs": {"BLOCK": 64}},

@@ -15,6 +15,7 @@ from aotcuda.arch import Target
 from aotcuda.binary import cubin, fatbin
 from aotcuda.builder import toolchain
 from aotcuda.builder.config import nvrtc_options
+from aotcuda.builder.frontends import error_table
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import file_variables, images, kernel_swap, nvrtc
 from aotcuda.common import gpu_facts
@@ -104,7 +105,7 @@ def link(
             except nvjitlink.nvJitLinkError:
                 if _log(handle):
                     raise
-                message = f"{_failed(module, target)}: {_mismatched(item)}"
+                message = f"{_failed(module, target)}: {item.name} does not hold what its suffix says; make it again"
                 raise LinkError(message) from None
         nvjitlink.complete(handle)
         # With PTX inputs the linker may print an error and still report success.
@@ -329,48 +330,14 @@ def spilled(log: str) -> dict[str, int]:
 _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")
 
 
-_SHARED = re.compile(r"Entry function '([^']+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
-
-
-_ERROR = re.compile(r"^(?:ptxas )?error\s*:\s*(.*)", re.MULTILINE | re.IGNORECASE)
-
-
 def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], elsewhere: Mapping[str, str]) -> str:
     head = _failed(module, target)
-    if "newer version of nvJitLink" in log:
-        # Only what came as LTOIR can be newer; what this toolchain compiled is called "code of ..." or by its .cu file.
-        given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
-        return (
-            f"{head}: {' or '.join(given)} holds LTOIR of a newer CUDA than this linker's {version()}; build it with "
-            f"CUDA {version()} or older, or link its source\n{_indented(log)}"
-        )
     if (found := _UNRESOLVED.search(log)) and found[1] in elsewhere:
-        return f"{head}: it calls {found[1]}, {of_module(elsewhere[found[1]])}\n{_indented(log)}"
-    if found:
-        return (
-            f"{head}: nothing defines {found[1]}, which is called or declared with declare_device; link the file that "
-            f"defines it\n{_indented(log)}"
-        )
-    if found := _SHARED.search(log):
-        size, most = int(found[2], 16), int(found[3], 16)
-        return (
-            f"{head}: {found[1]} has {size} bytes of shared memory of a fixed size, and {most} are the most; make it "
-            f"smaller, or give it no size in the source and its bytes at the launch\n{_indented(log)}"
-        )
-    for item in items:
-        if re.search(rf"does not match type NVJITLINK_INPUT_[A-Z]+{re.escape(item.name)}$", log, re.MULTILINE):
-            return f"{head}: {_mismatched(item)}\n{_indented(log)}"
-    reason = f": {found[1]}" if (found := _ERROR.search(log)) else ""
-    return f"{head}{reason}\n{_indented(log)}"
+        return f"{head}: it calls {found[1]}, {of_module(elsewhere[found[1]])}"
+    # Only inputs that came as LTOIR can be too new; the toolchain's own are called "code of ..." or by their .cu file.
+    given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
+    return error_table.explain(head, log, ", ".join(given) if error_table.NEWER_LTOIR in log else "")
 
 
 def _failed(module: str, target: Target) -> str:
     return f"{module}: linking for {target} failed"
-
-
-def _mismatched(item: LinkInput) -> str:
-    return f"{item.name} does not hold what its suffix says; make it again"
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aotcuda import arch
 from aotcuda.arch import Target
 from aotcuda.builder import toolchain
+from aotcuda.builder.frontends import error_table
 from aotcuda.builder.link import nvjitlink, nvrtc, prototypes, symbols
 from aotcuda.errors import CompileError, ImageError, LinkError
 
@@ -22,18 +23,8 @@ if TYPE_CHECKING:
 
 _CUDA_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error: (.+)$", re.MULTILINE)
 _NO_HEADER = re.compile(r'cannot open source file "([^"]+)"')
-_NO_OPTION = re.compile(r"^nvrtc: error: (.+)$", re.MULTILINE)
 _NO_NAME = re.compile(r'identifier "(\w+)" is undefined')
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
-_BY_HEADERS = {
-    "<cuda/std/cstdint>": r"u?int(8|16|32|64|ptr)_t|U?INT(8|16|32|64|PTR|MAX)_(MIN|MAX)|SIZE_MAX",
-    "<cuda/std/climits>": r"(S?CHAR|SHRT|INT|L?LONG)_(MIN|MAX)|U(CHAR|SHRT|INT|L?LONG)_MAX|CHAR_BIT",
-    "<cuda/std/cmath>": "INFINITY|NAN",
-    "<cuda_fp16.h>": "(__)?half2?",
-    "<cuda_bf16.h>": "(__)?nv_bfloat162?",
-}
-"""Headers for device code, and the names that they bring."""
-
 _HOST_HEADER = re.compile(r"(?:torch|ATen|c10|pybind11)/|Python\.h$|[a-z_]+$|std\w+\.h$")
 """Headers of PyTorch and Python, and those of C++ that have no dot."""
 
@@ -48,7 +39,6 @@ _COMPLEX = {"cupy/complex.cuh", "complex.h", "thrust/complex.h"}
 _COMPLEX_INSTEAD = "write <cuda/std/complex>, and below it: using cuda::std::complex;"
 _INSTEAD = "include what stands for it in <cuda/std/...>, such as <cuda/std/complex>"
 _PARTS = "include the parts for device code, such as <cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
-_OPTIONS = "correct nvrtc-options, each of which is one option"
 _APART = "move the kernels into a file without host code"
 _MOST_ERRORS = 5
 """Of a file that are printed."""
@@ -99,8 +89,8 @@ def not_compiled(
     found = _cause(log)
     text = found[3].strip().partition(". Consider using")[0] if found else ""
     reason = f"{text} ({found[1]}:{found[2]})" if found else head.rpartition(": ")[2]
-    if refused := _NO_OPTION.search(log):
-        return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {refused[1]}; {_OPTIONS}")
+    if not found and (row := error_table.find(log)):
+        return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {row.fact}; {row.remedy}")
     if advice := _advice(text, found[1] if found else ""):
         return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}; {advice}\n{_first(log)}")
     for capability in toolchain.supported_capabilities():
@@ -135,14 +125,10 @@ def _advice(problem: str, where: str) -> str:
     """What to do about code that was written for nvcc: NVRTC has no headers of the host, and compiles no host code."""
     if found := _NO_HEADER.search(problem):
         return _on_header(found[1], where)
-    if found := _NO_NAME.search(problem):
-        header = next((header for header, names in _BY_HEADERS.items() if re.fullmatch(names, found[1])), None)
-        return f"write #include {header}, which brings {found[1]}" if header else ""
-    if "host functions are not allowed" in problem or "__host__ function is not allowed" in problem:
-        if any(Path(where).is_relative_to(folder) for folder in toolchain.include_dirs()):
-            return f"a header of the toolkit brings this, which is for nvcc alone; {_PARTS}"
-        return f"mark it __device__, or {_APART}"
-    return ""
+    row = error_table.find(problem)
+    if row and "host" in problem and any(Path(where).is_relative_to(folder) for folder in toolchain.include_dirs()):
+        return f"a header of the toolkit brings this, which is for nvcc alone; {_PARTS}"
+    return row.remedy if row else ""
 
 
 def _on_header(name: str, where: str) -> str:

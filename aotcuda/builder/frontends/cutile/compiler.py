@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder import toolchain
-from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends import error_table, python_source
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.numba import private_parts
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
@@ -248,8 +248,8 @@ class CutileFrontEnd:
             try:
                 _compile._find_compiler_bin().run([str(given), "-o", str(made)], flags)
             except TileCompilerError as error:
-                message = f"{module}: tileiras refuses the kernels for {target}: {_told(error, self._root)}"
-                raise CompileError(message) from error
+                head = f"{module}: tileiras refuses the kernels for {target}"
+                raise _refused(head, error, self._root) from error
             return made.read_bytes()
 
 
@@ -524,18 +524,14 @@ def _explained(unit: CutileUnit, target: Target, root: str) -> Iterator[None]:
     except AotcudaError:
         raise
     except Exception as error:
-        message = f"{unit.head}: cuda-tile cannot compile it for {target}: {_told(error, root)}"
-        raise CompileError(message) from error
+        head = f"{unit.head}: cuda-tile cannot compile it for {target}"
+        raise _refused(head, error, root) from error
 
 
-def _told(error: Any, root: str) -> str:
-    """What cuda-tile says, on one line, with the user's line: `... (mypkg/_kernels.py:12)`."""
-    text = getattr(error, "message", None) or str(error) or type(error).__name__
-    said = "; ".join(line.strip() for line in str(text).splitlines() if line.strip())
+def _refused(head: str, error: Any, root: str) -> CompileError:
+    """Return the error for what cuda-tile says, with the user's line."""
+    text = str(getattr(error, "message", None) or error or type(error).__name__)
     place: Any = getattr(error, "loc", None)
     file = getattr(place, "filename", None)
-    if not file:
-        return said
-    path = Path(file)
-    shown = path.relative_to(root) if root and path.is_relative_to(root) else path
-    return f"{said} ({shown}:{place.line})"
+    where = error_table.relative(f"{file}:{place.line}", root) if file else ""
+    return CompileError(error_table.explain(head, text, where))

@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
+from aotcuda.builder.frontends.error_table import relative
 from aotcuda.builder.frontends.numba import (
     c_abi,
     declarations,
@@ -24,8 +25,8 @@ from aotcuda.builder.frontends.numba import (
     target_dependence,
     units,
 )
-from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
+from aotcuda.builder.frontends.numba.user_lines import explained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 
 if TYPE_CHECKING:
@@ -68,14 +69,12 @@ class NumbaFrontEnd(ABC):
     Attributes:
         convention: How it passes arguments, with its types.
         dispatchers: The classes of what its `@cuda.jit` makes.
-        errors: The class of the errors that it words for users.
         packages: The Python packages that it consists of.
         root: The project's folder.
     """
 
     convention: CallingConvention
     dispatchers: Any
-    errors: type[Exception]
     packages: tuple[str, ...]
 
     def __init__(self) -> None:
@@ -217,7 +216,7 @@ class NumbaFrontEnd(ABC):
         args, _ = units.signature(unit, loaded, notation)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
-            explained(unit, python, self.root, self.errors),
+            explained(unit, python, self.root),
             target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
             self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=False),
@@ -268,7 +267,7 @@ class NumbaFrontEnd(ABC):
         jit = replace(jit, options=replace(jit.options, debug=False))
         args, result = units.signature(unit, loaded, notation)
         with (
-            explained(unit, python, self.root, self.errors),
+            explained(unit, python, self.root),
             target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
             self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
@@ -315,7 +314,7 @@ class NumbaFrontEnd(ABC):
         """
         fastmath, opt_level, debug, *texts = json.loads(item.data)
         options = replace(unit.options, fastmath=fastmath, opt_level=opt_level, debug=debug)
-        with explained(unit, loaded.python, self.root, self.errors):
+        with explained(unit, loaded.python, self.root):
             return self.generate(unit.symbol, texts, options, target, "ptx" if debug else "ltoir")
 
     def merge_functions(

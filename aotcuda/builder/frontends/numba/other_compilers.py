@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
 from aotcuda.builder.frontends.numba import gpu
-from aotcuda.builder.frontends.numba.messages import place
+from aotcuda.builder.frontends.numba.user_lines import place
 from aotcuda.errors import SourceError
 
 if TYPE_CHECKING:

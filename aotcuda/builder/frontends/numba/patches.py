@@ -7,7 +7,10 @@ once, in the worker process that only the build uses.
 from __future__ import annotations
 
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder import toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,3 +73,23 @@ def take_plain_helpers(
 
     context.resolve_value_type = resolve_value_type
     return wrapped
+
+
+def toolkit_paths() -> dict[str, str] | None:
+    """Return the loaded toolkit's paths, by the names of `get_cuda_paths`; None leaves the compiler to search.
+
+    It would search the installed packages, where those of CUDA 12 come first, and miss those that pip has put into an
+    overlay for an isolated build.
+    """
+    toolkit = toolchain.loaded()
+    if toolkit is None:
+        return None
+    folder = str(Path(toolkit.libraries["nvrtc"]).parent)
+    return {
+        "nvrtc": toolkit.libraries["nvrtc"],
+        "nvvm": toolkit.libraries["nvvm"],
+        "libdevice": toolkit.libdevice,
+        "cudalib_dir": folder,
+        "static_cudalib_dir": folder,
+        "include_dir": toolkit.include_dirs[0],
+    }

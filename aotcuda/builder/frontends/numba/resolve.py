@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.numba import other_compilers
-from aotcuda.builder.frontends.numba.messages import place
+from aotcuda.builder.frontends.numba.user_lines import place
 from aotcuda.errors import SourceError
 
 if TYPE_CHECKING:

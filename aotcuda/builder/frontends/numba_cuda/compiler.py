@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from llvmlite import ir as llvm
 from numba import cuda
 from numba.core.dispatcher import Dispatcher
-from numba.core.errors import NumbaError
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
@@ -41,7 +40,6 @@ class NumbaCuda(NumbaFrontEnd):
 
     convention = convention
     dispatchers = CUDADispatcher | Dispatcher
-    errors = NumbaError
     packages = ("numba", "numba.cuda")
 
     def start(self) -> dict[str, str]:

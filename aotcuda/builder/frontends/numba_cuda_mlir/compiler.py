@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numba_cuda_mlir import cuda, decorators, mlir_compiler, mlir_optimization
 from numba_cuda_mlir.numba_cuda import types
-from numba_cuda_mlir.numba_cuda.core.errors import NumbaError
 from numba_cuda_mlir.numba_cuda.cudadrv import nvvm
 
 from aotcuda.builder.frontends.numba import verification
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
-from aotcuda.builder.frontends.numba.messages import RaisesError
+from aotcuda.builder.frontends.numba.user_lines import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import known_faults, linking, llvm_ir, patches
 from aotcuda.builder.frontends.numba_cuda_mlir.types import check, check_result, constants, convention
 from aotcuda.builder.frontends.protocol import LinkInput
@@ -39,7 +38,6 @@ class NumbaCudaMlir(NumbaFrontEnd):
 
     convention = convention
     dispatchers = patches.MLIRDispatcher
-    errors = NumbaError
     packages = ("numba_cuda_mlir",)
 
     def start(self) -> dict[str, str]:

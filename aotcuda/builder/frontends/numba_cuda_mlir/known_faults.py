@@ -15,7 +15,7 @@ from numba_cuda_mlir.mlir_lowering import MLIRLower
 from numba_cuda_mlir.numba_cuda import stubs, types
 from numba_cuda_mlir.numba_cuda.core import ir
 
-from aotcuda.builder.frontends.numba.messages import relative
+from aotcuda.builder.frontends.error_table import relative
 from aotcuda.builder.frontends.numba_cuda_mlir.fault_table import FAULTS
 from aotcuda.builder.frontends.protocol import Fault
 

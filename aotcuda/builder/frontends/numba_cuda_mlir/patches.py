@@ -41,9 +41,8 @@ from aotcuda.builder.frontends.numba import (
     private_parts,
     resolve,
     target_dependence,
-    toolkit_paths,
 )
-from aotcuda.builder.frontends.numba.messages import RaisesError
+from aotcuda.builder.frontends.numba.user_lines import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import additions, known_faults
 from aotcuda.errors import CompileError
 
@@ -176,7 +175,7 @@ def install() -> None:
 
 def _find_the_toolkit() -> None:
     # The first answer is kept, so this one is.
-    if (paths := toolkit_paths.found()) is not None:
+    if (paths := patches.toolkit_paths()) is not None:
         answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}
         cuda_paths.get_cuda_paths._cached_result = answer
 

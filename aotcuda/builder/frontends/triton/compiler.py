@@ -25,7 +25,7 @@ from aotcuda.arch import Target
 from aotcuda.builder import toolchain
 from aotcuda.builder.build_cache import hashing
 from aotcuda.builder.config import keys
-from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends import error_table, python_source
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, Generated, LinkInput, Wanted
 from aotcuda.builder.frontends.triton import config, gpu, ptx
 from aotcuda.builder.link import images
@@ -627,6 +627,7 @@ def _explained(unit: TritonUnit, function: Any, target: Target, root: str) -> It
     from triton.compiler.errors import CompilationError  # noqa: PLC0415 (as in prepare)
 
     told: list[str] = []
+    head = f"{unit.head}: Triton cannot compile it for {target}"
     try:
         with _heard(told):
             yield
@@ -636,21 +637,13 @@ def _explained(unit: TritonUnit, function: Any, target: Target, root: str) -> It
         inner = error  # of a helper that it calls
         while isinstance(inner.__cause__, CompilationError):
             inner = inner.__cause__
-        reason = _reason(inner).partition("\n")[0] + _place(inner, function, root)
-        failure = CompileError(f"{unit.head}: Triton cannot compile it for {target}: {reason}")
-        failure.fault = f"{unit.key}: {reason}"
+        said, place = _reason(inner).partition("\n")[0], _place(inner, function, root)
+        failure = CompileError(error_table.explain(head, said, place))
+        failure.fault = error_table.explain(unit.key, said, place)
         raise failure from error
     except Exception as error:
-        reason = next((line for line in told if "tt.return" in line), "")
-        if reason:
-            message = (
-                f"{unit.key}: {unit.python} returns a value, as device functions do and kernels cannot; name a kernel "
-                "that calls it"
-            )
-            raise CompileError(message) from error
-        reason = "".join(f" ({line})" for line in told[:1])
-        message = f"{unit.head}: Triton cannot compile it for {target}: {_first_line(error)}{reason}"
-        raise CompileError(message) from error
+        text = "\n".join([error_table.named(error), *told])
+        raise CompileError(error_table.explain(head, text)) from error
 
 
 _SAID = re.compile(r"error: (?!Failures have been detected)(.*)")
@@ -695,20 +688,20 @@ def _reason(error: CompilationError) -> str:
 
 
 def _place(error: CompilationError, function: Any, root: str) -> str:
-    """` (mypkg/_kernels.py:12: tl.store(x, y))`: the line that Triton names, of the kernel or of what it calls."""
+    """`mypkg/_kernels.py:12: tl.store(x, y)`: the line that Triton names, of the kernel or of what it calls."""
     line = getattr(error.node, "lineno", None)
     source = (error.src or "").splitlines()
     if not line or line > len(source):
         return ""
-    text = source[line - 1].strip()
+    text: str = source[line - 1].strip()
     owner = next((one for one in _called(function) if one.src == error.src), None)
     if owner is None:
-        return f" ({text})"
+        return text
     lines = owner.raw_src if isinstance(owner.raw_src, list) else owner.raw_src.splitlines()
     decorators = next((at for at, item in enumerate(lines) if item.lstrip().startswith("def ")), 0)
     path = Path(owner.fn.__code__.co_filename)
     name = path.relative_to(root) if root and path.is_relative_to(root) else path
-    return f" ({name}:{owner.starting_line_number + decorators + line - 1}: {text})"
+    return f"{name}:{owner.starting_line_number + decorators + line - 1}: {text}"
 
 
 def _called(function: Any) -> Iterator[Any]:
@@ -873,7 +866,6 @@ def _assembled(module: str, text: str, target: Target, fma: bool | None) -> tupl
         with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):  # noqa: PTH123 (it prints the PTX)
             data: bytes = stages["cubin"](text, {})
     except Exception as error:
-        said = [line for line in str(error).splitlines() if "error" in line.lower() or "fatal" in line.lower()]
-        message = f"{module}: Triton's assembler refuses the kernels for {target}: {'; '.join(said[:3]) or error}"
-        raise CompileError(message) from error
+        head = f"{module}: Triton's assembler refuses the kernels for {target}"
+        raise CompileError(error_table.explain(head, str(error))) from error
     return data, versions.pair(get_ptxas(gpu.arch).version)

@@ -1,0 +1,240 @@
+"""Explain the errors of all compilers and linkers in one line, by one table: place: fact; remedy.
+
+A row is worth its place if many users make the mistake and the compiler's own words do not name the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NOISE = re.compile(r"^\s*(?:\w+: )?(?:Failed in \w+ mode pipeline.*|During: .*|<source elided>|\^+)?\s*$")
+_ERROR = re.compile(r"\b(?:error|fatal)\s*:\s*(.+)", re.IGNORECASE)
+_SHED = re.compile(rf"{re.escape(tempfile.gettempdir())}/(?:[^\s/]+/)*|\.? Raised from (?:None|\S+ \(\d+\))$| at 0x\w+")
+NEWER_LTOIR = "newer version of nvJitLink"
+"""In the linker's log if an input was compiled by a newer CUDA."""
+
+_SIZE = r"\bu?int\d+\b"
+_NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A row that fits a text: `fact` is empty where the compiler's own words say it; `start` is the match's place."""
+
+    fact: str
+    remedy: str
+    start: int
+
+
+# A pattern over "TypeOfTheException: message", the fact with the pattern's groups, and the remedy.
+_ROWS = [
+    # Numba's compilers.
+    (
+        r"set_try_status|mark_try_block|end_try_block|exception_match",
+        "try and except are not compiled for GPUs",
+        "test for what may go wrong before it does",
+    ),
+    (
+        (
+            r"format spec in f-strings|printing unimplemented for values of type unicode_type|"
+            r"Function\(<class 'str'>\) found for signature|Literal\[str\]\(<object type:|>>> mod\(Literal\[str\]|"
+            r"unsupported opcode \((?:FORMAT_|CONVERT_VALUE|BUILD_(?:TEMPLATE|INTERPOLATION))"
+        ),
+        "it makes text of values, as an f-string does",
+        'give print the parts, as in print("x is", x[i])',
+    ),
+    (
+        (
+            r"Function\(<function (?:\w+\.)?array at [^>]*>\) found for signature:\s*>>> array\((?:shape=)?"
+            rf"({_SIZE}|(?:Uni)?Tuple\((?:[^()]|\(\w+\))*?{_SIZE}(?:[^()]|\(\w+\))*\))"
+        ),
+        "the size of an array must be known when it is compiled, and {0} is known at run time alone",
+        "make it a constant, or take cuda.shared.array(0, dtype), which is as large as the launch makes it",
+    ),
+    (
+        r"unsupported opcode \(IMPORT_(?:NAME|FROM)\)",
+        "a function imports a module, which only the host can do",
+        "import it at the top of the file",
+    ),
+    (
+        r"unsupported opcode \((?:STORE|DELETE)_GLOBAL\)",
+        "a function sets or deletes a global variable, whose value is compiled in",
+        "write to an element of an array that is an argument",
+    ),
+    (
+        r"No conversion from (.+) to none for '\$.*return_(?:value|const)",
+        "a kernel returns nothing, and this one returns {0}",
+        "store the result in an array",
+    ),
+    (
+        r"No conversion from none to (.+) for '\$.*return_(?:value|const)",
+        "it returns nothing in some cases, where its signature says {0}",
+        "make the two agree",
+    ),
+    (
+        r"No conversion from (.+) to (.+) for '\$.*return_(?:value|const)",
+        "it returns {0}, where its signature says {1}",
+        "make the two agree",
+    ),
+    (
+        r"scipy [\d.]+\+ is required for linear algebra",
+        "NumPy's linear algebra is not compiled for GPUs",
+        "write out what it computes",
+    ),
+    (r"_array_allocate", "it makes an array on the device, which a packaged kernel cannot do", "pass one in"),
+    (
+        (
+            r"NRT required but not enabled|\b(?:new_dict|DictType|ListType|build_list)\b|list\(undefined\)|"
+            r"has no attribute 'build_set'|assignment build_set\("
+        ),
+        "it makes a list, dict or set, for which memory would be allocated on the GPU",
+        "use a tuple, an array that is an argument, or cuda.local.array of a constant size",
+    ),
+    (
+        r"OverloadSelector object at \S+, \(List\(|NotImplementedError: lowering (?:static_)?getitem",
+        "a value of this type has no elements on a GPU, for example a global list",
+        "make it a tuple or a NumPy array",
+    ),
+    (
+        (
+            rf">>> [gs]etitem\((?:{_NUMBER}), |"
+            r"'(?:Float|Integer|Boolean|Complex)\w*' object has no attribute '(?:dtype|ndim)'"
+        ),
+        "a number is used as an array",
+        "if that is a parameter which is an array, say so in the signature, as with float32[::1]",
+    ),
+    (
+        r"NotImplementedError: NotImplemented lowering call to",
+        "it calls a function for which numba-cuda-mlir has no code",
+        "write out what it computes, or use the front end numba-cuda",
+    ),
+    (
+        r"KeyError: <ufunc '(\w+)'>",
+        "kernels cannot call NumPy's {0}",
+        "use the math module's function for one number, or an operator",
+    ),
+    (
+        r"Untyped global name '(\w+)': Cannot determine Numba type of <class '(?:\w+\.)*(\w+)'>",
+        "{0} is of type {1}, which kernels cannot use",
+        "make it a number, a tuple or an array of NumPy's, or take it as an argument",
+    ),
+    (
+        r"Unknown attribute '(\w+)' of type Module\(<module '([\w.]+)'",
+        "kernels cannot call {1}.{0}",
+        "write out what it computes; arrays come as arguments",
+    ),
+    (
+        r"No implementation of [^\n]* found for signature:\s*>>> (.*)",
+        "No implementation of {0}",
+        "give it arguments of types that it takes, or write out what it computes",
+    ),
+    (r"(Unknown attribute '\w+' of type [^\n]*)", "{0}", "use an attribute that this type has in kernels"),
+    # Triton.
+    (
+        r"tt\.return",
+        "it returns a value, as device functions do and kernels cannot",
+        "name a kernel that calls it",
+    ),
+    # NVRTC.
+    (r"^nvrtc: error: (.+)$", "{0}", "correct nvrtc-options, each of which is one option"),
+    *[
+        (
+            rf'identifier "({names})" is undefined',
+            "",
+            f"write #include {header}, which brings {{0}}",
+        )
+        for header, names in [
+            ("<cuda/std/cstdint>", r"u?int(?:8|16|32|64|ptr)_t|U?INT(?:8|16|32|64|PTR|MAX)_(?:MIN|MAX)|SIZE_MAX"),
+            ("<cuda/std/climits>", r"(?:S?CHAR|SHRT|INT|L?LONG)_(?:MIN|MAX)|U(?:CHAR|SHRT|INT|L?LONG)_MAX|CHAR_BIT"),
+            ("<cuda/std/cmath>", "INFINITY|NAN"),
+            ("<cuda_fp16.h>", "(?:__)?half2?"),
+            ("<cuda_bf16.h>", "(?:__)?nv_bfloat162?"),
+        ]
+    ],
+    (
+        r"host functions are not allowed|__host__ function is not allowed",
+        "",
+        "mark it __device__, or move the kernels into a file without host code",
+    ),
+    # The linker.
+    (
+        NEWER_LTOIR,
+        "an input holds LTOIR of a newer CUDA than this linker's",
+        "build it with the toolkit's CUDA version or an older one, or link its source",
+    ),
+    (
+        r"(?:Unresolved extern function|Undefined reference to) '([^']+)'",
+        "nothing defines {0}, which is called or declared with declare_device",
+        "link the file that defines it",
+    ),
+    (
+        r"Entry function '([^']+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)",
+        "{0} has {1} bytes of shared memory of a fixed size, and {2} are the most",
+        "make it smaller, or give it no size in the source and its bytes at the launch",
+    ),
+    (
+        r"does not match type NVJITLINK_INPUT_(?:PTX|LTOIR|CUBIN|FATBIN|OBJECT|LIBRARY)(.+)$",
+        "{0} does not hold what its suffix says",
+        "make it again",
+    ),
+]
+_TABLE = [(re.compile(pattern, re.MULTILINE), fact, remedy) for pattern, fact, remedy in _ROWS]
+
+
+def find(text: str) -> Explanation | None:
+    """Return the first row of the table whose pattern is in `text`, filled in."""
+    for pattern, fact, remedy in _TABLE:
+        if found := pattern.search(text):
+            groups = [str(int(one, 16)) if one.startswith("0x") else one for one in found.groups("")]
+            return Explanation(_shed(fact.format(*groups)), remedy.format(*groups), found.start())
+    return None
+
+
+def explain(head: str, text: str, place: Callable[[str], str] | str = "", *, own: bool = True) -> str:
+    """Return `head: fact (place); remedy`.
+
+    Without a row for `text`, the fact is the compiler's own: its first line behind "error:", or else its first line
+    that says something. The rest of the text follows, indented.
+
+    Args:
+        head: The key, or the module and the target.
+        text: The type of the exception and its message, or the log.
+        place: The user's file and line, or a function that finds them in the text from the match on.
+        own: Append the compiler's text where it has several lines and no row explains it.
+    """
+    text = _COLOUR.sub("", text).strip().removesuffix(":")
+    row = find(text)
+    where = place if isinstance(place, str) else place(text[row.start if row else 0 :])
+    where = f" ({where})" if where else ""
+    if row and row.fact:
+        return f"{head}: {row.fact}{where}; {row.remedy}"
+    lines = [_shed(line).rstrip() for line in text.splitlines()]
+    said = [line.strip().rstrip(".") for line in lines if not _NOISE.match(line)] or ["the compiler refuses it"]
+    fact = next((found[1] for line in said if (found := _ERROR.search(line))), said[0])
+    first = f"{head}: {fact}{where}{f'; {row.remedy}' if row else ''}"
+    return "\n".join([first, *(f"    {line}".rstrip() for line in lines if own and len(said) > 1)])
+
+
+def named(error: BaseException) -> str:
+    """Return an exception's type and message; for an empty message, the line of code that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {str(error) or (frames[-1].line if frames else '')}"
+
+
+def relative(text: str, root: str) -> str:
+    """Return `text` with the paths in it made relative to `root`."""
+    prefix = root.rstrip("/")
+    return text.replace(f"{prefix}/", "") if prefix else text
+
+
+def _shed(text: str) -> str:
+    """Return a line without addresses, the folders of temporary files and places in the compiler's own code."""
+    return _SHED.sub("", text)

@@ -1,0 +1,132 @@
+"""Name the key and the user's file and line in the errors of Numba's compilers."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda.builder.frontends import error_table
+from aotcuda.builder.frontends.error_table import relative
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType, FunctionType
+
+    from aotcuda.builder.frontends.numba.config import NumbaUnit
+
+_PLACES = re.compile(r'File "([^"]+)", line (\d+)|(?: at|Raised from) (\S+) \((\d+)\)|\((\S+):(\d+)\)')
+_COMPILERS = frozenset(["numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy"])
+
+
+class RaisesError(Exception):
+    """A function with the C ABI raises or returns None, for which that ABI has no channel."""
+
+
+@contextmanager
+def explained(unit: NumbaUnit, python: FunctionType, root: str) -> Iterator[None]:
+    """Turn what is raised while `python` is compiled into a CompileError that names the unit; paths begin at `root`."""
+    head = f"{unit.key}: {unit.signature}"
+    try:
+        yield
+    except CompileError as error:
+        text = relative(str(error), root)
+        if text.startswith("tool.aotcuda"):
+            raise
+        where = "" if _named(text, root) else f" ({_place('', error, python, root)})"
+        first, *rest = text.split("\n")
+        reason, mark, remedy = first.partition("; ")
+        raise CompileError("\n".join([f"{head}: {reason}{where}{mark}{remedy}", *rest])) from error
+    except RaisesError as error:
+        message = f"{head}: a function with the C ABI cannot {relative(str(error), root)}"
+        raise CompileError(message) from error
+    except Exception as error:
+        raise CompileError(_message(head, error, python, root)) from error
+
+
+def place(function: FunctionType, root: str) -> str:
+    """`mypkg/_kernels.py:12`, where `function` begins."""
+    return f"{relative(function.__code__.co_filename, root)}:{function.__code__.co_firstlineno}"
+
+
+def _message(head: str, error: Exception, python: FunctionType, root: str) -> str:
+    text = relative(error_table.named(error), root)
+    return error_table.explain(head, text, lambda said: _place(said, error, python, root))
+
+
+def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
+    """File and line of what could not be compiled: the first of the user's in the compiler's message; callers follow.
+
+    Some errors have no line, or none but those of the compiler's own library. The compiler was looking at the user's,
+    though: the objects that worked on it know it, and so do the statements that they worked on.
+    """
+    if named := _named(text, root):
+        return named
+    seen = [error, *(value for frame in _frames(error) for value in _looked_at(frame))]
+    places = [where for value in seen if (where := _own(_loc(value), root))]
+    vague = _beginnings(python, root)
+    return next((where for where in places if where not in vague), next(iter(places), place(python, root)))
+
+
+def _frames(error: Exception) -> list[FrameType]:
+    """The frames that an error, and those that it came from, went through; the innermost first."""
+    found: list[FrameType] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        found = [*found, *reversed([frame for frame, _ in traceback.walk_tb(cause.__traceback__)])]
+        cause = cause.__cause__ or cause.__context__
+    return found
+
+
+def _looked_at(frame: FrameType) -> Iterator[object]:
+    """What a compiler's function was working on: statements and expressions first, then its own object."""
+    for name, value in frame.f_locals.items():
+        if name != "self":
+            yield value
+    yield frame.f_locals.get("self")
+
+
+def _named(text: str, root: str) -> str | None:
+    """The first line of the user's that a message names."""
+    for parts in _PLACES.findall(text):
+        path, line = filter(None, parts)
+        if own := _own_path(path, root):
+            return f"{own}:{line}"
+    return None
+
+
+def _loc(value: object) -> object:
+    if type(value).__module__.partition(".")[0] in _COMPILERS:
+        with suppress(Exception):  # some of their objects look names up in tables of their own
+            return getattr(value, "loc", None)
+    return None
+
+
+def _own(loc: object, root: str) -> str | None:
+    path = _own_path(getattr(loc, "filename", None), root)
+    return f"{path}:{loc.line}" if path else None  # type: ignore[attr-defined]
+
+
+def _own_path(path: object, root: str) -> str | None:
+    """`path` relative to `root`, if it is a file of the user's: not of a compiler, nor installed below `root`."""
+    if not isinstance(path, str) or not path or path.startswith("<"):
+        return None
+    whole = Path(os.path.normpath(Path(root, path)))
+    if not whole.is_relative_to(root):
+        return None
+    parts = whole.relative_to(root).parts
+    installed = parts[0] in _COMPILERS or "site-packages" in parts or "dist-packages" in parts
+    return None if installed else whole.relative_to(root).as_posix()
+
+
+def _beginnings(python: FunctionType, root: str) -> set[str]:
+    """The lines with which a function begins, which the compiler names where it knows no other."""
+    code = python.__code__
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    first = range(code.co_firstlineno, min((line for line in lines if line > code.co_firstlineno), default=0))
+    path = relative(code.co_filename, root)
+    return {f"{path}:{line}" for line in (*first, code.co_firstlineno)}
