@@ -60,7 +60,7 @@ def errors(folder: Path, mistakes: dict[str, Mistake]) -> dict[str, str]:
     return found
 
 
-def check(name: str, mistake: Mistake, line: str) -> None:
+def assert_words(name: str, mistake: Mistake, line: str) -> None:
     """Check that the error has the words of the mistake, in their order, and its place."""
     rest = line
     for word in mistake.words:
@@ -244,7 +244,7 @@ def reported_by(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dic
 def test_code_that_does_not_compile_is_named_by_key_fact_and_place(
     front_end: str, name: str, reported_by: Callable[[str], dict[str, str]]
 ) -> None:
-    check(name, REFUSED[front_end][name], reported_by(front_end)[name])
+    assert_words(name, REFUSED[front_end][name], reported_by(front_end)[name])
 
 
 def table(key: str, source: str, *words: str) -> Mistake:
@@ -341,7 +341,7 @@ def before_compiling(front_end: str, tmp_path_factory: pytest.TempPathFactory) -
 def test_table_that_does_not_fit_the_source_is_named_by_key_and_fact(
     name: str, before_compiling: dict[str, str]
 ) -> None:
-    check(name, UNDERSTANDING[name], before_compiling[name])
+    assert_words(name, UNDERSTANDING[name], before_compiling[name])
 
 
 # Each is refused somewhere in a compiler's own library, or with no place; the error names the user's line all the same.
