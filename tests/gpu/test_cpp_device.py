@@ -52,7 +52,8 @@ def test_device_variables_are_set_and_read_by_their_names(package):
     ("module", "name", "fused"), [("kernels", "exact", 0), ("kernels", "fused", 1), ("python", "exact", 0)]
 )
 def test_fma_decides_how_a_multiply_add_is_rounded(package, module, name, fused):
-    x = np.array([1 + 2**-12, 1 + 2**-12, -1 - 2**-11], "float32")  # rounded, the product is 1 + 2**-11; fused, 2**-24 more
+    # Rounded, the product is 1 + 2**-11; fused, it is 2**-24 more.
+    x = np.array([1 + 2**-12, 1 + 2**-12, -1 - 2**-11], "float32")
     out = cupy.full(1, 5, "float32")
     getattr(package(module), name)[1, 1](cupy.asarray(x), out)
     assert out.item() == (2.0**-24 if fused else 0)
