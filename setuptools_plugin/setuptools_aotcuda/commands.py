@@ -141,7 +141,7 @@ class Project:
     def packing(self) -> Iterator[None]:
         """Restore the source tree if the block, which makes a wheel or an editable install, fails."""
         try:
-            with ExitStack() as self._undo:
+            with interrupt.raised(), ExitStack() as self._undo:  # a signal removes the files, too
                 yield
         finally:
             self._undo = None
