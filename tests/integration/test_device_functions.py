@@ -17,6 +17,7 @@ from integration import projects
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 # Compiles and links kernels as numba-cuda does at a launch, for the GPUs that it is told, as if they were there.
@@ -93,17 +94,9 @@ KERNELS: dict[str, tuple[str, list[str], bool, tuple[int, int]]] = {
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(wheel_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder to import `tests/packages/devicefunctions` from, built."""
-    folder = tmp_path_factory.mktemp("library")
-    project = projects.copy("devicefunctions", folder / "project")
-    (folder / "site").mkdir()
-    with_sources = projects.build_wheel(project)
-    for name, data in projects.content(with_sources).items():
-        path = folder / "site" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return folder / "site"
+    return projects.unpacked(wheel_of("devicefunctions"), tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="module")
