@@ -29,7 +29,6 @@ from aotcuda.builder.worker import process
 from aotcuda.builder.worker.job import Job
 from aotcuda.cache import compilers
 from aotcuda.common import system, variables
-from aotcuda.common.stamp import Stamp
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -92,13 +91,10 @@ def build(
             summary = replace(found.summary, seconds=time.monotonic() - start)
             return replace(found, summary=summary, depends=found.depends if followed else ())
         cache = entry.settings_of_workers()
-    observe = editable or followed or entry is not None
-    python = project.python(roots) if observe else Stamp()
-    job = _job(settings, plans, project, roots, extensions, cache, carry=not editable, observe=observe)
+    python = project.python(roots)
+    job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
     results, made = _run(job, installed, watcher)
-    stamp = Stamp()
-    if observe:
-        stamp = stamps.with_versions(stamps.of(results, project, python, _set_by_workers(plans, installed)))
+    stamp = stamps.with_versions(stamps.of(results, project, python, _set_by_workers(plans, installed)))
     built = assembly.assemble(
         settings,
         table,
@@ -125,7 +121,6 @@ def _job(
     cache: Settings | None,
     *,
     carry: bool,
-    observe: bool,
 ) -> Job:
     """Return the job of all plans, for workers of any front end and toolkit."""
     return Job(
@@ -136,9 +131,8 @@ def _job(
         names=plan.names(plans),
         jobs=capacity.processes(),
         carry=carry and settings.fallback == "jit",
-        observe=observe,
         own=project.own,
-        watched=stamps.patterns(settings.watch, project.root) if observe else (),
+        watched=stamps.patterns(settings.watch, project.root),
         watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,
