@@ -218,6 +218,15 @@ class OverloadTable:
         except Exception as error:
             raise self.unreadable(args, error) from error
 
+    @property
+    def is_exact(self) -> bool:
+        """Return True if an overload is launched for those arguments alone for which Triton would compile it."""
+        return False
+
+    def every(self) -> list[PackedOverload]:
+        """Return all overloads, where `overloads` has not each of them."""
+        return self.overloads
+
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """Return the error for arguments that no overload takes."""
         from aotcuda.runtime.arguments.errors import refusal  # noqa: PLC0415 (only errors come here)
