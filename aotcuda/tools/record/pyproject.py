@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aotcuda.tools.record.tables import Addition
+    from aotcuda.tools.record.variant_files import VariantModule
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -142,12 +143,22 @@ class Editor:
             target[keys[-1]] = value
 
 
+def add_variant_files(editor: Editor, modules: Sequence[VariantModule]) -> None:
+    """Add the tables, or the keys of tables, that name variants files."""
+    if modules:
+        _add_targets(editor)
+    for module in modules:
+        keys = ("tool", "aotcuda", "modules", module.module)
+        if module.table is None:
+            editor.table(keys, module.settings)
+        else:
+            editor.values(keys, module.settings)
+
+
 def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend: str) -> None:
     """Merge kernels into `[tool.aotcuda]`."""
-    if editor.get(("tool", "aotcuda")) is None:
-        editor.table(("tool", "aotcuda"), {"arch": list(default_targets())})
-    elif editor.get(("tool", "aotcuda", "arch")) is None:
-        editor.values(("tool", "aotcuda"), {"arch": list(default_targets())})
+    if additions:
+        _add_targets(editor)
     by_module: dict[str, list[Addition]] = {}
     for addition in additions:
         by_module.setdefault(addition.module, []).append(addition)
@@ -165,6 +176,13 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend:
         for item in found:
             if not item.new_kernel and not item.is_by_hand:
                 _extend_kernel(editor, (*keys, "kernels", item.kernel), item.signatures)
+
+
+def _add_targets(editor: Editor) -> None:
+    if editor.get(("tool", "aotcuda")) is None:
+        editor.table(("tool", "aotcuda"), {"arch": list(default_targets())})
+    elif editor.get(("tool", "aotcuda", "arch")) is None:
+        editor.values(("tool", "aotcuda"), {"arch": list(default_targets())})
 
 
 def kernel_value(addition: Addition) -> Any:
