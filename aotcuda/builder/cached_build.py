@@ -117,11 +117,7 @@ def _packed(built: Output) -> object:
 
 
 def _unpacked(found: Any, package_root: str) -> Output:
-    """Return the build that `_packed` stored.
-
-    Raises:
-        ValueError: A path in `depends` is none.
-    """
+    """Return the build that `_packed` stored."""
     files, warnings, notes, needed, bill, depends, (modules, kernels, functions, targets) = found
     return Output(
         files=files,

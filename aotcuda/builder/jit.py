@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 
 def build(request: Request) -> Result:
-    """Build what a request asks for.
-
-    Raises:
-        AotcudaError: As for every build.
-    """
+    """Build what a request asks for."""
     table = {**request.table, "arch": [request.target]}
     settings = parser.parse(table, environ={})
     whole = plan.make(settings)
@@ -88,11 +84,7 @@ def build(request: Request) -> Result:
 
 
 def _toolkit(settings: Config, request: Request) -> Toolkit | None:
-    """The installed toolkit that is used: the oldest that knows the GPU, of those whose machine code the driver loads.
-
-    Raises:
-        ToolchainError: The driver loads nothing that those make that are installed.
-    """
+    """Return the oldest installed toolkit that knows the GPU and whose machine code the driver loads."""
     installed = toolkits.installed()
     usable = toolkits.loaded_by(request.driver, installed)
     if installed and not usable:

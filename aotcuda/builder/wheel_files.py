@@ -271,11 +271,7 @@ def _function(unit: Unit, built: CompiledFunction) -> manifest.Function:
 
 
 def _resources(module: BuiltModule) -> dict[str, dict[str, manifest.Resources]]:
-    """Return the resources of each kernel on each architecture from the linked images, and check the argument layouts.
-
-    Raises:
-        LinkError: An image lacks a kernel, or lays out its parameters otherwise than the manifest will say.
-    """
+    """Return the resources of each kernel on each target from the linked images, and check the argument layouts."""
     units = list(zip(module.plan.kernels, module.kernels, strict=True))
     found: dict[str, dict[str, manifest.Resources]] = {unit.symbol: {} for unit, _ in units}
     for target, data, *_, spills in module.images:

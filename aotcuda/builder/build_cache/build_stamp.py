@@ -32,9 +32,6 @@ class BuildStamp:
             settings: What all of them depend on.
             root: The project's folder.
             known: What decides what comes out and is known before the build.
-
-        Raises:
-            NamelessError: Something that is known has no name.
         """
         self._store = store
         self._name = hashing.digest("build", settings.facts, root, known)

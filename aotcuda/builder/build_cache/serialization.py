@@ -87,11 +87,7 @@ class _Bytes:
         self._known: dict[tuple[int, int], bytes] = {}
 
     def part(self, start: int, end: int) -> bytes:
-        """Return the bytes from `start` to `end`; all parts together are no longer than the data.
-
-        Raises:
-            ValueError: There are no such bytes.
-        """
+        """Return the bytes from `start` to `end`; all parts together are no longer than the data."""
         if (start, end) not in self._known:
             self._left -= end - start
             if not 0 <= start <= end <= len(self._data) or self._left < 0:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.frontends.triton import config
+from aotcuda.builder.frontends.triton import config, type_notation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,13 +50,13 @@ def refused(record: Record, *, for_table: bool) -> str | None:
     where = ""
     try:
         for kind in record.options["types"]:
-            config.parse_signature(kind)
+            type_notation.parse_signature(kind)
         if for_table:
             for name, item in record.options["constants"].items():
                 where = f"{name}: "
-                if isinstance(item, str) and (item == config.NONE or item.startswith("tl.")):
+                if isinstance(item, str) and (item == type_notation.NONE or item.startswith("tl.")):
                     return f"{name} is a string that tables have another meaning for, which none can hold"
-                config.check_constant(_in_table(item))
+                type_notation.check_constant(_in_table(item))
     except ValueError as error:
         return f"{where}{error}"
     return None
@@ -171,7 +171,7 @@ def _constants(record: Record) -> dict[str, Any]:
 
 def _in_table(constant: Any) -> Any:
     if constant is None:
-        return config.NONE
+        return type_notation.NONE
     return f"tl.{constant['dtype']}" if isinstance(constant, dict) else constant
 
 
@@ -241,7 +241,7 @@ def _has(item: Mapping[str, Any], record: Record) -> bool:
             continue
         if name in given and not _is_among(wanted, given[name]):
             return False
-        if name not in given and wanted != config.NONE:
+        if name not in given and wanted != type_notation.NONE:
             return False
     for name, default in config.OPTIONS.items():
         if not _is_tuned(record) and not _is_among(options.get(name), item.get(name.replace("_", "-"), default)):
