@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.frontends.triton import config
+from aotcuda.builder.frontends.triton import config, type_notation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,10 +50,10 @@ def refused(record: Record) -> str | None:
     where = ""
     try:
         for kind in record.options["types"]:
-            config.parse_signature(kind)
+            type_notation.parse_signature(kind)
         for name, item in _constants(record).items():
             where = f"{name}: "
-            config.check_constant(item)
+            type_notation.check_constant(item)
     except ValueError as error:
         return f"{where}{error}"
     return None
@@ -164,7 +164,7 @@ def _unlike(items: Iterable[Any]) -> list[Any]:
 def _constants(record: Record) -> dict[str, Any]:
     """Return the constexprs of a record in the notation of tables; a record may have None itself."""
     found: dict[str, Any] = record.options["constants"]
-    return {name: config.NONE if item is None else item for name, item in found.items()}
+    return {name: type_notation.NONE if item is None else item for name, item in found.items()}
 
 
 def _set(record: Record) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def _has(item: Mapping[str, Any], record: Record) -> bool:
             continue
         if name in given and not _is_among(wanted, given[name]):
             return False
-        if name not in given and wanted != config.NONE:
+        if name not in given and wanted != type_notation.NONE:
             return False
     for name, default in config.OPTIONS.items():
         if not _is_tuned(record) and not _is_among(options.get(name), item.get(name.replace("_", "-"), default)):
