@@ -141,11 +141,11 @@ def _write(every: Recorded, owner: Project) -> None:
     files = [(module.file, module.merged()) for module in modules if module.missing]
     tunings = [(module.tuning_file, variant_files.tuned(module, every.choices)) for module in modules]
     files += [(path, content) for path, content in tunings if content is not None]
-    new = [module for module in modules if module.settings]
+    new = {module.module: module.settings for module in modules if module.settings}
     if additions or new:
         editor = pyproject.Editor(owner.text or "")
         pyproject.add_kernels(editor, additions, known.default_frontend)
-        pyproject.add_variant_files(editor, new)
+        pyproject.add_settings(editor, new)
         pyproject.write(owner.pyproject, editor.text())
     written = [path for path, content in files if variant_files.write(path, content)]
     for line in [*report.added(additions), *report.notes(additions), *report.added_variants(modules, written, owner)]:

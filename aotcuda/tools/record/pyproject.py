@@ -19,11 +19,10 @@ from aotcuda.gpus import default_targets
 from aotcuda.tools.record import variants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from aotcuda.tools.record.tables import Addition
-    from aotcuda.tools.record.variant_files import VariantModule
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -143,16 +142,13 @@ class Editor:
             target[keys[-1]] = value
 
 
-def add_variant_files(editor: Editor, modules: Sequence[VariantModule]) -> None:
-    """Add the tables, or the keys of tables, that name variants files."""
+def add_settings(editor: Editor, modules: Mapping[str, dict[str, Any]]) -> None:
+    """Add keys to the tables of modules; a module without a table gets one."""
     if modules:
         _add_targets(editor)
-    for module in modules:
-        keys = ("tool", "aotcuda", "modules", module.module)
-        if module.table is None:
-            editor.table(keys, module.settings)
-        else:
-            editor.values(keys, module.settings)
+    for name, settings in modules.items():
+        keys = ("tool", "aotcuda", "modules", name)
+        (editor.table if editor.get(keys) is None else editor.values)(keys, settings)
 
 
 def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend: str) -> None:
