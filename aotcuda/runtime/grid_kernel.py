@@ -39,15 +39,12 @@ class GridKernel(Kernel):
 
     Attributes:
         binds: What `bind` has made, by its arguments.
-        on_miss: Called with grid, arguments and named arguments of a launch for which an exact kernel has no variant,
-            and returns what the launch returns; None: the launch raises MissingVariantError.
     """
 
     def __init__(self, name: str, loader: Loader) -> None:
         """See Kernel."""
         super().__init__(name, loader)
         self.binds: dict[tuple[object, ...], Bind] = {}
-        self.on_miss: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self._left_out: Any = None
         self._named: tuple[Record, Named] | None = None
 
@@ -197,7 +194,7 @@ class GridKernel(Kernel):
 
     def _by_grid(self, grid: object, stream: object) -> GridLauncher:
         if callable(grid):
-            return GridLauncher(self, None, grid, grid, stream)
+            return self._by_name(None, grid, stream, grid)
         key = tuple(grid) if isinstance(grid, list) else grid
         parts = key if isinstance(key, tuple) else (key,)
         numbers = [integer(part) for part in parts]  # whether one is none is for the launcher to say
@@ -206,7 +203,7 @@ class GridKernel(Kernel):
                 from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few programs launch nothing)
 
                 handle(stream)
-            return GridLauncher(self, None, None, grid, stream)
+            return self._by_name(None, None, stream, key)
         if stream is not None and not isinstance(stream, int):
             from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (few programs have stream objects)
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
@@ -226,7 +223,7 @@ class GridKernel(Kernel):
         if kept is not None:
             return kept  # type: ignore[no-any-return]
         launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
-        result: Any = self._in_front(GridLauncher(self, launcher, None, grid, stream), launcher)
+        result: Any = self._in_front(self._by_name(launcher, None, stream, key), launcher)
         if is_kept:
             if len(launchers) >= _MOST_GRIDS:
                 launchers.clear()
@@ -234,6 +231,13 @@ class GridKernel(Kernel):
             if stream is None:
                 launchers[key, _ON] = launcher
         return result  # type: ignore[no-any-return]
+
+    def _by_name(
+        self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object
+    ) -> GridLauncher:
+        """Return the object that takes a launch's arguments by name; `grid` is as the program wrote it."""
+        del grid
+        return GridLauncher(self, launcher, function, stream)
 
     def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:
         """Return the launcher with the extension's fast path before it, which puts arguments in order itself."""
@@ -254,45 +258,28 @@ class GridKernel(Kernel):
 class GridLauncher(OfThisProcess):
     """A kernel with a grid; call it with the kernel's arguments, as a function with the kernel's parameters."""
 
-    __slots__ = ("_binds", "_given", "_grid", "_kernel", "_launcher", "_stream")
+    __slots__ = ("_binds", "_grid", "_kernel", "_launcher", "_stream")
 
-    def __init__(
-        self, kernel: GridKernel, launcher: Any, grid: Callable[..., Any] | None, given: object, stream: object
-    ) -> None:
-        """Take the launcher that has the grid, or the function that returns it; with neither there are no programs.
-
-        `given` is the grid as the launch has it.
-        """
+    def __init__(self, kernel: GridKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object) -> None:
+        """Take the launcher that has the grid, or the function that returns it; with neither there are no programs."""
         self._kernel = kernel
         self._launcher = launcher
         self._grid = grid
-        self._given = given
         self._stream = stream
         self._binds = kernel.binds
 
     if TYPE_CHECKING:
 
         def __call__(self, *args: Any, **named: Any) -> Any:
-            """As in Launcher; of a launch that `GridKernel.on_miss` serves, what that returns."""
+            """As in Launcher."""
 
     else:
 
-        def __call__(self, *args: object, **named: object) -> Any:
+        def __call__(self, *args: object, **named: object) -> None:
             """Launch the kernel; it runs asynchronously. Errors as for `aotcuda.runtime.launcher.Launcher`.
 
             A grid of no programs is no launch, as in Triton; the arguments are checked all the same.
             """
-            try:
-                self._launch(args, named)
-            except aotcuda.errors.MissingVariantError as miss:
-                if self._kernel.on_miss is None:
-                    raise
-                grid = self._given if miss.grid is None else miss.grid
-            else:
-                return None
-            return self._kernel.on_miss(grid, args, named)
-
-        def _launch(self, args, named):
             bind = self._binds.get((len(args), *named)) or self._kernel.bind(len(args), tuple(named))
             full = bind(args, named)
             if self._launcher is not None:

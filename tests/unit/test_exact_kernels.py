@@ -287,23 +287,13 @@ def test_the_error_of_a_miss_names_the_nearest_variant_and_what_differs(cuda, pa
         assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
-def test_misses_are_handed_to_whoever_serves_them_with_the_grid(cuda, package) -> None:
+def test_a_miss_has_the_grid_that_a_function_returned(cuda, package) -> None:
     k, x = package(TABLE), cuda.array(64)
-    seen: list[Any] = []
-    k.on_miss = lambda *found: seen.append(found) or "served"
-    calls: list[Any] = []
-
-    def grid(meta: dict[str, object]) -> tuple[int, int]:
-        calls.append(meta)
-        return 3, 4
-
-    for given, wanted in [(5, 5), ((5, 6), (5, 6)), ([5, 6, 7], [5, 6, 7]), (0, 0), (grid, (3, 4))]:
+    for grid, wanted in [((5,), None), (0, None), (lambda meta: (meta["BLOCK"], 4), (256, 4))]:
         for _ in range(3):
-            assert k[given](x, 33, BLOCK=256, ACT=None, num_warps=2) == "served"
-            assert seen.pop() == (wanted, (x, 33), {"BLOCK": 256, "ACT": None, "num_warps": 2})
-        assert k[given](x, 32, 128, None) is None
-    assert len(calls) == 4
-    assert not seen
+            with pytest.raises(MissingVariantError) as caught:
+                k[grid](x, 33, BLOCK=256, ACT=None, num_warps=2)
+            assert caught.value.grid == wanted
 
 
 @pytest.mark.parametrize(
