@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Argument
     from aotcuda.manifest import Kernel as Record
-    from aotcuda.runtime.fast import Named
 
     Bind = Callable[[tuple[object, ...], dict[str, object]], tuple[object, ...]]
     """Returns all arguments in order, from those by position and those by name."""
+
+    Named = tuple[tuple[str, ...], tuple[object, ...], int]
+    """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
+    may be given by position."""
 
 _MOST_SHOWN = 16
 

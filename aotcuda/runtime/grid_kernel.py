@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from aotcuda import typing as types
     from aotcuda.manifest import Kernel as Record
     from aotcuda.manifest import Overload
-    from aotcuda.runtime.fast import Named
     from aotcuda.runtime.for_all import ForAll
-    from aotcuda.runtime.grid_binding import Bind
+    from aotcuda.runtime.grid_binding import Bind, Named
     from aotcuda.runtime.loader import Loader
 
 _MOST_GRIDS = 256

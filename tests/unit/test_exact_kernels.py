@@ -268,7 +268,7 @@ def test_the_error_of_a_miss_names_the_nearest_variant_and_what_differs(cuda, pa
     k, x = package(TABLE), cuda.array(64)
     for args, named, said in [
         ((x, 2**40, 128, None), {}, "n is i64:16 where i32:16 is packaged"),
-        ((x, 34, 128, None), {"num_warps": 8}, ", num_warps is 8 where 4 is packaged;"),
+        ((x, 34, 128, None), {"num_warps": 8}, ", num_warps is 8 where 4 is packaged"),
         (
             (x, 34, 128, None),
             {"nonsense": 8},

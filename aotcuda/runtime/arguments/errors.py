@@ -106,9 +106,8 @@ def missing_variant(
         args: The arguments.
         codes: What stands for them in keys, as far as that is known.
     """
-    advice = "run such launches under `aotcuda record --write` and build the package again"
     if not numbers:
-        return f"{where} has no packaged variant; {advice}"
+        return f"{where} has no packaged variant"
     count = len(next(iter(numbers)))
     if len(args) != count:
         return f"{where} takes {count} arguments, got {len(args)}"
@@ -127,7 +126,7 @@ def missing_variant(
         problems = [_problem(parameter, arg) for parameter, arg in zip(nearest["parameters"], args, strict=True)]
         found = [problem for problem in problems if problem] or ["the arguments could not be packed"]
     differences = f"in the nearest one, {nearest['signature']}, {', '.join(found)}"
-    return f"{where}: no variant is packaged for these arguments; {differences}; {advice}"
+    return f"{where}: no variant is packaged for these arguments; {differences}"
 
 
 def _wanted(parameter: Parameter) -> str:
