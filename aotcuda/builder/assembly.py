@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from aotcuda import registry
 from aotcuda.builder import fallback_inputs, in_place, report, sbom, stamps, wheel_files
 from aotcuda.builder.built import Output, Reuse
 from aotcuda.common import project_file
@@ -51,7 +52,8 @@ def assemble(
         seconds: The duration of the build so far.
     """
     unmatched = stamps.unmatched(settings.watch, project.root)
-    warnings = [*unmatched, *(text for result in results for text in result.warnings)]
+    of_plans = [text for item in plans for text in item.warnings]
+    warnings = [*unmatched, *of_plans, *(text for result in results for text in result.warnings)]
     lasting = stamps.lasting(stamp, project) if editable else None
     carries = settings.fallback == "jit" and not editable
     modules = [module for parts in made.values() for _, module in parts]
@@ -71,7 +73,7 @@ def assemble(
             rebuild=fallback_inputs.describe(
                 table, plans, parts[-1][1], project.root, project.package_root, editable=editable
             )
-            if settings.fallback == "jit"
+            if settings.fallback == "jit" and not _is_served(parts[-1][1].plan)
             else None,
             warn=warnings.append,
         )
@@ -95,6 +97,12 @@ def assemble(
         ),
         reuse=Reuse(steps=sum(result.reused for result in results), made=sum(result.made for result in results)),
     )
+
+
+def _is_served(item: ModulePlan) -> bool:
+    """Return True if the compiler's own JIT serves launches in place for which nothing is packaged."""
+    registered = registry.find(item.frontend)
+    return item.in_place and registered is not None and not registered.widens
 
 
 def _dependencies(

@@ -93,7 +93,8 @@ def _listed(whole: Manifest, name: str) -> Iterator[File]:
     """Return the files that a manifest lists in its data folder, each with a name that a build gives it."""
     named: list[tuple[File, bool]] = []
     for kind, file in whole["files"].items():
-        path = header.file_name(name) if kind == "header" else f"{kind}.fatbin"
+        known = {"header": header.file_name(name), "tuning": "tuning.json"}
+        path = known.get(kind, f"{kind}.fatbin")
         named.append((file, file["path"] == path))
     parts = whole.get("toolchains", [])
     links = [*whole["function_links"], *(file for part in parts for file in part["function_links"])]
