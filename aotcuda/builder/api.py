@@ -91,7 +91,7 @@ def build(
     if built is None:
         observe = editable or followed or entry is not None
         python = project.python(roots) if observe else Stamp()
-        for path in (path for module in settings.modules for path in layout.recorded(module, root) if observe):
+        for path in (path for item in plans for path in item.recorded if observe):
             python.ask("file", path)
         cache = entry.settings_of_workers() if entry is not None else cache
         job = _job(settings, plans, project, roots, extensions, cache, carry=not editable, observe=observe)

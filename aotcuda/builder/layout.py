@@ -6,14 +6,12 @@ import difflib
 from typing import TYPE_CHECKING
 
 from aotcuda.builder import output_conflicts
-from aotcuda.builder.frontends.triton import variants_file
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from aotcuda.builder.config.model import Module
     from aotcuda.builder.plan import ModulePlan
 
 
@@ -27,14 +25,6 @@ def package_root(module: str, roots: Sequence[Path]) -> Path:
     """Return the folder that holds the package of a module."""
     top = module.partition(".")[0]
     return next((path for path in roots if (path / top).is_dir()), roots[0] if "." in module else roots[-1])
-
-
-def recorded(module: Module, root: Path) -> list[str]:
-    """Return the files of variants of a module, and of its autotuners' choices, which need not be there."""
-    if not module.variants:
-        return []
-    path = (root / module.variants).resolve()
-    return [str(path), str(path.with_name(variants_file.tuning_name(path.name)))]
 
 
 def check(plans: Sequence[ModulePlan], roots: Sequence[Path], root: Path, extensions: Collection[str]) -> None:

@@ -36,6 +36,7 @@ class ModulePlan:
             `code_targets` are among them.
         in_place: The module is its own source, and gains data alone.
         warnings: What the user should know of the file that `variants` names.
+        recorded: The absolute paths of the files that runs have recorded for it.
         tuning: The file of its autotuners' choices; may be empty.
         lacking: The symbols of units, each with a target that cannot have it.
     """
@@ -49,6 +50,7 @@ class ModulePlan:
     ltoir_targets: tuple[Target, ...]
     in_place: bool = False
     warnings: tuple[str, ...] = ()
+    recorded: tuple[str, ...] = ()
     tuning: bytes = b""
     lacking: frozenset[tuple[str, Target]] = frozenset()
 
@@ -152,6 +154,7 @@ def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:
         ltoir_targets=_ordered(code_target(target) for target in targets),
         in_place=in_place,
         warnings=tuple(warnings),
+        recorded=tuple(recorded.files) if recorded else (),
         tuning=recorded.tuning if recorded else b"",
     )
     made = replace(made, units=tuple(unit for unit in units if made.compiled_for(unit)))

@@ -357,11 +357,13 @@ class Recorded:
         units: Its kernels.
         tuning: The content of the file beside it that says which configs autotuners have chosen; may be empty.
         warnings: What is ignored of both files.
+        files: The absolute paths of both, whether they are there or not.
     """
 
     units: Sequence[Unit]
     tuning: bytes
     warnings: Sequence[str]
+    files: Sequence[str]
 
 
 class Tables(Protocol):

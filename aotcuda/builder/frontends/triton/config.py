@@ -8,6 +8,7 @@ that are wanted are made beforehand, and a launch takes the most special one tha
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -300,12 +301,13 @@ def units(module: Module) -> list[TritonUnit]:
 
 def recorded(module: Module, root: str) -> Recorded:
     """See Tables; a kernel that the table has is not taken from the file."""
-    path = Path(root, module.variants or "")
+    path = Path(os.path.normpath(Path(root, module.variants or "")))
     beside = path.with_name(variants_file.tuning_name(path.name))
     where = f"{module.key}.variants: {module.variants}"
     found: list[TritonUnit] = []
     warnings: list[str] = []
     tuning = b""
+    files = [str(path), str(beside)]
     try:
         tuning = variants_file.read_tuning(beside, modules(module)) if beside.is_file() else b""
     except variants_file.UnusableError as error:
@@ -313,7 +315,8 @@ def recorded(module: Module, root: str) -> Recorded:
     try:
         kernels = variants_file.read(path, modules(module))
     except variants_file.UnusableError as error:
-        return Recorded(units=[], tuning=tuning, warnings=[*warnings, f"{where}: {error}; it is ignored. {_AGAIN}"])
+        warnings.append(f"{where}: {error}; it is ignored. {_AGAIN}")
+        return Recorded(units=[], tuning=tuning, warnings=warnings, files=files)
     own = {kernel.name for kernel in module.kernels}
     for kernel in kernels:
         if kernel.name in own:
@@ -323,7 +326,7 @@ def recorded(module: Module, root: str) -> Recorded:
             f"{where}: {kernel.name}: {count} of its variants cannot be packaged, since {reason}; they are left out"
             for reason, count in kernel.left_out.items()
         ]
-    return Recorded(units=found, tuning=tuning, warnings=warnings)
+    return Recorded(units=found, tuning=tuning, warnings=warnings, files=files)
 
 
 _AGAIN = "Record it again: aotcuda record --write -- COMMAND"
