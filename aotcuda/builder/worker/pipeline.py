@@ -28,6 +28,7 @@ from aotcuda.builder.worker.observer import INSTALLED
 from aotcuda.builder.worker.packaging import Parts
 from aotcuda.cache import compilers
 from aotcuda.common.stamp import Stamp
+from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -501,6 +502,12 @@ class Pipeline:
                         unit = units.get(item.name) if item.kind == "ir" else None
                         code = plan.code_targets[target]
                         made = self.front.generated(unit, self.functions[unit], item, code) if unit else (item,)
+                        if unit and target.kind == "ptx" and any(one.kind == "ptx" for one in made):
+                            message = (
+                                f"{unit.key}: debug=True gives machine code alone, and {target} of arch is PTX; take "
+                                "debug=True out of the kernel's decorator, or list sm_* targets only"
+                            )
+                            raise CompileError(message)
                         found += made
             return found
 
