@@ -79,8 +79,48 @@ def test_an_instruction_of_newer_gpus_is_named_with_the_first_that_has_it(tmp_pa
     module = 'link = ["f.cu"]\nkernels.a = "void(float32[::1])"'
     assert said(tmp_path, CALLS, "sm_75", module, {"f.cu": REDUX.encode()}) == (
         f"{projects.MODULE}.link[0]: f.cu does not compile for sm_75: it uses redux, which GPUs before sm_80 do not "
-        "have; list sm_80 and later ones in arch, or leave it out for older GPUs by #if __CUDA_ARCH__"
+        "have; list sm_80 and later ones in arch, or leave it out of the code for older GPUs"
     )
+
+
+CONVERTS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def f(x, y):
+    offsets = tl.arange(0, 128)
+    tl.store(y + offsets, tl.load(x + offsets).to(y.dtype.element_ty))
+"""
+
+
+@pytest.mark.parametrize(
+    ("pointer", "arch", "dtype"),
+    [
+        ("fp8e5", "sm_80", "float8_e5m2"),
+        ("fp8e4b15", "sm_80", "|u1"),
+        ("fp8e4nv", "sm_89", "float8_e4m3fn"),
+        ("fp8e4nv", "sm_90", "float8_e4m3fn"),
+        ("fp8e4nv", "sm_80", None),
+        ("fp8e4b8", "sm_90", None),
+        ("fp8e5b16", "sm_90", None),
+    ],
+)
+def test_float8_pointers_are_built_where_the_target_has_the_type(
+    pointer: str, arch: str, dtype: str | None, tmp_path: Path
+) -> None:
+    pytest.importorskip("triton")
+    key = f'kernels.f = {{ signatures = ["*{pointer}, *fp32", "*fp32, *{pointer}"], specialise = "exact" }}'
+    module = f'frontend = "triton"\n{key}'
+    if dtype is None:
+        assert f"this target does not have {pointer} (pkg/_k.py:6" in said(tmp_path, CONVERTS, arch, module, {})
+        return
+    project = projects.write(tmp_path / "project", CONVERTS, aotcuda=f'arch = ["{arch}"]', module=module)
+    (kernel,) = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")["kernels"]
+    assert [[item["dtype"] for item in one["parameters"][:2]] for one in kernel["overloads"]] == [
+        [dtype, "<f4"],
+        ["<f4", dtype],
+    ]
 
 
 @pytest.mark.parametrize(

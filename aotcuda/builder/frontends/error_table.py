@@ -234,6 +234,11 @@ _ROWS = [
         "it uses the global variable {0}, which is no constexpr",
         "write {0} = tl.constexpr(...) where it is defined, or make it an argument",
     ),
+    (
+        r"type (fp8\w+) not supported in this architecture. The supported fp8 dtypes are \(([^)]*)\)",
+        "this target does not have {0}",
+        "take one of {1}, or list targets that have it: sm_89 and later ones have fp8e4nv",
+    ),
     # NVRTC.
     (r"^nvrtc: error: (.+)$", "{0}", "correct nvrtc-options, each of which is one option"),
     *[
@@ -269,7 +274,7 @@ _ROWS = [
     (
         r"\w+ '([^']+)' requires \.target (sm_\w+) or higher",
         "it uses {0}, which GPUs before {1} do not have",
-        "list {1} and later ones in arch, or leave it out for older GPUs by #if __CUDA_ARCH__",
+        "list {1} and later ones in arch, or leave it out of the code for older GPUs",
     ),
     (
         r"(?:Unresolved extern function|Undefined reference to) '([^']+)'",
