@@ -261,6 +261,7 @@ def test_what_is_written_would_launch_what_tritons_jit_does(odd_launches: Path, 
             **exact,
             "constexprs": {"EVEN": [True, False], "BLOCK": 64},
         },
+        "odd": {"signatures": ["*fp8e5:16"], **exact, "constexprs": {"A": 1}},
         "several": {
             "signatures": ["*fp32:16"],
             **exact,
@@ -301,7 +302,7 @@ def test_what_heuristics_compute_is_said_and_a_build_takes_what_is_written(odd_l
     done = record(odd_launches)
     assert f"# {said}\neven = {{" in done.out
     made = plan.make(parse({"arch": ["sm_90"], **tomllib.loads(done.out)["tool"]["aotcuda"]}, environ=os.environ))
-    assert len(made[0].units) == 4 + 2 + 4 + 3 + 3
+    assert len(made[0].units) == 4 + 2 + 4 + 1 + 3 + 3
     done = record(odd_launches, "--write")
     assert f"aotcuda: even.fn: {said}" in done.err.splitlines()
     assert record(odd_launches, "--check").status == 0
