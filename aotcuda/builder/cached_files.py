@@ -37,7 +37,6 @@ def check(
     folders: Sequence[Path],
     package_root: Path,
     *,
-    version: str,
     editable: bool,
 ) -> None:
     """Check the files of a cached build.
@@ -47,7 +46,6 @@ def check(
         plans: The modules that the build makes.
         folders: The project's folder, and those that its packages are imported from: carried files lie there.
         package_root: The folder that holds the package.
-        version: That of aotcuda.
         editable: The build is of an editable install.
 
     Raises:
@@ -72,7 +70,7 @@ def check(
         if item.in_place:
             digests[name] = manifest.digest(data)
         else:
-            expected |= wheel_files.generated(whole, data, version=version, editable=editable)
+            expected |= wheel_files.generated(whole, data, editable=editable)
     for path in files.keys() - expected.keys():
         if digests and path.endswith(_MARK) and _is_mark(path, files[path], digests, package_root, editable=editable):
             expected[path] = files[path]

@@ -99,11 +99,7 @@ def code_target(target: Target) -> Target:
 
 
 def check_symbols(units: Iterable[Unit]) -> None:
-    """Refuse units of one module whose entry points would have the same name.
-
-    Raises:
-        ConfigError: There are such.
-    """
+    """Refuse units of one module whose entry points would have the same name."""
     seen: dict[str, Unit] = {}
     for unit in units:
         if unit.symbol in seen:

@@ -14,6 +14,7 @@
 #         link0_name.fatbin ...   foreign code that the functions call
 #         functions_cu13.fatbin   with several toolkits: the functions for linkers of CUDA 13
 #         link0_name_cu13.fatbin  with several toolkits: foreign code for linkers of CUDA 13
+#         tuning.json             for Triton in place: which configs the autotuners of the source have chosen where
 #         mypkg_kernels.h         C prototypes of the exported functions, parameter blocks of the kernels
 #         sources/                linked files and their headers, for the JIT fallback
 #
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest.schema import Function as Function
     from aotcuda.manifest.schema import Image as Image
     from aotcuda.manifest.schema import Kernel as Kernel
+    from aotcuda.manifest.schema import LeftOut as LeftOut
     from aotcuda.manifest.schema import Linked as Linked
     from aotcuda.manifest.schema import Manifest as Manifest
     from aotcuda.manifest.schema import Overload as Overload

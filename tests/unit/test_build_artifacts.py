@@ -89,9 +89,9 @@ def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wheel_files, "_resources", lambda module: {})
         settings = parser.parse(tomllib.loads(TABLE), environ={})
-        found = wheel_files.describe(settings, module, result, version="1")
+        found = wheel_files.describe(settings, module, result)
         functions = [(target, b"") for target in targets]
         functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": functions})
-        alone = wheel_files.describe(settings, functions_alone, result, version="1")
+        alone = wheel_files.describe(settings, functions_alone, result)
     assert found["min_driver"] == alone["min_driver"] == whole
     assert [image["min_driver"] for image in found["images"]] == each

@@ -12,7 +12,7 @@ from aotcuda.arch import parse as target_of
 from aotcuda.builder import api, plan
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.triton import config, ptx
-from aotcuda.builder.frontends.triton.config import parse_signature
+from aotcuda.builder.frontends.triton.type_notation import parse_signature
 from aotcuda.builder.worker import process
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 

@@ -24,11 +24,9 @@ class FrontEndName:
 
     @property
     def expected(self) -> str:
-        """See Shape."""
         return " or ".join(f'"{name}"' for name in registry.names())
 
     def read(self, value: object, key: Key) -> str:
-        """See Shape."""
         if isinstance(value, str) and registry.find(value) is not None:
             return value
         near = difflib.get_close_matches(value.lower(), registry.names(), n=1) if isinstance(value, str) else []
@@ -85,7 +83,6 @@ class OfFrontEnd:
         return next(self._shapes((registry.DEFAULT,)))
 
     def read(self, value: object, key: Key) -> Unread:
-        """See Shape."""
         return Unread(value, key, self.which)
 
     def schema(self) -> dict[str, Any]:

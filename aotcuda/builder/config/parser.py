@@ -64,11 +64,7 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
 
 
 def _read(module: Module, name: str) -> dict[str, Any]:
-    """What the front end called `name` reads of a module.
-
-    Raises:
-        ConfigError: It takes something else.
-    """
+    """What the front end called `name` reads of a module."""
     tables = loading.tables(name)
     examples = getattr(tables, "EXAMPLES", {})
     waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels")}

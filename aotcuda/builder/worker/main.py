@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.frontends.protocol import FrontEnd
     from aotcuda.builder.worker.ipc import Sender
-    from aotcuda.builder.worker.packaging import Packager
+    from aotcuda.builder.worker.packaging import JitPackager
     from aotcuda.builder.worker.source_loading import Loaded
     from aotcuda.manifest import Source
 
@@ -153,7 +153,7 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
 
 
 def _loaded(
-    job: Job, front: FrontEnd, packager: Packager, cache: CompileCache, tell: Callable[..., None]
+    job: Job, front: FrontEnd, packager: JitPackager, cache: CompileCache, tell: Callable[..., None]
 ) -> tuple[Pipeline, Loaded]:
     """Import the sources and read what is linked. Sources that query the GPU are imported for each target."""
     first, *others = source_loading.targets(job)

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import BuiltModule, Job
-    from aotcuda.builder.worker.kernel_groups import Apart, Generate, Group, Objects, Pack
-    from aotcuda.builder.worker.packaging import Packager
+    from aotcuda.builder.worker.kernel_groups import Apart, Generate, Group, Objects
+    from aotcuda.builder.worker.packaging import JitPackager
     from aotcuda.builder.worker.source_loading import Elsewhere
 
     Compiled = dict[tuple[Unit, Target], Any]
@@ -65,7 +65,6 @@ class Pipeline:
         warnings: What the user should know, so far.
         surveyed: Everything foreign that was linked, with its symbols, by module.
         linkable: What other modules of the wheel link of these, by module; of those that they do.
-        packed: By module and target, images that were packed when they were linked.
         cache: The compile cache.
         seen: What functions of the sources read when the compiler ran them.
     """
@@ -74,7 +73,7 @@ class Pipeline:
         self,
         job: Job,
         front: FrontEnd,
-        packager: Packager,
+        packager: JitPackager,
         functions: dict[Unit, object],
         tell: Callable[..., None],
         elsewhere: Sequence[Elsewhere] = (),
@@ -91,7 +90,6 @@ class Pipeline:
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
-        self.packed: dict[str, dict[Target, bytes]] = {}
         self.seen = Stamp()
         self._folders_searched: dict[str, list[str]] = {}
         self.linked: dict[str, Linked] = {
@@ -112,11 +110,7 @@ class Pipeline:
             AotcudaError: Something cannot be compiled or linked.
         """
         modules = []
-        try:
-            made = flows.flow(map(self._writing, map(self._module, self.job.plans)), self.job.jobs, self._done)
-        finally:
-            self.cache.write()
-        for parts, packed in made:
+        for parts, packed in flows.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
             modules.append(self.packager.finish(parts, packed, self._sources_compiled))
             if parts.name in self.job.wanted:
                 self.linkable[parts.name] = self.packager.linkable(parts, modules[-1], self._sources_compiled)
@@ -153,17 +147,6 @@ class Pipeline:
         self.done += task.steps
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
-    def _writing(self, flow: flows.Flow[T]) -> flows.Flow[T]:
-        """Run `flow`, and write what each round made to the compile cache."""
-        results: list[Any] | None = None
-        while True:
-            try:
-                following = flow.send(results)  # type: ignore[arg-type]  # None begins it
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            self.cache.write()
-            results = yield following
-
     def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
         compiled = yield from self._compile(plan)
         built = ((unit, one) for (unit, _), one in compiled.items())
@@ -173,30 +156,26 @@ class Pipeline:
         merged: PerTarget = {}
         if self._calls_own_functions(plan, compiled):
             merged, merges = (yield from self._cached_round(_MERGE, plan, merges, compiled, merged, {})), {}
-        objects, images = yield from self._objects(plan, compiled)
+        objects = yield from self._objects(plan, compiled)
         tasks = merges | self._links(plan, compiled, merged, objects)
-        left = {key: task for key, task in tasks.items() if key not in images}
-        made = images | (yield from self._cached_round(_LINK, plan, left, compiled, merged, objects))
+        made = yield from self._cached_round(_LINK, plan, tasks, compiled, merged, objects)
         parts = self._parts(plan, compiled, merged | made, surveyed)
         return parts, (yield from self._packing(parts))
 
     def _packing(self, parts: Parts) -> flows.Flow[list[bytes]]:
-        """A module's images, packed; most were when they had been linked."""
-        images = self.packager.images(parts)
+        """Pack a module's images."""
         pack = self.packager.packer(parts.name, [image.cuda for image in parts.images])
         if pack is None:
             return []
-        packed = self.packed.pop(parts.name, {})
-        left = [image for image in images if image.target not in packed]
-        runs = [partial(pack, image.target, image.data) for image in left]
         tasks = [
-            (image.target, pool.Task(f"{parts.name} packed for {image.target}", run))
-            for image, run in zip(left, runs, strict=True)
+            (
+                image.target,
+                pool.Task(f"{parts.name} packed for {image.target}", partial(pack, image.target, image.data)),
+            )
+            for image in self.packager.images(parts)
         ]
         self.total += len(tasks)
-        results = yield from _shared(_PACK, tasks, self.job.jobs)
-        packed |= dict(zip((target for target, _ in tasks), results, strict=True))
-        return [packed[image.target] for image in images]
+        return (yield from _shared(_PACK, tasks, self.job.jobs))
 
     def _compile(self, plan: ModulePlan) -> flows.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
@@ -284,18 +263,10 @@ class Pipeline:
         self.done += len(have)
         left = {key: task for key, task in tasks.items() if key not in have}
         made = (yield from self._left(rank, left, objects)) if left else {}
-        made = self._unpacked(plan, made)
         if made:
             titles = {key: task.title for key, task in left.items()}
             self.cache.keep(made, self._unedited(named, names()), titles, "code")
         return {key: have[key] if key in have else made[key] for key in tasks}
-
-    def _unpacked(self, plan: ModulePlan, made: PerTarget) -> PerTarget:
-        """What was made, less what images were packed to, which goes to `packed`."""
-        for (_, target), finished in made.items():
-            if isinstance(finished, kernel_groups.Finished) and finished.packed is not None:
-                self.packed.setdefault(plan.config.name, {})[target] = finished.packed
-        return {key: value.code if isinstance(value, kernel_groups.Finished) else value for key, value in made.items()}
 
     def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> flows.Flow[PerTarget]:
         """A round, whose links of nothing but machine code share processes."""
@@ -396,11 +367,10 @@ class Pipeline:
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
-    def _objects(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[tuple[Objects, PerTarget]]:
-        """The machine code of each group of kernels, for those targets for which a module is linked of such.
+    def _objects(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[Objects]:
+        """Make the machine code of each group of kernels, for those targets for which a module is linked of such.
 
         What did not change is taken from the cache, so after an edit a target costs a few kernels and not a module.
-        Where it is one group that is left, the same processes link and pack it with the others: images come as well.
         """
         kernels = {unit.symbol: unit for unit in plan.kernels}
         groups = kernel_groups.grouped(list(kernels))
@@ -418,23 +388,11 @@ class Pipeline:
         for (group, target), part in parts.items():
             if (group, target) not in have:
                 left.setdefault(group, {})[group, target] = part
+        tasks = [self._object_task(plan, share) for share in kernel_groups.shares(list(left.values()), self.job.jobs)]
+        self.total += len(tasks)
         made: Objects = {}
-        images: PerTarget = {}
-        if len(left) == 1:
-            (only,) = left.values()
-            shares = kernel_groups.runs(only, self.job.jobs)[::-1]  # the longest of all is begun first
-            tasks = [self._finishing_task(plan, share, groups, have) for share in shares]
-            self.total += len(tasks)
-            for found, finished in (yield flows.Round(_OBJECTS, tasks)):
-                made |= found
-                images |= finished
-        elif left:
-            tasks = [
-                self._object_task(plan, share) for share in kernel_groups.shares(list(left.values()), self.job.jobs)
-            ]
-            self.total += len(tasks)
-            for found in (yield flows.Round(_OBJECTS, tasks)):
-                made |= found
+        for found in (yield flows.Round(_OBJECTS, tasks)):
+            made |= found
         titles = {
             (group, target): f"{plan.config.name}.{kernel_groups.and_more(group)}, machine code for {target}"
             for group, target in made
@@ -442,11 +400,7 @@ class Pipeline:
         self.cache.keep(made, named, titles, "code")
         every = {key: have[key] if key in have else made[key] for key in parts}
         whole = {target for (_, target), (data, _) in every.items() if not data}
-        objects = {key: built for key, built in every.items() if key[1] not in whole}
-        names = {key: self._name(plan, *key, compiled, {}, objects) for key in images}
-        images = self._unpacked(plan, images)
-        self.cache.keep(images, names, {key: _link_title(plan, key[1]) for key in images}, "code")
-        return objects, images
+        return {key: built for key, built in every.items() if key[1] not in whole}
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
         """Whether a module's kernels have nothing in common, so that some become machine code without the others."""
@@ -465,16 +419,6 @@ class Pipeline:
         run = partial(kernel_groups.relocatable, plan.config.name, parts, self._generate(plan), *self._settings(plan))
         return pool.Task(title, run)
 
-    def _finishing_task(self, plan: ModulePlan, parts: Apart, groups: Sequence[Group], have: Objects) -> pool.Task:
-        """Machine code of one group for some targets, linked with that of the others, and packed."""
-        arguments = (plan.config.name, parts, groups, have, self._generate(plan), self._settings(plan))
-        run = partial(kernel_groups.finished, *arguments, self._pack(plan))
-        task = self._object_task(plan, parts)
-        return replace(task, title=f"{task.title}, linked with the others", run=run, steps=1 + len(parts))
-
-    def _pack(self, plan: ModulePlan) -> Pack:
-        return self.packager.packer(plan.config.name, [nvjitlink.number()])
-
     def _links(
         self, plan: ModulePlan, compiled: Compiled, merged: PerTarget, objects: Objects
     ) -> dict[tuple[str, Target], pool.Task]:
@@ -486,8 +430,8 @@ class Pipeline:
             else:
                 spills = kernel_groups.spilled(target, objects)
                 arguments = (plan.config.name, inputs, target, self._generate(plan), self._settings(plan))
-                run = partial(kernel_groups.linked, self._pack(plan), *arguments, spills)
-            tasks["image", target] = pool.Task(_link_title(plan, target), run)
+                run = partial(kernel_groups.linked, *arguments, spills)
+            tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
         return tasks
 
     def _generate(self, plan: ModulePlan) -> Generate:
@@ -731,7 +675,3 @@ def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
 def _compile_source(*arguments: Any, lto: bool) -> bytes:
     os.chdir("/")  # NVRTC writes the current folder into LTOIR
     return nvrtc.compile_source(*arguments, lto=lto)
-
-
-def _link_title(plan: ModulePlan, target: Target) -> str:
-    return f"{plan.config.name} linked for {target}"

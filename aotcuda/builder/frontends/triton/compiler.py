@@ -27,7 +27,7 @@ from aotcuda.builder.build_cache import hashing
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import error_table, python_source
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, Generated, LinkInput, Wanted
-from aotcuda.builder.frontends.triton import config, gpu, ptx
+from aotcuda.builder.frontends.triton import config, gpu, ptx, type_notation
 from aotcuda.builder.link import images
 from aotcuda.builder.worker import telemetry
 from aotcuda.common import gpu_facts as versions
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.build_cache.compile_cache import CompileCache
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Question
-    from aotcuda.builder.frontends.triton.config import TritonUnit, Type
+    from aotcuda.builder.frontends.triton.config import TritonUnit
     from aotcuda.builder.frontends.triton.ptx import Field
+    from aotcuda.builder.frontends.triton.type_notation import Type
     from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
@@ -379,8 +380,8 @@ def _check(unit: TritonUnit, function: Any) -> None:
             f"{unit.python} takes {len(plain)} arguments beside constexprs: {', '.join(plain) or 'none'}"
         )
         without = [name for name in constexprs if name not in given]
-        if without and any(kind.scalar == config.NOTHING for kind in unit.types):
-            message += f'; None for a constexpr is constexprs = {{ {without[0]} = "{config.NONE}" }}'
+        if without and any(kind.scalar == type_notation.NOTHING for kind in unit.types):
+            message += f'; None for a constexpr is constexprs = {{ {without[0]} = "{type_notation.NONE}" }}'
         raise CompileError(message)
     _check_annotations(unit, function)
     for name in given:
@@ -432,7 +433,7 @@ def _default(parameter: Any) -> Any:
 
     value = parameter.default.value if isinstance(parameter.default, tl.constexpr) else parameter.default
     if isinstance(value, tl.dtype):
-        return next((f"tl.{name}" for name in config.DTYPES if getattr(tl, name, None) == value), value)
+        return next((f"tl.{name}" for name in type_notation.DTYPES if getattr(tl, name, None) == value), value)
     return value
 
 
@@ -495,7 +496,7 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache:
     types = iter(unit.types)
     for number, parameter in enumerate(function.params):
         kind = None if parameter.is_constexpr else next(types)
-        if kind is None or kind.scalar == config.NOTHING or kind.hint == 1:
+        if kind is None or kind.scalar == type_notation.NOTHING or kind.hint == 1:
             signature[parameter.name] = "constexpr"
             values[(number,)] = _of_triton(constants[parameter.name]) if kind is None else None if kind.hint != 1 else 1
             continue
@@ -781,7 +782,7 @@ def _parameters(unit: TritonUnit, function: Any, fields: Sequence[Field]) -> Ite
             yield _constant(name, constants[name], optional=name in unit.chosen)
             continue
         kind = next(types)
-        if kind.scalar == config.NOTHING or kind.hint == 1:
+        if kind.scalar == type_notation.NOTHING or kind.hint == 1:
             yield _constant(name, 1 if kind.hint == 1 else None, optional=False)
             continue
         place = next(places, None)
@@ -808,7 +809,7 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
             "type": str(kind),
             "kind": "elements",
             "offset": place.offset,
-            "dtype": config.ELEMENTS[kind.scalar],
+            "dtype": type_notation.ELEMENTS[kind.scalar],
         }
         if kind.const:
             found["readonly"] = True
@@ -818,7 +819,7 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
             "type": str(kind),
             "kind": "number",
             "offset": place.offset,
-            "format": config.SCALARS[kind.scalar],
+            "format": type_notation.SCALARS[kind.scalar],
         }
     if kind.hint == _DIVISOR:
         found["divisor"] = _DIVISOR

@@ -7,18 +7,16 @@ that are wanted are made beforehand, and a launch takes the most special one tha
 
 from __future__ import annotations
 
-import difflib
 import itertools
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from aotcuda.arch import Target
 from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.model import FMA
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Integer, ListOf, TableOf
 from aotcuda.builder.frontends import variants
+from aotcuda.builder.frontends.triton import type_notation
 from aotcuda.builder.frontends.variants import VariantKernel, VariantUnit
 from aotcuda.errors import CompileError, ConfigError
 
@@ -27,149 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from aotcuda.builder.config.model import Module
+    from aotcuda.builder.frontends.triton.type_notation import Type
     from aotcuda.builder.frontends.variants import Constant, Constants
 
 OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
 """The options that a launch may name, as in Triton; each with its default."""
 
-_TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
-
-NOTHING = "none"
-"""The type of an argument that is None."""
-
-NONE = "None"
-"""The constexpr None, which TOML has no value for."""
-
-DTYPES = (
-    *("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float8e4nv", "float8e4b8", "float8e4b15", "float8e5", "float8e5b16"),
-    *("float16", "bfloat16", "float32", "float64"),
-)
-"""Names of `triton.language` that are types, which a constexpr may be: `tl.float32`, in launches too, as a string."""
-
-_OF_TRITON = re.compile(r"(tl|triton\.language|torch)\.(\w+)")
-
-SCALARS = {
-    "i1": "?",
-    "u1": "?",
-    "i8": "b",
-    "u8": "B",
-    "i16": "h",
-    "u16": "H",
-    "i32": "i",
-    "u32": "I",
-    "i64": "q",
-    "u64": "Q",
-    "fp32": "f",
-    "fp64": "d",
-}
-"""Triton's names of numbers that are passed by value, with their `struct` characters."""
-
-ELEMENTS = {
-    "i1": "|b1",
-    "u1": "|b1",
-    "i8": "|i1",
-    "u8": "|u1",
-    "i16": "<i2",
-    "u16": "<u2",
-    "i32": "<i4",
-    "u32": "<u4",
-    "i64": "<i8",
-    "u64": "<u8",
-    "fp16": "<f2",
-    "bf16": "bfloat16",
-    "fp32": "<f4",
-    "fp64": "<f8",
-    "fp8e4nv": "float8_e4m3fn",
-    "fp8e5": "float8_e5m2",
-    "fp8e4b8": "float8_e4m3fnuz",
-    "fp8e5b16": "float8_e5m2fnuz",
-    "fp8e4b15": "|u1",  # Triton's own, which comes as bytes: `triton.reinterpret(x, tl.float8e4b15)`
-}
-"""Those of numbers that arrays hold, with NumPy's type strings."""
-
-_PLAIN = re.compile(r"[\w.+-]*")
-"""A string that can stand in comments of C and in Python as it is."""
-
-_NOT_YET = {
-    "fp16": "a number in half precision; declare the parameter as fp32",
-    "bf16": "a number in half precision; declare the parameter as fp32",
-    "tensordesc": "a tensor descriptor, which the host would make; give the kernel a pointer and strides",
-    "nvTmaDesc": "a tensor map, which the host would make; give the kernel a pointer and strides",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Type:
-    """The type of one argument.
-
-    Attributes:
-        scalar: Triton's name of the number, or of an array's elements: `fp32`.
-        pointer: It is the address of an array's first element.
-        const: That array is only read.
-        hint: What an argument has to be: divisible by 16, equal to 1, or, for 0, anything.
-        open: The table has no hint, and so leaves it to `specialise`.
-    """
-
-    scalar: str
-    pointer: bool = False
-    const: bool = False
-    hint: int = 0
-    open: bool = True
-
-    @property
-    def plain(self) -> str:
-        """As Triton writes it, without a hint: `*fp32`."""
-        return f"{'*' if self.pointer else ''}{'k' if self.const else ''}{self.scalar}"
-
-    def __str__(self) -> str:
-        return f"{self.plain}:{self.hint}" if self.hint else self.plain
-
-    @property
-    def takes_hints(self) -> bool:
-        """Whether Triton specialises arguments of this type."""
-        return self.pointer or (self.scalar[0] in "iu" and self.scalar not in ("i1", "u1"))
-
-
-def parse_signature(text: str) -> tuple[Type, ...]:
-    """The types in a signature, `*fp32:16, *fp32, i32`.
-
-    Raises:
-        ValueError: One of them is none; what is wrong and what to do.
-    """
-    return tuple(_type(part.strip()) for part in text.split(",")) if text.strip() else ()
-
-
-def _type(text: str) -> Type:
-    found = _TYPE.fullmatch(text)
-    if text == NOTHING:
-        return Type(scalar=NOTHING, open=False)
-    name = found[2] if found else re.split(r"[<\[]", text.lstrip("*"))[0]
-    pointer = bool(found and found[1])
-    if name in _NOT_YET and not (pointer and name in ELEMENTS):
-        message = f"{keys.string(text)} is {_NOT_YET[name]}"
-        raise ValueError(message)
-    known = ELEMENTS if pointer else SCALARS
-    if found is None or name not in known:
-        of = "*" if pointer else ""
-        message = (
-            f"{keys.string(text)} is no type; write {', '.join(of + item for item in known)}"
-            f"{'' if pointer else ', a pointer to numbers, *fp32, or none for None'}, and, where an argument is always "
-            "divisible by 16 or equal to 1, :16 or :1 after it"
-        )
-        raise ValueError(message)
-    hint = int(found[3] or 0)
-    result = Type(scalar=name, pointer=pointer, const=found[1] == "*k", hint=hint, open=not found[3])
-    if hint and (not result.takes_hints or (pointer and hint == 1)):
-        message = f"{keys.string(text)} has a hint, which {result.plain} cannot have; leave :{hint} out"
-        raise ValueError(message)
-    return result
-
-
 _CONSTEXPR = variants.ConstantShape(
-    'a number, true or false, a string of letters, digits and ._+- ("None" is None, "tl.float32" the type), or a list '
-    "of such",
-    _PLAIN.fullmatch,
+    type_notation.CONSTANT,
+    type_notation.PLAIN.fullmatch,
 )
 _CONSTEXPRS = TableOf(
     name=variants.PARAMETER_NAME,
@@ -185,23 +49,6 @@ _BOUNDS = ListOf(
 )
 _WHEN = TableOf(name=variants.PARAMETER_NAME, value=_BOUNDS, expected="a table of integers or of pairs of them")
 _WARPS = Integer(1, 32)
-
-
-def check_constant(value: object) -> None:
-    """Refuse a constexpr's value that a table cannot have, as the key of one value reads it.
-
-    Raises:
-        ValueError: What is wrong and what to do.
-    """
-    found = _OF_TRITON.fullmatch(value) if isinstance(value, str) else None
-    if found and (found[1] != "tl" or found[2] not in DTYPES):
-        near = difflib.get_close_matches(found[2], DTYPES, n=1)
-        which = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
-        message = f"{keys.string(found[0])} is no type that a constexpr can be; {which}"
-        raise ValueError(message)
-    if not isinstance(value, int | float) and not (isinstance(value, str) and _PLAIN.fullmatch(value)):
-        message = f"{value!r} is not {_CONSTEXPR.expected}"
-        raise ValueError(message)
 
 
 def _several(shape: Integer, what: str) -> ListOf:
@@ -240,7 +87,7 @@ class Settings:
     signatures: tuple[tuple[Type, ...], ...] = field(
         default=(),
         metadata=variants.signatures_setting(
-            parse_signature,
+            type_notation.parse_signature,
             "Which of the kernel's signatures it is for, as they stand there.",
             '"*fp16, *fp16, i32"',
             default="all of them",
@@ -263,7 +110,7 @@ class Kernel(VariantKernel):
     python: str = field(metadata=variants.path_setting("@triton.jit", '"add_kernel"'))
     signatures: tuple[tuple[Type, ...], ...] = field(
         metadata=variants.signatures_setting(
-            parse_signature,
+            type_notation.parse_signature,
             "Types of the arguments that are no constexprs, in order, in Triton's notation: one signature or a list. "
             "`:16` and `:1` are what Triton's specialisation says of an argument.",
             '"*fp32, *fp32, *fp32, i32"',
@@ -403,33 +250,14 @@ def _check_constants(key: str, constants: Constants) -> None:
     for name, values in constants:
         for value in values:
             try:
-                check_constant(value)
+                type_notation.check_constant(value)
             except ValueError as error:
                 message = f"{key}.{name}: {error}"
                 raise ConfigError(message) from None
 
 
 modules = variants.modules
-
-
-def target(wanted: Target) -> Target:
-    """See Tables: from compute capability 9.0 on, Triton's code is for one GPU architecture alone.
-
-    Raises:
-        ValueError: It makes nothing for that target; what to write instead.
-    """
-    if wanted.suffix == "f":
-        message = "Triton compiles for one architecture or for all later ones, and not for a family; leave the f out"
-        raise ValueError(message)
-    if wanted.capability < (9, 0) or wanted.suffix:
-        return wanted
-    if wanted.kind == "ptx":
-        message = (
-            "Triton's PTX for 9.0 and later is for that GPU alone, so no later one could compile it; "
-            "write compute_89 or a lower one, which all later ones compile"
-        )
-        raise ValueError(message)
-    return Target(wanted.kind, wanted.major, wanted.minor, "a")
+target = type_notation.target
 
 
 def units(module: Module) -> list[TritonUnit]:
@@ -498,7 +326,7 @@ def _sets(kernel: Kernel) -> list[_Set]:
         stages = (config.num_stages,) if config.num_stages is not None else kernel.num_stages
         ctas = config.num_ctas if config.num_ctas is not None else kernel.num_ctas
         for values in variants.combinations(kernel.constexprs):
-            constants = tuple((name, None if value == NONE else value) for name, value in (*values, *own))
+            constants = tuple((name, None if value == type_notation.NONE else value) for name, value in (*values, *own))
             found += [
                 _Set(constants, warp, stage, ctas, when, config.signatures)
                 for warp, stage in itertools.product(warps, stages)
