@@ -74,8 +74,8 @@ def build(
         raise BuildError(problem)
     variables.check()
     settings = parser.parse(table, environ=os.environ)
-    plans = plan.make(settings)
     root = root.resolve()
+    plans = plan.make(settings, root)
     roots = layout.import_roots(root, import_roots)
     output.sweep([module.name for module in settings.modules], roots)
     layout.check(plans, roots, root, extensions)
@@ -91,6 +91,8 @@ def build(
     if built is None:
         observe = editable or followed or entry is not None
         python = project.python(roots) if observe else Stamp()
+        for path in (path for item in plans for path in item.recorded if observe):
+            python.ask("file", path)
         cache = entry.settings_of_workers() if entry is not None else cache
         job = _job(settings, plans, project, roots, extensions, cache, carry=not editable, observe=observe)
         results, made = _run(job, installed, watcher)
@@ -119,7 +121,7 @@ def _job(
         root=str(project.root),
         import_roots=tuple(map(str, roots)),
         arch_key=settings.arch_key,
-        plans=plans,
+        plans=tuple(item for item in plans if item.units),
         names=plan.names(plans),
         jobs=capacity.processes(),
         carry=carry and settings.fallback == "jit",
@@ -129,6 +131,7 @@ def _job(
         watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,
+        incomplete=settings.incomplete,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
     )
