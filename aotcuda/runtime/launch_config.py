@@ -105,7 +105,7 @@ class Configuration:
         """
         self.grid = dimensions(grid, "grid", where)
         self.by_grid = block is THE_KERNELS_OWN
-        self._fixed: dict[tuple[int, ...], Configuration] = {}
+        self._fixed: dict[tuple[object, ...], Configuration] = {}
         self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
         if stream is not None and not 0 <= stream < 1 << 64:
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
