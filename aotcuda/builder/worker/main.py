@@ -84,7 +84,7 @@ def _with_telemetry(result: Result, job: Job) -> Result:
 
 def _print_warnings() -> None:
     for text in report.counted(telemetry.take().warnings):
-        print(text, file=sys.stderr)
+        print(f"aotcuda: warning: {text}", file=sys.stderr)
 
 
 def build(job: Job, tell: Callable[..., None]) -> Result:
@@ -108,7 +108,9 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         carried = tuple((name, path.read_bytes()) for name, path in beside)
         modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
         own = tuple(source for source in own if source["path"] not in {str(path) for _, path in beside})
-    vain = source_loading.in_vain(loaded.job, own) if job.product != "jit" else []
+    vain = []
+    if job.product != "jit":
+        vain = [*source_loading.in_vain(loaded.job, own), *source_loading.direct_imports(loaded.job, own)]
     questions = [*loaded.questions, *(question for other in pipeline.elsewhere for question in other.questions)]
     return Result(
         toolchain={

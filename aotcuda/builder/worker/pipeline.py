@@ -462,6 +462,12 @@ class Pipeline:
                         unit = units.get(item.name) if item.kind == "ir" else None
                         code = plan.code_targets[target]
                         made = self.front.generated(unit, self.functions[unit], item, code) if unit else (item,)
+                        if unit and target.kind == "ptx" and any(one.kind == "ptx" for one in made):
+                            message = (
+                                f"{unit.key}: debug=True gives machine code alone, and {target} of arch is PTX; take "
+                                "debug=True out of the kernel's decorator, or list sm_* targets only"
+                            )
+                            raise CompileError(message)
                         found += made
             return found
 

@@ -5,6 +5,7 @@ The order of imports is documented in docs/configuration.md: the prelude, then t
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import registry
 from aotcuda.arch import Target
 from aotcuda.builder import failures, plan
-from aotcuda.builder.frontends import loading, python_source
+from aotcuda.builder.frontends import error_table, loading, python_source
 from aotcuda.builder.frontends.protocol import Wanted
 from aotcuda.builder.worker import flows, imports, observer, pool, telemetry
 from aotcuda.common.stamp import Stamp
@@ -170,6 +171,26 @@ def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
         for item in job.plans
         if item.in_place
     ]
+
+
+_OF_NUMBA = re.compile(r"^(?:from|import) +(numba(?:_cuda_mlir)?\.cuda[\w.]*)", re.MULTILINE)
+
+
+def direct_imports(job: Job, sources: Iterable[Source]) -> list[str]:
+    """Return a warning for each source in place that imports a submodule of Numba, which its users need not have."""
+    if not any(item.in_place for item in job.plans):
+        return []
+    found = []
+    for source in sources:
+        text = Path(source["path"]).read_text(encoding="utf-8", errors="replace")
+        for line in _OF_NUMBA.finditer(text) if "aotcuda.numba" in text else ():
+            where = f"{error_table.relative(source['path'], job.root)}:{text.count(chr(10), 0, line.start()) + 1}"
+            package, _, rest = line[1].partition(".")
+            found.append(
+                f"{where}: it imports {line[1]}, so the wheel needs {package} where it is used; write from "
+                f"aotcuda.{package} import cuda, and {rest}.NAME in place of NAME"
+            )
+    return found
 
 
 def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]:
