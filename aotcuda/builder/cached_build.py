@@ -34,8 +34,6 @@ class CachedBuild:
     """The entry of one build.
 
     Args:
-        cache: The settings of the build cache.
-        project: The project.
         known: The inputs that are known before the build; they name the entry.
         watcher: Shows that the build waits for a URL.
 

@@ -91,14 +91,7 @@ def compiled(
     toolkit: Toolkit | None,
     variables: Mapping[str, str],
 ) -> list[Result]:
-    """The functions of packaged modules that `modules` link and that have no code for `target`, compiled for it.
-
-    Args:
-        modules: What is being built.
-        target: The GPU.
-        package_root: The folder that holds the package; modules of the same wheel are found there.
-        toolkit: Whose compilers are used.
-        variables: More environment variables for workers.
+    """Compile functions of packaged modules that `modules` link and that have no code for `target`.
 
     Raises:
         LinkError: One of them carries nothing that it could be compiled from.

@@ -166,11 +166,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 class _Change:
-    """A set of files and folders that replace others.
-
-    Attributes:
-        at: The one that is being dealt with.
-    """
+    """A set of files and folders that replace others."""
 
     def __init__(self, since: int | None) -> None:
         self.at: Path | None = None

@@ -52,16 +52,7 @@ def _most_shared(target: str) -> int:
 def _excess(
     needs: Sequence[Mapping[str, int]], most: Callable[[str], int], noun: str
 ) -> tuple[str, list[tuple[str, int]]] | None:
-    """Find the variants of a kernel that need more bytes than a target has.
-
-    Args:
-        needs: For each variant the bytes that it needs, by target.
-        most: Returns the bytes that a target has.
-        noun: The plural noun for variants in the message.
-
-    Returns:
-        The start of a sentence and the largest excessive need for each target; None if every variant fits.
-    """
+    """Return the start of a sentence about variants that need more bytes than a target has, and their largest needs."""
     over = [{target: size for target, size in need.items() if size > most(target)} for need in needs]
     count = sum(map(bool, over))
     if not count:

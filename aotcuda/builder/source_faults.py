@@ -16,12 +16,7 @@ TABLE = "docs/frontends.md#known-faults"
 
 
 def check(compiled: Iterable[tuple[Unit, CompiledKernel | CompiledFunction]], known_faults: str) -> list[str]:
-    """Return a warning for each kernel or function with known faults.
-
-    Args:
-        compiled: The units, each as often as it was compiled.
-        known_faults: The configuration's key: `warn` or `error`.
-    """
+    """Return a warning for each kernel or function with known faults."""
     found: dict[str, dict[Fault, None]] = {}
     for unit, built in compiled:
         if built.faults:

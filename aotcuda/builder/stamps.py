@@ -127,11 +127,7 @@ def unmatched(globs: Iterable[str], folder: Path) -> list[str]:
 def of(results: Iterable[Result], project: Project, python: Stamp, own_variables: Iterable[str] = ()) -> Stamp:
     """The stamp of what workers built.
 
-    Args:
-        results: What they built, with what they saw.
-        project: The project.
-        python: Its Python files, as they were before the build.
-        own_variables: Environment variables that workers have values of their own for.
+    `python` are the project's Python files as they were before the build, `own_variables` those that workers set.
     """
     results = list(results)
     found = Stamp().add(result.seen for result in results).add([python])
@@ -182,13 +178,7 @@ def lasting(stamp: Stamp, project: Project) -> Stamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What a manifest lists.
-
-    Attributes:
-        sources: The project's own files.
-        reads: What else was read.
-        variables: SHA-256 of environment variables.
-    """
+    """What a manifest lists."""
 
     sources: list[manifest.Source] = field(default_factory=list)
     reads: list[manifest.Read] = field(default_factory=list)
@@ -198,12 +188,8 @@ class Dependencies:
 def listed(stamp: Stamp, sources: Iterable[str], project: Project, table: Mapping[str, object] | None) -> Dependencies:
     """A stamp as a manifest has it.
 
-    Args:
-        stamp: The stamp.
-        sources: Absolute paths of the files that were compiled or imported; those of the project are listed by
-            themselves.
-        project: The project.
-        table: The `[tool.aotcuda]` table of the project's pyproject.toml, if that is an input.
+    `sources` are the absolute paths of compiled or imported files; those of the project are listed by themselves.
+    `table` is the `[tool.aotcuda]` table if that is an input.
     """
     sources = {*sources}
     own: list[manifest.Source] = []

@@ -44,13 +44,7 @@ def files(
 ) -> dict[str, bytes]:
     """Return all files of a module, by their paths from the folder that holds the package.
 
-    Args:
-        config: The configuration.
-        parts: The module as each toolkit has built it; the last one has the images of all.
-        dependencies: The dependencies that the manifest lists.
-        editable: The build is of an editable install.
-        rebuild: The inputs of the JIT fallback, if it has one.
-        warn: Takes each warning.
+    `parts` has the module as each toolkit has built it; the last one has the images of all.
     """
     *others, (result, module) = parts
     name = module.plan.config.name

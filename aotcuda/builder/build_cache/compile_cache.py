@@ -36,24 +36,12 @@ Name = str
 
 
 class CompileCache:
-    """The compile cache of one worker.
-
-    Attributes:
-        reused: How many results were taken from the cache.
-        made: How many were made.
-    """
+    """The compile cache of one worker."""
 
     def __init__(
         self, settings: Settings | None = None, root: str = "", frontend: str = "", tools: Sequence[object] = ()
     ) -> None:
-        """Open the cache; without settings there is none.
-
-        Args:
-            settings: Where it is; None for no cache.
-            root: The project's folder.
-            frontend: The name of the front end.
-            tools: The versions of what the worker has loaded.
-        """
+        """Open the cache; without settings there is none. `tools` are the versions of what the worker has loaded."""
         self._store = Store(settings, _fetched, _sent) if settings is not None else None
         self._root = Path(root)
         self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
@@ -112,12 +100,7 @@ class CompileCache:
         return self.name(*made_from, options, items, headers, place)
 
     def find(self, named: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:
-        """Return those results that the cache has.
-
-        Args:
-            named: The names.
-            shape: Gives the type that a result must have, as annotations have it.
-        """
+        """Return those results that the cache has; `shape` gives the type that a result must have."""
         wanted = {name: shape(key) for key, name in named.items() if name and name not in self._have}
         found = self._store.get(wanted) if self._store is not None and wanted else {}
         have = {key: value for key, name in named.items() if (value := found.get(name, self._have.get(name)))}
@@ -144,14 +127,7 @@ class CompileCache:
         return self.has_url and name not in self._have
 
     def keep(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> None:
-        """Keep results that were made.
-
-        Args:
-            made: The results.
-            named: Their names; what has none is not kept.
-            titles: How lists of the cache call them.
-            kind: What they are.
-        """
+        """Keep results under their names, if they have one; `titles` and `kind` are for lists of the cache."""
         self.made += len(made)
         fresh = {named[key]: value for key, value in made.items() if named.get(key)}
         if self._store is not None and fresh:

@@ -32,7 +32,6 @@ class Store:
 
     Attributes:
         answers: The URL, if there is one, has answered whenever it was asked; else it is left alone.
-        problems: What the user should know of the cache; none of it ends a build.
     """
 
     def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
@@ -53,11 +52,7 @@ class Store:
                 self._usable = False
 
     def get(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of those of the entries that are there, by name.
-
-        Args:
-            wanted: By name, the type that the value must have, as annotations have it.
-        """
+        """Return the values of those of the entries that are there; `wanted` has the type of each value by its name."""
         found = self.get_here(wanted)
         missing = [name for name in wanted if name not in found]
         for name, packed in self._elsewhere(missing).items():
@@ -91,13 +86,7 @@ class Store:
         return {name: packed for name, packed in fetched.items() if packed is not None}
 
     def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> None:
-        """Keep values under their names; what cannot be kept is left out.
-
-        Args:
-            made: The values.
-            kind: What they are.
-            about: By name, what lists of the cache call each.
-        """
+        """Keep values under their names, if they can be encoded; `kind` and `about` are for lists of the cache."""
         packed: dict[str, Packed] = {}
         for name, value in made.items():
             try:

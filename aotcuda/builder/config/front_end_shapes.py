@@ -64,11 +64,7 @@ class Unread:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfFrontEnd:
-    """What the module's front end reads; which one that is, the whole table tells.
-
-    Attributes:
-        which: `source`, `functions` or `kernels`.
-    """
+    """What the module's front end reads; which one that is, the whole table tells."""
 
     which: str
 

@@ -66,6 +66,12 @@ class Key:
 ROOT = Key("tool.aotcuda", "aotcuda")
 
 
+def meant(name: str, names: Iterable[str], otherwise: str) -> str:
+    """Return a question for the one of `names` that was probably meant, else what to do otherwise."""
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
 def quoted(name: str) -> str:
     """`name` as TOML writes it in a key: bare if it can be, quoted otherwise."""
     return name if _BARE.fullmatch(name) else string(name, _LONGEST_KEY)

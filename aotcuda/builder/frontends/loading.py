@@ -27,12 +27,7 @@ def tables(name: str) -> Tables:
 
 
 def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
-    """The compiler of the front end called `name`.
-
-    Args:
-        name: Its name.
-        asker: The configuration key and the modules that ask for it, as errors begin.
-        jit: The JIT fallback asks.
+    """Return the compiler of the front end called `name`; errors begin with `asker`, its key and modules.
 
     Raises:
         ToolchainError: It is not installed.

@@ -19,10 +19,7 @@ class Image(NamedTuple):
     """A linked image of a module.
 
     Attributes:
-        target: What it is for.
-        data: A cubin, or PTX.
         cuda: The CUDA version that it is written for: drivers of that one load PTX, those of its major version a cubin.
-        linker: The version of nvJitLink that made it.
         spills: By symbol the bytes of spilled registers, as the linker's log tells; None where there is no such log.
     """
 
@@ -48,9 +45,7 @@ def for_older_drivers(text: bytes, assembled: Callable[[bytes], bytes | None]) -
     assembler refuses an instruction that is newer than the version above it, so what it takes under a lower one is of
     that one; the machine code has to be the same besides.
 
-    Args:
-        text: PTX, as the linker wrote it.
-        assembled: Gives the machine code of PTX for its own target, None if the assembler refuses it.
+    `assembled` returns the machine code of PTX for its own target, None if the assembler refuses it.
     """
     found = _VERSION.search(text)
     if found is None:

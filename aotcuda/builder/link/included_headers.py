@@ -107,9 +107,6 @@ class _Search:
     """Headers that were met.
 
     Attributes:
-        root: The project's folder.
-        own: Those below it, and the files that include them.
-        others: Those that lie elsewhere.
         missing: Where one would have been found before the place where it is, or at all.
         names: By the name in an include, the first header that it stands for.
     """

@@ -32,13 +32,7 @@ def compile_source(
 ) -> bytes:
     """Compile one source for one target, as relocatable device code.
 
-    Args:
-        source: The source.
-        target: What for.
-        options: The module's options.
-        include_dirs: Folders that headers are searched in, before the toolkit's own.
-        lto: Give LTOIR and not PTX.
-        names: Kernels as C++ names them: instances of templates among them are made.
+    `names` are kernels as C++ names them: instances of templates among them are made.
 
     Raises:
         CompileError: The compiler refuses it; the message is the compiler's own, with file and line.

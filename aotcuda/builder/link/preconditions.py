@@ -172,14 +172,9 @@ def check(
 ) -> None:
     """Check a whole module's link.
 
-    Args:
-        module: The module's name.
-        wanted: The foreign functions that each unit calls.
-        own: Symbols of the module's own kernels and exported functions.
-        linked: What is linked, with its symbols.
-        targets: What is linked for.
-        asked_by: The key for which each item is linked.
-        elsewhere: The functions that other modules of the wheel export, with the module's name.
+    `wanted` are the foreign functions that each unit calls, `own` the symbols of the module's kernels and exported
+    functions. `asked_by` has the key for which an item is linked, `elsewhere` the functions of the wheel's other
+    modules.
 
     Raises:
         LinkError: A symbol is missing or defined twice, or a binary is for other GPUs than the target.

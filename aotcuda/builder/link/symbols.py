@@ -28,7 +28,6 @@ class Symbols:
     """What an input defines for others.
 
     Attributes:
-        functions: Device functions and kernels, by symbol.
         complete: Whether these are all; LTOIR keeps its symbols to itself.
         archs: The targets that the input holds code for, `compute_*` for what is still to be compiled; empty when it is
             source.

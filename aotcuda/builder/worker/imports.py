@@ -8,7 +8,6 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
-import stat
 import sys
 from pathlib import Path
 from types import MappingProxyType
@@ -170,33 +169,16 @@ def file_of(module: object) -> str | None:
 
 
 def files_of(names: Iterable[str]) -> set[str]:
-    """The files of those of the modules that have one, by their absolute paths."""
-    files = [file_of(sys.modules.get(name)) for name in names]
-    folders: dict[str, str] = {}  # a compiler has thousands of files, in a few folders; a Path of each takes a while
+    """Return the files of those of the modules that have one, by their absolute paths."""
+    resolved = functools.cache(os.path.realpath)  # a compiler has thousands of files, in a few folders
     found = set()
-    for path in filter(None, files):
-        try:
-            kind = os.lstat(path).st_mode
-        except OSError:
-            continue
-        if stat.S_ISREG(kind):
+    for path in filter(None, (file_of(sys.modules.get(name)) for name in names)):
+        if os.path.islink(path):  # noqa: PTH114 (a Path of each takes a while)
+            path = os.path.realpath(path)  # noqa: PLW2901
+        if os.path.isfile(path):  # noqa: PTH113 (as above)
             folder, name = os.path.split(path)
-            found.add(f"{_folder(folder, folders)}/{name}")
-        elif stat.S_ISLNK(kind) and (whole := Path(path).resolve()).is_file():
-            found.add(str(whole))
+            found.add(os.path.join(resolved(folder), name))  # noqa: PTH118 (as above)
     return found
-
-
-def _folder(path: str, known: dict[str, str]) -> str:
-    """A folder without links in its path, by way of the folder that it is in; without a slash at its end."""
-    if path not in known:
-        above, name = os.path.split(path)
-        is_plain = path.startswith("/") and name not in ("", os.curdir, os.pardir)
-        if is_plain and not os.path.islink(path):  # noqa: PTH114 (a Path of each takes a while)
-            known[path] = f"{_folder(above, known)}/{name}"
-        else:
-            known[path] = os.path.realpath(path).rstrip("/")
-    return known[path]
 
 
 def is_of_project(file: str, roots: Sequence[str]) -> bool:

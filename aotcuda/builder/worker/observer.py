@@ -43,12 +43,7 @@ _HERE = __file__
 
 
 class Observer:
-    """Notes what the project's code reads.
-
-    Attributes:
-        seen: The notes.
-        is_on: Notes are taken.
-    """
+    """Notes what the project's code reads."""
 
     def __init__(self, own: Iterable[str]) -> None:
         """`own` are the folders and files of the project; some may be installed, when the JIT fallback compiles."""
@@ -244,10 +239,8 @@ _observers: list[Observer] = []
 def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[str]) -> Iterator[Stamp]:
     """Note what the project's code reads in the block.
 
-    Args:
-        own: The folders and files of the project.
-        patterns: Absolute globs of more files to depend on, and on there being no others.
-        variables: Names, or patterns of names, of environment variables to depend on besides.
+    The stamp also depends on the files that match the absolute globs `patterns`, on there being no others, and on the
+    variables whose names match `variables`.
     """
     _observers[:] = [Observer(own)]
     with _observers[0].observing() as seen:

@@ -61,11 +61,8 @@ class Pipeline:
     """The pipeline of one job.
 
     Attributes:
-        warnings: What the user should know, so far.
         surveyed: Everything foreign that was linked, with its symbols, by module.
         linkable: What other modules of the wheel link of these, by module; of those that they do.
-        cache: The compile cache.
-        seen: What functions of the sources read when the compiler ran them.
     """
 
     def __init__(

@@ -59,12 +59,7 @@ class Child:
     """A child at work.
 
     Attributes:
-        index: The place of its task in the round.
-        task: The task.
-        pid: Its process.
-        pipe: The pipe that its outcome comes through.
         outcome: A tuple with the result, or an error; None until it is known.
-        status: The exit status, once the process has ended.
     """
 
     index: int

@@ -46,11 +46,6 @@ _PATIENCE = 2.0
 def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: Progress | None = None) -> Result:
     """Do `job` in a worker process. No process of it outlives this call.
 
-    Args:
-        job: The modules to build.
-        variables: More environment variables for the worker.
-        watcher: Shows the progress; a line on a terminal by default.
-
     Raises:
         AotcudaError: The worker reports what is wrong with the project or the toolchain.
         BuildError: The worker died, or a source interfered with its messages.
@@ -114,7 +109,6 @@ def _started(job: Job, variables: Mapping[str, str]) -> Iterator[tuple[subproces
 
 
 def _command(*arguments: str) -> list[str]:
-    """Return the command that starts a worker with these arguments: module paths in JSON, then those of the reaper."""
     return [sys.executable, "-P", "-c", _START, *arguments]
 
 
@@ -170,12 +164,6 @@ def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit |
 def _death(step: str, status: int) -> BuildError:
     """Return the error about a worker that ended without a last message; `status` is the reaper's exit status."""
     number = -status if status < 0 else status - 128
-    how = f"killed by {_name(number)}" if number > 0 else f"exit status {status}"
+    names = {one.value: one.name for one in signal.Signals}
+    how = f"killed by {names.get(number, f'signal {number}')}" if number > 0 else f"exit status {status}"
     return BuildError(f"the build ended while {step} ({how}); what was printed stands above")
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

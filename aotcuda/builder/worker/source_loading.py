@@ -39,12 +39,7 @@ class Loaded:
     """What was loaded.
 
     Attributes:
-        job: The job, with the units that the sources have made of those in its plans.
-        functions: By unit, what it is compiled from.
         attempt: The block for more attempts, whose errors are told together with those of loading.
-        questions: What the sources asked of a GPU.
-        seen: What they read, if that is wanted.
-        of_prelude: The modules that the prelude imported.
     """
 
     job: Job
@@ -57,15 +52,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """What another process has loaded and compiled, for one compute capability.
-
-    Attributes:
-        units: The units, as the sources have made them.
-        compiled: What became of them, for each target of that capability.
-        questions: What the sources asked of a GPU.
-        seen: What they read, if that is wanted.
-        sources: The project's files that were imported.
-    """
+    """Hold what another process has loaded and compiled, for one compute capability."""
 
     units: tuple[Unit, ...]
     compiled: Compiled
@@ -297,14 +284,18 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
         found: Compiled = {}
         for unit, targets in row.items():
             one = _task(front, [unit], functions, targets)
-            forget = telemetry.undo()
+            before = telemetry.take()
             try:
                 with telemetry.step(one.title):
                     found |= one.run()
             except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
-                forget()
+                telemetry.take()
+                telemetry.add(before)
                 break
-            if telemetry.warning_count() or not front.is_fresh():  # a warning comes once in a process
+            collected = telemetry.take()
+            telemetry.add(before)
+            telemetry.add(collected)
+            if collected.warnings or not front.is_fresh():  # a warning comes once in a process
                 break
         return found
 

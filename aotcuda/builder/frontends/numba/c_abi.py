@@ -14,13 +14,13 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aotcuda.builder.c_header import c_types
 from aotcuda.builder.frontends.numba import units
+from aotcuda.builder.frontends.protocol import CompiledFunction
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -31,20 +31,10 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.config import NumbaUnit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prototype:
-    """A C prototype; the fields are those of `CompiledFunction`."""
-
-    result: str
-    parameters: tuple[tuple[str, str], ...]
-    structs: tuple[tuple[str, str], ...]
-    records: tuple[tuple[str, object], ...]
-
-
 def prototype(
     convention: CallingConvention, unit: NumbaUnit, python: FunctionType, args: Sequence[Any], result: Any
-) -> Prototype:
-    """The prototype of `python`, compiled for `args` and returning `result`.
+) -> CompiledFunction:
+    """Return `python`, compiled for `args` and returning `result`, as C sees it; without code.
 
     Raises:
         CompileError: A type has no counterpart in the C ABI.
@@ -53,7 +43,10 @@ def prototype(
     names = inspect.signature(python).parameters
     parameters = [part for name, ty in zip(names, args, strict=True) for part in abi.parameter(name, ty)]
     returned = abi.result(result)
-    return Prototype(
+    return CompiledFunction(
+        ir=(),
+        fastmath=False,
+        signature=convention.notation.spell_signature(result, args),
         result=returned,
         parameters=tuple(parameters),
         structs=tuple(abi.structs.definitions.items()),

@@ -40,7 +40,6 @@ class CallingConvention:
     """The conventions of one compiler.
 
     Attributes:
-        notation: Its types.
         nests_results: Whether a tuple inside a tuple that a C ABI function returns is a struct of its own.
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -150,8 +149,7 @@ def check(module: Module) -> None:
     for entry in cast("tuple[Kernel | Function, ...]", (*module.kernels, *module.functions)):
         holder, colon, _ = entry.python.rpartition(":")
         if colon and holder not in module.source:
-            near = difflib.get_close_matches(holder, module.source, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"add it to {module.key}.source"
+            hint = keys.meant(holder, module.source, f"add it to {module.key}.source")
             message = f"{entry.key}.python: {holder} is none of the modules in {module.key}.source; {hint}"
             raise ConfigError(message)
 

@@ -19,13 +19,12 @@ from aotcuda.builder.frontends.numba import (
     c_abi,
     declarations,
     gpu,
-    ir_settings,
     jit_options,
+    llvm_text,
     resolve,
     target_dependence,
     units,
 )
-from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 from aotcuda.builder.frontends.numba.user_lines import explained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 
@@ -67,10 +66,8 @@ class NumbaFrontEnd(ABC):
     """A front end for one of Numba's compilers; see `aotcuda.builder.frontends.protocol.FrontEnd`.
 
     Attributes:
-        convention: How it passes arguments, with its types.
         dispatchers: The classes of what its `@cuda.jit` makes.
         packages: The Python packages that it consists of.
-        root: The project's folder.
     """
 
     convention: CallingConvention
@@ -200,9 +197,11 @@ class NumbaFrontEnd(ABC):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
             code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, jit.options) for text in plain]
+                texts = [llvm_text.applied(text, jit.options) for text in plain]
                 needed = self.needs(compiled, texts, jit)
-                alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
+                alone = not (jit.options.debug or needed.inputs or needed.externals) and llvm_text.is_self_contained(
+                    texts
+                )
                 ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(texts, jit.options))
                 code |= dict.fromkeys(group, ((ir,), needed, alone))
             raised = self.raises(compiled) if jit.options.debug else []
@@ -249,20 +248,14 @@ class NumbaFrontEnd(ABC):
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
-            returned = self.returned(compiled)
-            declared = c_abi.prototype(self.convention, unit, python, args, returned)
+            declared = c_abi.prototype(self.convention, unit, python, args, self.returned(compiled))
             code = []
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, jit.options) for text in plain]
+                texts = [llvm_text.applied(text, jit.options) for text in plain]
                 code.append((group, texts, self.needs(compiled, texts, jit)))
-        every = CompiledFunction(
-            ir=(),
+        every = replace(
+            declared,
             fastmath=jit.options.fastmath,
-            signature=notation.spell_signature(returned, args),
-            result=declared.result,
-            parameters=declared.parameters,
-            structs=declared.structs,
-            records=declared.records,
             warnings=tuple(
                 f"{unit.key}: a helper that it calls {relative(reason, self.root)}; the C ABI has no way to report it, "
                 "so callers get an undefined value there"

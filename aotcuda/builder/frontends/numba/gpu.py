@@ -39,8 +39,6 @@ class _Import:
     """The import that is under way.
 
     Attributes:
-        capability: That of the GPU that answers; None where none is under way.
-        root: The project's folder.
         compilers: The folders of the packages whose own questions nobody is told of.
         questions: What was asked, in order, each once.
     """
@@ -56,13 +54,7 @@ _now = _Import()
 
 @contextmanager
 def importing(capability: tuple[int, int], root: str, compilers: Iterable[str]) -> Iterator[dict[Question, None]]:
-    """Answer as a GPU of `capability` would; gives what is asked meanwhile.
-
-    Args:
-        capability: The compute capability.
-        root: The project's folder, which places are relative to.
-        compilers: Packages that ask for themselves.
-    """
+    """Answer as a GPU of `capability` would; yield what is asked meanwhile by others than `compilers`."""
     folders = [folder for name in compilers for folder in getattr(sys.modules.get(name), "__path__", ())]
     _now.capability, _now.root = capability, root
     _now.compilers = tuple(f"{folder}/" for folder in folders)
@@ -97,11 +89,7 @@ def _asker() -> str | None:
 
 
 class Gpu:
-    """A GPU of which the compute capability is known and no more; it stands for `numba.cuda`'s device.
-
-    Attributes:
-        id: Its number.
-    """
+    """A GPU of which the compute capability is known and no more; it stands for `numba.cuda`'s device."""
 
     def __init__(self, error: type[Exception]) -> None:
         self.id = 0

@@ -49,10 +49,7 @@ def take_plain_helpers(
     The compilers know a helper only when it is wrapped in `@cuda.jit`; in a source for ahead-of-time builds nothing has
     to be wrapped.
 
-    Args:
-        context: The class of the compiler's typing context.
-        jit: Its `cuda.jit`.
-        options: What helpers are wrapped with now; None while nothing is compiled.
+    `options` returns the options of `cuda.jit` for helpers; None while nothing is compiled.
 
     Returns:
         The wrapped functions, by those that were met; it grows.

@@ -34,10 +34,7 @@ def check(frontend: str, parts: Mapping[str, str]) -> None:
 def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, str]) -> None:
     """Hold an installed compiler against what was tested.
 
-    Args:
-        distribution: The compiler's distribution.
-        tested: The releases of it that were tested, the newest last.
-        parts: For each function that is replaced or called, `package.module:Class.function`, its parameters.
+    `parts` has the parameters of each function that is replaced or called, `package.module:Class.function`.
 
     Raises:
         ToolchainError: It is of another version, and `AOTCUDA_UNTESTED` is not set; or a function is not as it was.

@@ -26,13 +26,7 @@ _BY_NAME = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """What a unit is compiled from.
-
-    Attributes:
-        module: The source module in which its name was found.
-        value: A dispatcher, or a plain function.
-        python: The plain function.
-    """
+    """Hold what a unit is compiled from: `value` is a dispatcher or a plain function, `python` the plain function."""
 
     module: str
     value: Any

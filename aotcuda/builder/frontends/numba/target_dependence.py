@@ -26,9 +26,7 @@ class Watch:
     """One compilation.
 
     Attributes:
-        capability: The compute capability that answers.
         name: The target's name, where it may be asked for: several have one capability (`sm_90`, `sm_90a`).
-        answers: The questions, with what they were told.
         named: Somebody asked for the name.
     """
 

@@ -86,7 +86,6 @@ class Notation:
     `named` are types with a name that is none of `types`: the module that has each, and the name that it has there.
 
     Attributes:
-        types: The module that holds them.
         formats: The `struct` character of each scalar type.
     """
 

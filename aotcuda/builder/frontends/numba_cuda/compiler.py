@@ -17,7 +17,7 @@ from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
-from aotcuda.builder.frontends.numba import verification
+from aotcuda.builder.frontends.numba import llvm_text
 from aotcuda.builder.frontends.numba.front_end import MERGED, NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba_cuda import linking, patches
 from aotcuda.builder.frontends.numba_cuda.types import convention
@@ -183,7 +183,7 @@ def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_s
     rest = tuple((name, value) for name, value in given.items() if name != "arch")
     form = (tuple(ready), rest, target.capability >= _NEW_DIALECT)
     if target.suffix or _verified.get(form, target.capability) >= target.capability:
-        with patches.verifying_for(verification.OLDER) if verification.misjudges(target) else nullcontext():
+        with patches.verifying_for(llvm_text.OLDER) if llvm_text.verifier_misjudges(target) else nullcontext():
             unit.verify()
         if not target.suffix:
             _verified[form] = target.capability

@@ -57,9 +57,7 @@ class _Current:
     """What is being compiled now, one unit at a time.
 
     Attributes:
-        capability: The compute capability; None between units.
         tag: What names have in them that must be unique in a link.
-        options: What its helpers are compiled with.
         swallowed: What they raise though the C ABI cannot tell of it.
         helpers: How many functions became code besides the units themselves, in this process.
     """
@@ -79,9 +77,6 @@ class _Warm:
     """The compiler when it was warm, before anything of the user's was imported.
 
     Attributes:
-        registered: How much was registered, by itself alone.
-        shared: How many shared arrays had a name.
-        traces: See `_traces`.
         is_extended: Sources have registered something since, which may keep what it likes; None before the first unit.
     """
 

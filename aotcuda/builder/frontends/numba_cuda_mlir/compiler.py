@@ -11,7 +11,7 @@ from numba_cuda_mlir import cuda, decorators, mlir_compiler, mlir_optimization
 from numba_cuda_mlir.numba_cuda import types
 from numba_cuda_mlir.numba_cuda.cudadrv import nvvm
 
-from aotcuda.builder.frontends.numba import verification
+from aotcuda.builder.frontends.numba import llvm_text
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba.user_lines import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import known_faults, linking, llvm_ir, patches
@@ -162,8 +162,8 @@ def _generate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NVVM's log speaks of its own internals; errors come as exceptions
         unit = _program(texts, settings)
-        if verification.misjudges(target):
-            _program([verification.without_additions(text) for text in texts], settings).verify()
+        if llvm_text.verifier_misjudges(target):
+            _program([llvm_text.without_additions(text) for text in texts], settings).verify()
         else:
             unit.verify()
         unit.lazy_add_module(nvvm.LibDevice().get())
