@@ -18,7 +18,7 @@ from aotcuda import registry
 from aotcuda.builder.build_cache import hashing, remote
 from aotcuda.builder.build_cache.hashing import NamelessError
 from aotcuda.builder.build_cache.store import Store
-from aotcuda.builder.link import included_headers
+from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.worker import flows, pool
 from aotcuda.common.stamp import file_digest
 from aotcuda.errors import AotcudaError
@@ -89,14 +89,12 @@ class CompileCache:
         """
         if not self.is_on:
             return ""
-        if included_headers.hidden(inputs, self._root, folders, options):
+        found = Headers(inputs, self._root, folders)
+        if found.hidden(options):
             return ""
         items = [replace(item, folder=self._shown(item.folder)) for item in inputs]
-        headers = [
-            (self._shown(str(path)), file_digest(str(path)))
-            for path in included_headers.files(inputs, self._root, folders)
-        ]
-        place = str(self._root) if included_headers.tell_their_place(inputs, self._root, folders, options) else ""
+        headers = [(self._shown(str(path)), file_digest(str(path))) for path in found.files]
+        place = str(self._root) if found.tell_their_place(options) else ""
         return self.name(*made_from, options, items, headers, place)
 
     def find(self, named: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda.bindings import nvrtc
 
 from aotcuda.builder import toolchain
-from aotcuda.builder.link import included_headers
+from aotcuda.builder.link.included_headers import Headers
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _compile(
     arguments += ["--device-debug"] if options.debug and not source.internal else []
     arguments += _seed(source)
     arguments += list(options.nvrtc_options)
-    marked = included_headers.with_marks(source, include_dirs)
+    marked = Headers([source], Path(source.folder or "/"), include_dirs).with_marks()
     arguments += [f"--include-path={path.parent}" for path in dict.fromkeys(marked.values())]
     texts = [_without_mark(path.read_bytes()) for path in marked.values()]
     data = _without_mark(source.data)

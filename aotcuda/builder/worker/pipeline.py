@@ -18,9 +18,10 @@ from aotcuda.binary import grid_sync, targets
 from aotcuda.builder import consistency, failures, resource_warnings, source_faults, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link import inputs as link_inputs
+from aotcuda.builder.link import nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link.images import described
+from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import flows, kernel_groups, pool, source_loading
 from aotcuda.builder.worker.job import LinkedItem
@@ -114,16 +115,15 @@ class Pipeline:
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
         """The project's files that were linked and their headers, with digests; the paths are absolute."""
-        paths = {path for plan in self.job.plans for path in self.files_of(plan)}
+        paths = {path for plan in self.job.plans for path in self._headers(plan).own}
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def linked_stamp(self) -> Stamp:
         """The stamp of linked files and of headers, with the places where headers were looked for in vain."""
         found = Stamp()
         for plan in self.job.plans:
-            arguments = (self._files(plan), Path(self.job.root), self._searched(plan))
-            _, missing = included_headers.elsewhere(*arguments)
-            for path in (*included_headers.files(*arguments), *missing):
+            headers = self._headers(plan)
+            for path in (*headers.files, *headers.missing):
                 found.ask("file", os.path.normpath(path))
             for item in plan.config.link:
                 if item.module is not None and item.module not in self.job.linkable:
@@ -135,8 +135,7 @@ class Pipeline:
         """The sources whose text does not tell what was compiled."""
         found: list[str] = []
         for plan in self.job.plans:
-            arguments = (self._files(plan), Path(self.job.root), self._searched(plan), plan.config.options)
-            found += included_headers.hidden(*arguments)
+            found += self._headers(plan).hidden(plan.config.options)
         return tuple(dict.fromkeys(found))
 
     def _done(self, task: pool.Task) -> None:
@@ -480,12 +479,10 @@ class Pipeline:
             items += built.needed
         return nvjitlink.unique(items)
 
-    def files_of(self, plan: ModulePlan) -> tuple[Path, ...]:
-        """The project's files that a module links or is compiled from, and their headers."""
-        return included_headers.project_files(self._files(plan), Path(self.job.root), self._searched(plan))
-
-    def _files(self, plan: ModulePlan) -> list[LinkInput]:
-        return [*self.surveyed.get(plan.config.name, {}), *self._sources_of(plan.units)]
+    def _headers(self, plan: ModulePlan) -> Headers:
+        """Return the files that a module links or is compiled from, and their headers."""
+        items = [*self.surveyed.get(plan.config.name, {}), *self._sources_of(plan.units)]
+        return Headers(items, Path(self.job.root), self._searched(plan))
 
     def _sources_of(self, units: Iterable[Unit]) -> list[LinkInput]:
         """The files that units are compiled from beside Python modules, each once."""
@@ -535,7 +532,7 @@ class Pipeline:
             foreign=_foreign_symbols(surveyed),
             linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
             called=tuple(self._called(plan, functions)),
-            files=self.files_of(plan),
+            files=tuple(sorted(self._headers(plan).own)),
         )
 
     @property

@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import itertools
 import re
+import struct
 import subprocess
 import tempfile
 import warnings
@@ -62,7 +63,6 @@ _LAUNCH: FixedLaunch = {"threads": 1, "shared": 0}
 
 _KNOWN_TARGET = re.compile(r"=(sm_\d+)\b")
 _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
-_INDEX_BYTES = {"i": 4, "q": 8}
 
 
 class CutileFrontEnd:
@@ -426,8 +426,8 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
                 one["optional"] = True
         elif not kind.ndim:
             form = config.SCALARS[kind.scalar]
-            size = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4}.get(form, 8)
-            one = {"name": name, "type": str(kind), "kind": "number", "offset": place(size), "format": form}
+            offset = place(struct.calcsize(form))
+            one = {"name": name, "type": str(kind), "kind": "number", "offset": offset, "format": form}
         else:
             one = {
                 "name": name,
@@ -465,7 +465,7 @@ def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
                 "type": "int64" if form == "q" else "int32",
                 "word": f"{word}{axis}",
                 "format": form,
-                "offset": place(_INDEX_BYTES[form]),
+                "offset": place(struct.calcsize(form)),
             }
             if what == "strides" and kind.layout == "A":
                 one["least"] = 0

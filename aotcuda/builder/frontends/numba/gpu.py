@@ -88,6 +88,11 @@ def _asker() -> str | None:
     return None
 
 
+_SINCE = {"supports_float16": (5, 3), "supports_bfloat16": (8, 0), "supports_fp8": (8, 9)}
+_ANSWERED = (*_SINCE, "compute_capability", "name", "uuid", "get_device_identity")
+"""Attributes of a GPU besides those with CUDA's own names, which are in capitals."""
+
+
 class Gpu:
     """A GPU of which the compute capability is known and no more; it stands for `numba.cuda`'s device."""
 
@@ -96,33 +101,12 @@ class Gpu:
         self._error = error
         self._context = Context(self, error)
 
-    @property
-    def compute_capability(self) -> tuple[int, int]:
-        """Major and minor version."""
-        found: tuple[int, int] = self._answer("compute_capability")
-        return found
-
-    @property
-    def supports_float16(self) -> bool:
-        """Whether it computes with float16."""
-        return bool(self._answer("supports_float16"))
-
-    @property
-    def supports_bfloat16(self) -> bool:
-        """Whether it computes with bfloat16."""
-        return bool(self._answer("supports_bfloat16"))
-
-    @property
-    def supports_fp8(self) -> bool:
-        """Whether it computes with float8."""
-        return bool(self._answer("supports_fp8"))
-
     def get_primary_context(self) -> Context:
         """Its context."""
         return self._context
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not (name.isupper() or name in ("name", "uuid", "get_device_identity")):
+        if name.startswith("_") or not (name.isupper() or name in _ANSWERED):
             message = f"a GPU has no {name}"
             raise AttributeError(message)
         if name in EVERYWHERE:
@@ -146,9 +130,6 @@ class Gpu:
             raise _refusal(self._error, name, reason) from None
         _note(name, value, depends=True)
         return value
-
-
-_SINCE = {"supports_float16": (5, 3), "supports_bfloat16": (8, 0), "supports_fp8": (8, 9)}
 
 
 def _fact(name: str, capability: tuple[int, int]) -> Any:

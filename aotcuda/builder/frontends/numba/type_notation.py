@@ -6,36 +6,22 @@ import builtins
 import difflib
 import importlib
 import re
+import struct
 from contextlib import suppress
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotcuda.builder.c_header.c_types import SCALARS
+from aotcuda.builder.c_header.c_types import NUMBERS, SCALARS
 from aotcuda.builder.config import rules
 from aotcuda.manifest.dtypes import structured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-SIZES = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
+SIZES = {form: struct.calcsize(form) for form in SCALARS}
 """Bytes of each scalar, by its `struct` character."""
-
-_NAMES = {
-    "?": "boolean",
-    "b": "int8",
-    "B": "uint8",
-    "h": "int16",
-    "H": "uint16",
-    "i": "int32",
-    "I": "uint32",
-    "q": "int64",
-    "Q": "uint64",
-    "e": "float16",
-    "f": "float32",
-    "d": "float64",
-}
 
 # How Numba prints types of which the notation has only the classes.
 _PRINTED = (
@@ -94,7 +80,8 @@ class Notation:
     ) -> None:
         self.types = types
         self._named = named
-        self.formats: dict[Any, str] = {getattr(types, name): code for code, name in _NAMES.items()}
+        names = {form: "boolean" if name == "bool" else name for name, form, *_ in NUMBERS}
+        self.formats: dict[Any, str] = {getattr(types, name): form for form, name in names.items()}
         self._sigutils = sigutils
         self._numpy = numpy_support
 

@@ -483,7 +483,9 @@ def _catch_raises() -> None:
             _current.swallowed.append(reason)
         # The compiler's codes stand for a few classes of exceptions; debug builds give each place a code of its own.
         codes = mlir_lowering.KERNEL_ERROR_CODES
-        mlir_lowering.KERNEL_ERROR_CODES = _OneCode(_note(self, inst)) if _current.debug else codes
+        if _current.debug:
+            code = _note(self, inst)
+            mlir_lowering.KERNEL_ERROR_CODES = python_types.SimpleNamespace(get=lambda *_: code)
         if not _current.c_abi and not _is_own(inst.loc):
             self.set_error_code = lambda code: additions.report_and_exit(type(self), self, code)
         try:
@@ -493,16 +495,6 @@ def _catch_raises() -> None:
             vars(self).pop("set_error_code", None)
 
     mlir_lowering.MLIRLower.lower_static_raise = lower_static_raise
-
-
-class _OneCode:
-    """A table of error codes with one code for everything."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-
-    def get(self, *_: object) -> int:
-        return self.code
 
 
 _FIRST_CODE = 1000  # above the compiler's own
