@@ -116,10 +116,6 @@ class CompileCache:
             return None
         return self._have.get(name) or self._store.get_here({name: shape}).get(name)
 
-    def note_reused(self, number: int) -> None:
-        """Count results that children have found."""
-        self.reused += number
-
     def must_ask(self, name: Name) -> bool:
         """Return True for what may be at a URL that was not asked for it."""
         return self.has_url and name not in self._have

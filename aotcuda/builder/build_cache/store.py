@@ -31,7 +31,7 @@ class Store:
     What cannot be read counts as missing, and what cannot be written is not kept; why is in `problems`.
 
     Attributes:
-        answers: The URL, if there is one, has answered whenever it was asked; else it is left alone.
+        answers: The URL, if there is one, has answered whenever it or another process asked; else it is left alone.
     """
 
     def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
@@ -56,7 +56,7 @@ class Store:
         found = self.get_here(wanted)
         missing = [name for name in wanted if name not in found]
         for name, packed in self._elsewhere(missing).items():
-            if self._taken(found, name, wanted[name], packed, self._settings.url):
+            if self._take(found, name, wanted[name], packed, self._settings.url):
                 self._write(name, *packed)
         self._tally()
         return found
@@ -67,7 +67,7 @@ class Store:
         for name, shape in wanted.items():
             packed = self._read(name) if self._usable else None
             if packed is not None:
-                self._taken(found, name, shape, packed, self._settings.folder)
+                self._take(found, name, shape, packed, self._settings.folder)
         return found
 
     @property
@@ -101,10 +101,6 @@ class Store:
         if self._settings.sends and self._settings.url is not None and packed and self.answers:
             self._heard(self._send(self._settings.url, packed))
 
-    def ask_no_more(self) -> None:
-        """Leave the URL alone from now on: another process has waited for it in vain."""
-        self.answers = False
-
     def _read(self, name: str) -> Packed | None:
         for _ in range(2):  # half of it may be old, where another build has just replaced it
             try:
@@ -120,12 +116,17 @@ class Store:
         self._spoilt(self._settings.folder)
         return None
 
-    def _taken(self, found: dict[str, Any], name: str, shape: Any, packed: Packed, place: str | None) -> bool:
+    def _take(self, found: dict[str, Any], name: str, shape: Any, packed: Packed, place: str | None) -> bool:
         """Add the value of an entry in `place`, if it is one of the type `shape`."""
-        if not _take(found, name, shape, packed):
-            self._spoilt(place)
-            return False
-        return True
+        record, contents = packed
+        try:
+            if record["format"] == FORMAT:
+                found[name] = serialization.decode(contents[VALUE], shape)
+                return True
+        except (LookupError, TypeError, serialization.ForeignValueError):
+            pass
+        self._spoilt(place)
+        return False
 
     def spoilt(self) -> None:
         """Note that a value that `get` gave cannot be taken after all."""
@@ -208,15 +209,3 @@ def trim(settings: Settings) -> None:
                 with open(f"{tally}.{os.getpid()}", "xb") as file:
                     file.write(b"%d\n%d\n" % (time.time(), left))
                 os.replace(file.name, tally)
-
-
-def _take(found: dict[str, Any], name: str, shape: Any, packed: Packed) -> bool:
-    """Add the value of an entry, if it is one of the type `shape`."""
-    record, contents = packed
-    try:
-        if record["format"] != FORMAT:
-            return False
-        found[name] = serialization.decode(contents[VALUE], shape)
-    except (LookupError, TypeError, serialization.ForeignValueError):
-        return False
-    return True

@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 def placed(externals: Iterable[External], python: FunctionType, root: str) -> tuple[External, ...]:
     """`externals` with the places where the module of `python` declares them, as `mypkg/_kernels.py:12`."""
     path = getattr(sys.modules.get(python.__module__ or ""), "__file__", None) or ""
+    lines = _declared(path)
     inside = path.removeprefix(f"{root}/")
-    found = [(external, line(path, external.name)) for external in externals]
-    return tuple(replace(external, place=f"{inside}:{where}" if where else "") for external, where in found)
-
-
-def line(path: str, name: str) -> int | None:
-    """The line of the file `path` in which `name` is declared; None if there is none that can be found."""
-    return _declared(path).get(name)
+    return tuple(
+        replace(item, place=f"{inside}:{lines[item.name]}" if item.name in lines else "") for item in externals
+    )
 
 
 @functools.cache

@@ -72,17 +72,17 @@ def take_plain_helpers(
     return wrapped
 
 
-def toolkit_paths() -> dict[str, str] | None:
-    """Return the loaded toolkit's paths, by the names of `get_cuda_paths`; None leaves the compiler to search.
+def find_toolkit(cuda_paths: Any) -> None:
+    """Have a compiler's module `cuda_paths` name the loaded toolkit; it keeps its first answer.
 
     It would search the installed packages, where those of CUDA 12 come first, and miss those that pip has put into an
     overlay for an isolated build.
     """
     toolkit = toolchain.loaded()
     if toolkit is None:
-        return None
+        return
     folder = str(Path(toolkit.libraries["nvrtc"]).parent)
-    return {
+    paths = {
         "nvrtc": toolkit.libraries["nvrtc"],
         "nvvm": toolkit.libraries["nvvm"],
         "libdevice": toolkit.libdevice,
@@ -90,3 +90,5 @@ def toolkit_paths() -> dict[str, str] | None:
         "static_cudalib_dir": folder,
         "include_dir": toolkit.include_dirs[0],
     }
+    answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}  # noqa: SLF001 (both have it)
+    cuda_paths.get_cuda_paths._cached_result = answer  # noqa: SLF001 (as above)

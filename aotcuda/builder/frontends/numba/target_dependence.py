@@ -106,18 +106,6 @@ class Capability(tuple[int, int]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def __lt__(self, other: Any) -> bool:
-        return bool(self._compared(operator.lt, other))
-
-    def __le__(self, other: Any) -> bool:
-        return bool(self._compared(operator.le, other))
-
-    def __gt__(self, other: Any) -> bool:
-        return bool(self._compared(operator.gt, other))
-
-    def __ge__(self, other: Any) -> bool:
-        return bool(self._compared(operator.ge, other))
-
     def __reduce_ex__(self, _: Any) -> Any:
         return (tuple, (_ask(self, itself),))
 
@@ -134,6 +122,14 @@ def _ask(capability: Capability, question: Question) -> Any:
     if _now is None or capability.plain != _now.capability:
         return question(capability.plain)
     return _now.ask(question)
+
+
+def _ordered(how: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: bool(self._compared(how, other))
+
+
+for _how in (operator.lt, operator.le, operator.gt, operator.ge):
+    setattr(Capability, f"__{_how.__name__}__", _ordered(_how))
 
 
 def _noted(name: str) -> Any:

@@ -227,7 +227,7 @@ def install() -> None:
         ToolchainError: The compiler is another one than these were written for.
     """
     private_parts.check("numba-cuda", PRIVATE_PARTS)
-    _find_the_toolkit()
+    patches.find_toolkit(cuda_paths)
     patches.pin_settings(config)
     _supply_target()
     _watch_the_target()
@@ -243,13 +243,6 @@ def install() -> None:
     _keep_shims_apart()
     _refuse_recursion()
     _know_assertions()
-
-
-def _find_the_toolkit() -> None:
-    # The first answer is kept, so this one is.
-    if (paths := patches.toolkit_paths()) is not None:
-        answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}
-        cuda_paths.get_cuda_paths._cached_result = answer
 
 
 class _TargetDevice:

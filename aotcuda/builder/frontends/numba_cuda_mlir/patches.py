@@ -154,7 +154,7 @@ def install() -> None:
         ToolchainError: The compiler is another one than these were written for.
     """
     private_parts.check("numba-cuda-mlir", PRIVATE_PARTS)
-    _find_the_toolkit()
+    patches.find_toolkit(cuda_paths)
     descriptor.mlir_target.ensure_initialized()  # the dispatchers' part, which units are compiled without
     patches.pin_settings(config)
     _work_in_one_thread()
@@ -171,13 +171,6 @@ def install() -> None:
     _show_errors()
     _refuse_device_arrays()
     additions.install(_fails)
-
-
-def _find_the_toolkit() -> None:
-    # The first answer is kept, so this one is.
-    if (paths := patches.toolkit_paths()) is not None:
-        answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}
-        cuda_paths.get_cuda_paths._cached_result = answer
 
 
 def _work_in_one_thread() -> None:
