@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import cubin
-from aotcuda.builder import resource_warnings, stub
+from aotcuda.builder import code_warnings, stub
 from aotcuda.builder.c_header import header
 from aotcuda.common import gpu_facts
 from aotcuda.errors import LinkError
@@ -57,7 +57,7 @@ def files(
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
     whole = describe(config, module, result)
-    for text in resource_warnings.local_memory(name, whole["kernels"]):
+    for text in code_warnings.local_memory(name, whole["kernels"]):
         warn(text)
     if module.kernel_fatbin:
         whole["files"]["kernels"] = add("kernels.fatbin", module.kernel_fatbin)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from aotcuda import manifest
 from aotcuda.arch import Target
 from aotcuda.binary import grid_sync, targets
-from aotcuda.builder import consistency, failures, resource_warnings, source_faults, toolchain
+from aotcuda.builder import code_warnings, consistency, failures, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import inputs as link_inputs
@@ -145,7 +145,7 @@ class Pipeline:
     def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
         compiled = yield from self._compile(plan)
         built = ((unit, one) for (unit, _), one in compiled.items())
-        self.warnings += source_faults.check(built, self.job.known_faults)
+        self.warnings += code_warnings.known_faults(built, self.job.known_faults)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}
@@ -516,7 +516,7 @@ class Pipeline:
         kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        self.warnings += resource_warnings.shared_memory(zip(plan.kernels, kernels, strict=True))
+        self.warnings += code_warnings.shared_memory(zip(plan.kernels, kernels, strict=True))
         linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         kernels = self._with_cooperative(plan, kernels, linked, surveyed)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from aotcuda.builder.frontends.error_table import relative
 from aotcuda.builder.frontends.numba import (
     c_abi,
-    declarations,
     gpu,
     jit_options,
     llvm_text,
@@ -25,7 +24,7 @@ from aotcuda.builder.frontends.numba import (
     target_dependence,
     units,
 )
-from aotcuda.builder.frontends.numba.user_lines import explained
+from aotcuda.builder.frontends.numba.user_lines import explained, placed
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ class NumbaFrontEnd(ABC):
                 code=inputs,
                 needed=needed.inputs,
                 callbacks=needed.callbacks,
-                externals=declarations.placed(needed.externals, python, self.root),
+                externals=placed(needed.externals, python, self.root),
                 self_contained=alone,
             )
             for target, (inputs, needed, alone) in code.items()
@@ -270,7 +269,7 @@ class NumbaFrontEnd(ABC):
                 ir=tuple(texts),
                 needed=needed.inputs,
                 callbacks=needed.callbacks,
-                externals=declarations.placed(needed.externals, python, self.root),
+                externals=placed(needed.externals, python, self.root),
             )
             found |= dict.fromkeys(group, one)
         return found

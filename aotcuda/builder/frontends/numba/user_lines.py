@@ -1,23 +1,29 @@
-"""Name the key and the user's file and line in the errors of Numba's compilers."""
+"""Name the key and the user's file and line in the errors of Numba's compilers, and where sources declare functions."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import os
 import re
+import sys
 import traceback
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.frontends import error_table
 from aotcuda.builder.frontends.error_table import relative
+from aotcuda.common import foreign
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import FrameType, FunctionType
 
     from aotcuda.builder.frontends.numba.config import NumbaUnit
+    from aotcuda.builder.frontends.protocol import External
 
 _PLACES = re.compile(r'File "([^"]+)", line (\d+)|(?: at|Raised from) (\S+) \((\d+)\)|\((\S+):(\d+)\)')
 _COMPILERS = frozenset(["numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy"])
@@ -130,3 +136,28 @@ def _beginnings(python: FunctionType, root: str) -> set[str]:
     first = range(code.co_firstlineno, min((line for line in lines if line > code.co_firstlineno), default=0))
     path = relative(code.co_filename, root)
     return {f"{path}:{line}" for line in (*first, code.co_firstlineno)}
+
+
+def placed(externals: Iterable[External], python: FunctionType, root: str) -> tuple[External, ...]:
+    """Return `externals` with the places where the module of `python` declares them, as `mypkg/_kernels.py:12`."""
+    path = getattr(sys.modules.get(python.__module__ or ""), "__file__", None) or ""
+    lines = _declared(path)
+    inside = path.removeprefix(f"{root}/")
+    return tuple(
+        replace(item, place=f"{inside}:{lines[item.name]}" if item.name in lines else "") for item in externals
+    )
+
+
+@functools.cache
+def _declared(path: str) -> dict[str, int]:
+    try:
+        tree = ast.parse(foreign.content(path))
+    except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError):
+        return {}
+    found: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("declare_device") and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                found.setdefault(first.value, node.lineno)
+    return found

@@ -1,17 +1,19 @@
-"""Warn of kernels that need more memory than a GPU has. No compiler refuses them; their launches fail."""
+"""Warn of kernels that compile and do not work: they need more memory than a GPU has, or the compiler has a fault."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from aotcuda import arch
+from aotcuda.builder import failures
+from aotcuda.errors import CompileError
 from aotcuda.gpus import BY_NUMBER, MOST_LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aotcuda import manifest
-    from aotcuda.builder.frontends.protocol import CompiledKernel, Unit
+    from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Fault, Unit
 
 
 def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
@@ -62,3 +64,23 @@ def _excess(
     for found in over:
         worst |= {target: max(size, worst.get(target, 0)) for target, size in found.items()}
     return subject, sorted(worst.items())
+
+
+TABLE = "docs/frontends.md#known-faults"
+
+
+def known_faults(compiled: Iterable[tuple[Unit, CompiledKernel | CompiledFunction]], policy: str) -> list[str]:
+    """Return a warning for each kernel or function with known faults."""
+    found: dict[str, dict[Fault, None]] = {}
+    for unit, built in compiled:
+        if built.faults:
+            found.setdefault(unit.key, {}).update(dict.fromkeys(built.faults))
+    lines = [f"{key}: {_said(list(faults))}; {TABLE} has the table" for key, faults in found.items()]
+    if lines and policy == "error":
+        raise failures.join([CompileError(line) for line in lines])
+    return lines
+
+
+def _said(faults: Sequence[Fault]) -> str:
+    each = [f"{fault.fact} ({fault.place}); {fault.remedy}" for fault in faults]
+    return f"{faults[0].compiler} is known to compile this wrongly: {'; and '.join(each)}"
