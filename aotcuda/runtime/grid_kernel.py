@@ -181,7 +181,7 @@ class GridKernel(Kernel):
 
     def _by_grid(self, grid: object, stream: object) -> GridLauncher:
         if callable(grid):
-            return GridLauncher(self, None, grid, stream)
+            return self._by_name(None, grid, stream, grid)
         key = tuple(grid) if isinstance(grid, list) else grid
         parts = key if isinstance(key, tuple) else (key,)
         numbers = [integer(part) for part in parts]  # whether one is none is for the launcher to say
@@ -190,7 +190,7 @@ class GridKernel(Kernel):
                 from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few programs launch nothing)
 
                 handle(stream)
-            return GridLauncher(self, None, None, stream)
+            return self._by_name(None, None, stream, key)
         if stream is not None and not isinstance(stream, int):
             from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (few programs have stream objects)
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
@@ -210,7 +210,7 @@ class GridKernel(Kernel):
         if kept is not None:
             return kept  # type: ignore[no-any-return]
         launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
-        result: Any = self._in_front(GridLauncher(self, launcher, None, stream), launcher)
+        result: Any = self._in_front(self._by_name(launcher, None, stream, key), launcher)
         if is_kept:
             if len(launchers) >= _MOST_GRIDS:
                 launchers.clear()
@@ -218,6 +218,13 @@ class GridKernel(Kernel):
             if stream is None:
                 launchers[key, _ON] = launcher
         return result  # type: ignore[no-any-return]
+
+    def _by_name(
+        self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object
+    ) -> GridLauncher:
+        """Return the object that takes a launch's arguments by name; `grid` is as the program wrote it."""
+        del grid
+        return GridLauncher(self, launcher, function, stream)
 
     def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:
         """Return the launcher with the extension's fast path before it, which puts arguments in order itself."""
