@@ -194,15 +194,7 @@ class NumbaFrontEnd(ABC):
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
-            code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
-            for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [llvm_text.applied(text, jit.options) for text in plain]
-                needed = self.needs(compiled, texts, jit)
-                alone = not (jit.options.debug or needed.inputs or needed.externals) and llvm_text.is_self_contained(
-                    texts
-                )
-                ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(texts, jit.options))
-                code |= dict.fromkeys(group, ((ir,), needed, alone))
+            code = self._code(compiled, unit, jit, _served(watch, targets))
             raised = self.raises(compiled) if jit.options.debug else []
         every = CompiledKernel(
             code=(),
@@ -217,22 +209,17 @@ class NumbaFrontEnd(ABC):
             exceptions=self._relative(raised) if jit.options.debug else None,
             doc=inspect.getdoc(python) or "",
             defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
-            lazy=bool(
-                getattr(loaded.value, "_can_compile", True)
-            ),  # Numba's own mark, which it sets for eager signatures
+            lazy=bool(getattr(loaded.value, "_can_compile", True)),  # which Numba clears for eager signatures
             faults=tuple(faults),
         )
-        return {
-            target: replace(
-                every,
-                code=inputs,
-                needed=needed.inputs,
-                callbacks=needed.callbacks,
-                externals=placed(needed.externals, python, self.root),
-                self_contained=alone,
-            )
-            for target, (inputs, needed, alone) in code.items()
-        }
+        found: dict[Target, CompiledKernel] = {}
+        for group, texts, needed in code:
+            is_alone = not (jit.options.debug or needed.inputs or needed.externals)
+            ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(texts, jit.options))
+            contained = is_alone and llvm_text.is_self_contained(texts)
+            one = replace(every, code=(ir,), self_contained=contained, **self._links(needed, python))
+            found |= dict.fromkeys(group, one)
+        return found
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
         python, notation = _copy(loaded.python), self.convention.notation
@@ -248,10 +235,7 @@ class NumbaFrontEnd(ABC):
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
             declared = c_abi.prototype(self.convention, unit, python, args, self.returned(compiled))
-            code = []
-            for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [llvm_text.applied(text, jit.options) for text in plain]
-                code.append((group, texts, self.needs(compiled, texts, jit)))
+            code = self._code(compiled, unit, jit, _served(watch, targets))
         every = replace(
             declared,
             fastmath=jit.options.fastmath,
@@ -264,15 +248,22 @@ class NumbaFrontEnd(ABC):
         )
         found: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:
-            one = replace(
-                every,
-                ir=tuple(texts),
-                needed=needed.inputs,
-                callbacks=needed.callbacks,
-                externals=placed(needed.externals, python, self.root),
-            )
-            found |= dict.fromkeys(group, one)
+            found |= dict.fromkeys(group, replace(every, ir=tuple(texts), **self._links(needed, python)))
         return found
+
+    def _code(
+        self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
+    ) -> list[tuple[Sequence[Target], list[str], Needs]]:
+        """Return LLVM IR for targets with what it needs; targets with the same IR are together."""
+        found = []
+        for group, plain in self.texts(compiled, unit, jit, targets):
+            texts = [llvm_text.applied(text, jit.options) for text in plain]
+            found.append((group, texts, self.needs(compiled, texts, jit)))
+        return found
+
+    def _links(self, needed: Needs, python: FunctionType) -> dict[str, Any]:
+        externals = placed(needed.externals, python, self.root)
+        return {"needed": needed.inputs, "callbacks": needed.callbacks, "externals": externals}
 
     def generated(self, unit: NumbaUnit, loaded: Found, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
         """See FrontEnd; by libNVVM."""
