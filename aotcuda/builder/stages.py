@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
-    """The stages of a project, in order; all modules of a stage have one front end and link those of earlier stages.
+    """Return the stages in order; all modules of a stage have one front end and link those of earlier stages.
 
     A project whose modules do not link each other has one stage for each front end.
     """
@@ -48,7 +48,7 @@ def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
 
 
 def linked(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
-    """Those of the modules in `plans` that a module links."""
+    """Return those of the modules in `plans` that a module links."""
     return {item.module for item in plan.config.link if item.module} & {other.config.name for other in plans}
 
 
@@ -91,7 +91,7 @@ def _check_text(folder: str) -> None:
 
 
 def _joined(result: Result, earlier: Sequence[Result]) -> Result:
-    """`result`, which also depends on everything that the `earlier` ones depend on."""
+    """Return `result`, which also depends on everything that the `earlier` ones depend on."""
     if not earlier:
         return result
     sources = {source["path"]: source for item in (*earlier, result) for source in item.sources}

@@ -52,12 +52,12 @@ class CompileCache:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a cache."""
+        """Return True if there is a cache."""
         return self._store is not None
 
     @property
     def has_url(self) -> bool:
-        """Whether entries may be at a URL, which only the worker itself asks."""
+        """Return True if entries may be at a URL, which only the worker itself asks."""
         return self._store is not None and self._store.has_url
 
     @property
@@ -67,11 +67,11 @@ class CompileCache:
 
     @property
     def answers(self) -> bool:
-        """Whether the cache's URL, if there is one, has answered."""
+        """Return True if the cache's URL, if there is one, has answered."""
         return self._store is None or self._store.answers
 
     def name(self, *made_from: object) -> Name:
-        """The name of what is made from these values, with the tools and variables that compilers read."""
+        """Return the name of what is made from these values, with the tools and variables that compilers read."""
         if self._store is None:
             return ""
         variables = sorted((name, value) for name, value in os.environ.items() if name.startswith(self._prefixes))
@@ -83,7 +83,7 @@ class CompileCache:
     def name_with(
         self, inputs: Sequence[LinkInput], options: Options, folders: Sequence[str], *made_from: object
     ) -> Name:
-        """The name of what is made from `inputs`, their headers in `folders`, options, and more.
+        """Return the name of what is made from `inputs`, their headers in `folders`, options, and more.
 
         Empty where the text cannot tell what is read, and for code that has the time of its compilation in it.
         """
@@ -111,7 +111,7 @@ class CompileCache:
             self._have |= dict.fromkeys(wanted) | self._store.get(wanted)
 
     def find_here(self, name: Name, shape: Any) -> Any | None:
-        """A result that is at hand or in the folder on this machine; for children, which ask no URL."""
+        """Return a result that is at hand or in the folder on this machine; for children, which ask no URL."""
         if self._store is None or not name:
             return None
         return self._have.get(name) or self._store.get_here({name: shape}).get(name)
@@ -129,13 +129,13 @@ class CompileCache:
             self._store.put(fresh, kind, about)
 
     def _shown(self, folder: str) -> str:
-        """A path in the project from its folder on: it is the same in every checkout."""
+        """Return a path in the project from its folder on: it is the same in every checkout."""
         path = Path(folder)
         return path.relative_to(self._root).as_posix() if folder and path.is_relative_to(self._root) else folder
 
 
 def _fetched(url: str, wanted: list[str]) -> Any:
-    """`remote.fetch` in a process of its own: what it loads starts threads, beside which no unit may be forked."""
+    """Call `remote.fetch` in a process of its own: it starts threads, beside which no unit may be forked."""
     return _elsewhere(partial(remote.fetch, url, wanted), lambda problem: ({}, problem))
 
 

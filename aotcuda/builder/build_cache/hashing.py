@@ -23,7 +23,7 @@ class NamelessError(TypeError):
 
 
 def digest(*parts: object) -> str:
-    """The digest of values: numbers, text, bytes, paths, targets, dataclasses, and containers of those.
+    """Return the digest of values: numbers, text, bytes, paths, targets, dataclasses, and containers of those.
 
     Raises:
         NamelessError: There is something else among them.

@@ -31,7 +31,7 @@ class ForeignValueError(ValueError):
 
 
 def encode(value: object) -> bytes:
-    """A value as an entry's file has it.
+    """Return a value as an entry's file has it.
 
     Raises:
         ForeignValueError: It holds something that cannot be kept.

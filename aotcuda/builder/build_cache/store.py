@@ -35,7 +35,7 @@ class Store:
     """
 
     def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
-        """`fetch` and `send` are those of `remote`, or call them in another process."""
+        """Open a cache; `fetch` and `send` are those of `remote`, or call them in another process."""
         self._settings = settings
         self._fetch = fetch
         self._send = send
@@ -72,11 +72,11 @@ class Store:
 
     @property
     def has_url(self) -> bool:
-        """Whether there is a URL that answers."""
+        """Return True if there is a URL that answers."""
         return self._settings.url is not None and self.answers
 
     def _elsewhere(self, wanted: list[str]) -> dict[str, Packed]:
-        """Those of the entries that are at the URL."""
+        """Return those of the entries that are at the URL."""
         if not wanted or self._settings.url is None or not self.answers:
             return {}
         fetched, problem = self._fetch(self._settings.url, wanted)
@@ -133,7 +133,7 @@ class Store:
         self._spoilt(self._settings.folder)
 
     def _spoilt(self, place: str | None) -> None:
-        """Something that is there cannot be taken; said once for each place, alike by all processes of a build."""
+        """Note once for each place that an entry cannot be used; all processes of a build say it alike."""
         found = "has entries that are damaged or of another version; what they had is made anew"
         problem = f"the build cache in {remote.shown(place or '')} {found}"
         if problem not in self.problems:
@@ -175,12 +175,12 @@ _DAY = 86400.0
 
 
 def _tally_of(folder: str) -> str:
-    """The file that has, in lines, when somebody last looked, the bytes of all entries then, those written since."""
+    """Return the file with the time of the last count, the bytes of all entries then, and the bytes written since."""
     return os.path.join(folder, VERSION, "written")
 
 
 def _may_be_full(folder: str, cap: int) -> bool:
-    """Whether the entries may take more bytes than that, or nobody has looked for a day."""
+    """Return True if the entries may take more bytes than that, or nobody has looked for a day."""
     try:
         looked, *sizes = map(int, foreign.read(_tally_of(folder), follow=False).split())
     except (TargetError, ValueError):

@@ -75,7 +75,7 @@ class Scope:
     """A scope of names in C: a struct's members, a function's parameters, a header's declarations."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        """A scope in which the names `taken` are in use."""
+        """Open a scope in which the names `taken` are in use."""
         self._taken = set(taken)
 
     def own(self, name: str, others: Collection[str] = ()) -> str:

@@ -98,7 +98,7 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
 
 
 def _read(module: Module, name: str) -> dict[str, Any]:
-    """What the front end called `name` reads of a module."""
+    """Return the parts of a module that the front end called `name` reads."""
     tables = loading.tables(name)
     examples = getattr(tables, "EXAMPLES", {})
     waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels")}

@@ -115,7 +115,7 @@ def from_module(name: str, key: str) -> Linked:
 
 
 def _edited(module: targets.PackagedModule) -> str | None:
-    """What was edited of an editable install's sources since it was built; its launches look for more than that."""
+    """Return the first edit of an editable install's sources since its build, or None."""
     name, folder = module.manifest["module"], module.path
     python = folder.with_suffix(".py") if folder is not None else None
     try:

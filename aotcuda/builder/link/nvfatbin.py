@@ -33,12 +33,12 @@ def version() -> str:
 
 
 def options(versions: Iterable[tuple[int, int]]) -> list[str]:
-    """How the images of one fatbin are packed, by the CUDA versions that they are for: all their drivers read it."""
+    """Return options for a fatbin that all drivers for the CUDA versions of its images read."""
     return READ_BY_ALL if any(version < (13, 0) for version in versions) else SMALL
 
 
 def packed(identifier: str, given: list[str], target: Target, data: bytes) -> bytes:
-    """A linked image in a fatbin of its own, a cubin for an `sm_*` target, PTX for a `compute_*` one; see `joined`.
+    """Pack a cubin for an `sm_*` target, or PTX for a `compute_*` one, into a fatbin of its own.
 
     Compressing takes a quarter of a second for fifty kernels and five targets, so each image is packed by itself, in
     the process that has linked it, or on whatever core is free.
@@ -48,7 +48,7 @@ def packed(identifier: str, given: list[str], target: Target, data: bytes) -> by
 
 
 def joined(packed: Sequence[bytes]) -> bytes:
-    """One fatbin of several, as nvFatbin writes it of all their images: their entries in a row, behind one header.
+    """Join fatbins as nvFatbin writes one of all their images: the entries in a row, behind one header.
 
     Raises:
         ToolchainError: nvFatbin writes another form than the one that is known.
@@ -66,7 +66,7 @@ def joined(packed: Sequence[bytes]) -> bytes:
 
 
 def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
-    """A fatbin of device functions: LTOIR for `sm_*` targets, one for each capability, and PTX for `compute_*` ones.
+    """Pack device functions: LTOIR for `sm_*` targets, one for each capability, and PTX for `compute_*` ones.
 
     nvJitLink takes the LTOIR that fits its target when it links with link-time optimisation, and the PTX otherwise.
     """

@@ -52,7 +52,7 @@ def number() -> tuple[int, int]:
 
 
 def of_module(name: str) -> str:
-    """What is said of a function that is called, and exported by module `name` of the same wheel."""
+    """Return the hint for a function that is called and exported by module `name` of the same wheel."""
     return (
         f'which is a function of {name}, a module of this wheel that is not linked; add {{ module = "{name}" }} to link'
     )

@@ -131,5 +131,5 @@ def _seed(source: LinkInput) -> list[str]:
 
 
 def _room(size: int) -> bytes:
-    """Bytes for NVRTC to write into; never a single one, of which Python has one object for each value."""
+    """Return bytes for NVRTC to write into; never a single one, since Python shares one object for each value."""
     return b" " * max(size, 2)

@@ -84,7 +84,7 @@ def not_compiled(
     said: str,
     names: Sequence[str] = (),
 ) -> CompileError:
-    """The error for CUDA C++ that does not compile: with who links it, and the first target that it compiles for."""
+    """Return the error for CUDA C++ that does not compile, with the first target that it compiles for."""
     head, _, log = said.partition("\n")
     found = _cause(log)
     text = found[3].strip().partition(". Consider using")[0] if found else ""
@@ -114,7 +114,7 @@ def not_compiled(
 
 
 def _cause(log: str) -> re.Match[str] | None:
-    """The first error, or what it follows from: NVRTC names a parameter's unknown type behind what comes of it."""
+    """Find the first error, or its cause: NVRTC reports a parameter's unknown type behind what follows from it."""
     errors = list(_CUDA_ERROR.finditer(log))
     if errors and errors[0][3].startswith("attribute "):
         return next((error for error in errors if _NO_NAME.search(error[3])), errors[0])
@@ -122,7 +122,7 @@ def _cause(log: str) -> re.Match[str] | None:
 
 
 def _advice(problem: str, where: str) -> str:
-    """What to do about code that was written for nvcc: NVRTC has no headers of the host, and compiles no host code."""
+    """Return the remedy for code for nvcc: NVRTC has no headers of the host, and compiles no host code."""
     if found := _NO_HEADER.search(problem):
         return _on_header(found[1], where)
     row = error_table.find(problem)
@@ -241,7 +241,7 @@ def _check_missing(
 def _missing(
     module: str, name: str, wanted_by: str, linked: Mapping[LinkInput, Symbols], elsewhere: Mapping[str, str]
 ) -> str:
-    """What is said of a symbol that nothing defines."""
+    """Return the message about a symbol that nothing defines."""
     if name in elsewhere:
         return f"{module}: {wanted_by} calls {name}, {nvjitlink.of_module(elsewhere[name])}"
     shown = [item.name for item in linked if not item.internal]

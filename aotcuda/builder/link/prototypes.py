@@ -96,7 +96,7 @@ def check(
 
 
 def check_header(item: LinkInput, declared: Iterable[External], target: Target, options: Options) -> None:
-    """Likewise for the functions of `declared` that the C header of `item`, another module's code, has."""
+    """Check functions of `declared` against the C header of `item`, another module's code."""
     text = item.header.decode()
     names = set(re.findall(r"^AOTCUDA_DEVICE .*?\b(\w+)\(", text, re.MULTILINE))
     known = [external for external in declared if external.name in names]

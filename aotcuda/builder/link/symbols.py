@@ -146,7 +146,7 @@ _HOSTS = {62: "x86-64", 183: "AArch64"}
 
 
 def _machine(data: bytes, where: str) -> int:
-    """What an object file is for."""
+    """Return the machine of an object file."""
     if not data.startswith(_ELF):
         what = "is empty" if not data else f"begins with {data[:4]!r}, not with an ELF header"
         message = f"{where} is no object file: it {what}; make it by nvcc -dc"
@@ -167,7 +167,7 @@ def _machine(data: bytes, where: str) -> int:
 
 
 def _members(item: LinkInput) -> Iterator[tuple[str, bytes]]:
-    """The members of an `ar` archive: 60-byte headers with the size as text at byte 48, data padded to even length."""
+    """Yield the members of an `ar` archive: 60-byte headers, size as text at byte 48, data of even length."""
     data = item.data
     if not data.startswith(b"!<arch>\n"):
         message = f"{item.name} is no archive; a static library begins with '!<arch>'"

@@ -87,7 +87,7 @@ class _ForOthers:
 
 
 def _owner(roots: Sequence[str], generated: Iterable[str]) -> Callable[[str], bool]:
-    """What tells whether the project in `roots` has a module, or a package that would hold it."""
+    """Return a function that tells if the project in `roots` has a module, or a package that would hold it."""
     above = {name.rpartition(".")[0] for name in generated}
     spaces = {".".join(name.split(".")[:size]) for name in above for size in range(1, name.count(".") + 2)}
 
@@ -150,7 +150,7 @@ def _distrust_bytecode(packages: tuple[str, ...], roots: tuple[str, ...]) -> Non
 
 
 def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple[manifest.Source, ...]:
-    """The Python files below `roots` that have been imported, with their digests; the paths are absolute.
+    """Return the Python files below `roots` that have been imported, with their digests; the paths are absolute.
 
     Those `elsewhere` are left out: no source tree has them.
     """
@@ -160,7 +160,7 @@ def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple
 
 
 def file_of(module: object) -> str | None:
-    """The file of what stands in `sys.modules`, which may be anything, such as what raises when it is asked."""
+    """Return the file of what stands in `sys.modules`, which may be anything, such as what raises when it is asked."""
     try:
         found = getattr(module, "__file__", None)
     except Exception:  # noqa: BLE001 (a lazy module's own, of a package that is not installed)
@@ -182,7 +182,7 @@ def files_of(names: Iterable[str]) -> set[str]:
 
 
 def is_of_project(file: str, roots: Sequence[str]) -> bool:
-    """Whether a file lies below one of the project's folders, and is not installed in an environment there."""
+    """Return True if a file lies below one of the project's folders, and is not installed in an environment there."""
     return _is_below(str(Path(file).resolve()), _resolved(roots))
 
 

@@ -69,7 +69,7 @@ class Job:
 
     @property
     def frontend(self) -> str:
-        """Name of the front end."""
+        """Return the name of the front end."""
         return self.plans[0].frontend
 
 

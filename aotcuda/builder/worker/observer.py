@@ -46,7 +46,7 @@ class Observer:
     """Notes what the project's code reads."""
 
     def __init__(self, own: Iterable[str]) -> None:
-        """`own` are the folders and files of the project; some may be installed, when the JIT fallback compiles."""
+        """Start observing; `own` are the folders and files of the project, which the JIT fallback finds installed."""
         self.seen = Stamp()
         self.is_on = False
         self._own = tuple(own)
@@ -92,14 +92,14 @@ class Observer:
         self.is_on = False
 
     def note_variable(self, name: str) -> None:
-        """An environment variable is about to be read; `ALL_NAMES`: the names of all."""
+        """Note an environment variable that is about to be read; `ALL_NAMES`: the names of all."""
         if self.is_on and name not in self._assigned and name not in self.seen.variables and self._reads_directly():
             with self._alone() as first:
                 if first:
                     self.seen.ask_variable(name)
 
     def note_assigned(self, name: str) -> None:
-        """The project sets a variable itself, whose value then tells nothing of the machine."""
+        """Note a variable that the project sets itself, whose value then tells nothing of the machine."""
         if self.is_on:
             self._assigned.add(name)
 
@@ -269,7 +269,7 @@ def _is_import() -> bool:
 
 
 def _absolute(name: object) -> str | None:
-    """A path as it can be asked for from anywhere; None for what is none, such as an open file's number."""
+    """Return a path as it can be asked for from anywhere; None for what is none, such as an open file's number."""
     if isinstance(name, int):
         return None
     try:

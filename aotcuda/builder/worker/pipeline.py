@@ -114,12 +114,12 @@ class Pipeline:
         return modules
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
-        """The project's files that were linked and their headers, with digests; the paths are absolute."""
+        """Return the project's files that were linked and their headers, with digests; the paths are absolute."""
         paths = {path for plan in self.job.plans for path in self._headers(plan).own}
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def linked_stamp(self) -> Stamp:
-        """The stamp of linked files and of headers, with the places where headers were looked for in vain."""
+        """Return the stamp of linked files and of headers, with the places where headers were looked for in vain."""
         found = Stamp()
         for plan in self.job.plans:
             headers = self._headers(plan)
@@ -132,7 +132,7 @@ class Pipeline:
         return found
 
     def unseen(self) -> tuple[str, ...]:
-        """The sources whose text does not tell what was compiled."""
+        """Return the sources whose text does not tell what was compiled."""
         found: list[str] = []
         for plan in self.job.plans:
             found += self._headers(plan).hidden(plan.config.options)
@@ -173,7 +173,7 @@ class Pipeline:
         return (yield from _shared(_PACK, tasks, self.job.jobs))
 
     def _compile(self, plan: ModulePlan) -> flows.Flow[Compiled]:
-        """Every unit for every target; those that other processes have compiled are taken as they are."""
+        """Return every unit for every target; those that other processes have compiled are taken as they are."""
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
         batches = self._batch_names(plan, own)
@@ -200,7 +200,7 @@ class Pipeline:
         return {key: _plain(built) for key, built in compiled.items()}
 
     def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
-        """The names of the code of units that are compiled from files, and no Python: of a batch, for each target."""
+        """Return the names of the code of batches that are compiled from files, and no Python, for each target."""
         if not hasattr(self.front, "declared") or self.elsewhere:
             return {}
         found: dict[str, list[Unit]] = {}
@@ -236,7 +236,7 @@ class Pipeline:
 
     @staticmethod
     def _unedited(before: Mapping[T, Name], after: Mapping[T, Name]) -> dict[T, Name]:
-        """Those of the names that are as they were: no header was edited meanwhile."""
+        """Return those of the names that are as they were: no header was edited meanwhile."""
         return {key: name for key, name in before.items() if after.get(key) == name}
 
     def _cached_round(
@@ -248,7 +248,7 @@ class Pipeline:
         merged: PerTarget,
         objects: Objects,
     ) -> flows.Flow[PerTarget]:
-        """A round of merges and links that the build cache does not have."""
+        """Return a round of merges and links that the build cache does not have."""
 
         def names() -> dict[tuple[str, Target], Name]:
             return {key: self._name(plan, *key, compiled, merged, objects) for key in tasks}
@@ -264,7 +264,7 @@ class Pipeline:
         return {key: have[key] if key in have else made[key] for key in tasks}
 
     def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> flows.Flow[PerTarget]:
-        """A round, whose links of nothing but machine code share processes."""
+        """Return a round, whose links of nothing but machine code share processes."""
         if not all(kind == "image" and kernel_groups.objects_of(target, objects) for kind, target in tasks):
             return (yield from _round(rank, tasks))
         results = yield from _shared(rank, [(target, task) for (_, target), task in tasks.items()], self.job.jobs)
@@ -273,7 +273,7 @@ class Pipeline:
     def _name(
         self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget, objects: Objects
     ) -> Name:
-        """The name of a module's `"functions"` or `"image"` in the compile cache."""
+        """Return the name of a module's `"functions"` or `"image"` in the compile cache."""
         if not self.cache.is_on:
             return ""
         if kind == "functions":
@@ -286,7 +286,7 @@ class Pipeline:
     def _link_name(
         self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput], target: Target
     ) -> Name:
-        """The name of what is linked of `inputs`."""
+        """Return the name of what is linked of `inputs`."""
         tools = [digest for _, digest in self.tools([target])]
         return self._name_with(plan, inputs, kind, plan.config.name, target, plan.code_targets[target], tools)
 
@@ -294,7 +294,7 @@ class Pipeline:
         return self.cache.name_with(inputs, plan.config.options, self._searched(plan), *made_from)
 
     def tools(self, targets: Iterable[Target]) -> list[tuple[str, str | None]]:
-        """The front end's own tools, with their digests; for those of installed packages versions stand."""
+        """Return the front end's own tools, with their digests; for those of installed packages versions stand."""
         tools: Callable[[Target], list[str]] = getattr(self.front, "tools", lambda _: [])
         paths = {os.path.realpath(path) for target in targets for path in tools(target)}
         others = sorted(path for path in paths if INSTALLED.isdisjoint(path.split("/")))
@@ -310,7 +310,7 @@ class Pipeline:
         return tasks
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[dict[LinkInput, Symbols]]:
-        """The symbols of everything foreign in a module's link, which is checked with them."""
+        """Return the symbols of everything foreign in a module's link, which is checked with them."""
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
         wanted = {unit: found.externals for unit, found in built.items()}
@@ -334,7 +334,7 @@ class Pipeline:
     def _declarations(
         self, plan: ModulePlan, asked_by: Mapping[LinkInput, str], target: Target
     ) -> dict[tuple[LinkInput, LinkInput], pool.Task]:
-        """Tasks that hold what a module's own CUDA C++ declares of other modules' functions against their headers."""
+        """Return tasks that check declarations in a module's own CUDA C++ against other modules' headers."""
         sources = [item for item in self._sources_of(plan.units) if item.kind == "cu"]
         tasks = {}
         for source in sources:
@@ -346,7 +346,7 @@ class Pipeline:
         return tasks
 
     def _asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
-        """The key for which `item` is linked: one of the configuration's `link`, or that of a unit that brings it."""
+        """Return the key for which `item` is linked: of the configuration's `link`, or of a unit that brings it."""
         for given in plan.config.link:
             name = given.module or PurePath(given.path or "").as_posix()
             if item.name == name or item.name.startswith(f"{given.module} "):
@@ -356,7 +356,7 @@ class Pipeline:
         return users[0].key if users else plan.config.key
 
     def _elsewhere(self, plan: ModulePlan) -> dict[str, str]:
-        """The names that other modules of the wheel have for others to link, with the module's name."""
+        """Return the names that other modules of the wheel have for others to link, with the module's name."""
         functions = {item.config.name: [unit.symbol for unit in item.functions] for item in self.job.plans}
         every = {**functions, **self.job.names}
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
@@ -398,7 +398,7 @@ class Pipeline:
         return {key: built for key, built in every.items() if key[1] not in whole}
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
-        """Whether a module's kernels have nothing in common, so that some become machine code without the others."""
+        """Return True if a module's kernels have nothing in common, so some become machine code without the others."""
         kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
         return (
             self._assemble is None
@@ -430,7 +430,7 @@ class Pipeline:
         return tasks
 
     def _generate(self, plan: ModulePlan) -> Generate:
-        """What children do before they link: the front end's IR becomes code; the errors of all of it are told."""
+        """Return a function that makes code of the front end's IR, in children, before they link."""
         units = {unit.symbol: unit for unit in plan.kernels}
 
         def generate(inputs: Sequence[LinkInput], target: Target) -> list[LinkInput]:
@@ -447,11 +447,11 @@ class Pipeline:
         return generate
 
     def _settings(self, plan: ModulePlan) -> tuple[Options, list[str], dict[str, str]]:
-        """What links besides their inputs take."""
+        """Return the arguments of links besides their inputs."""
         return plan.config.options, self._folders(plan), self._elsewhere(plan)
 
     def _calls_own_functions(self, plan: ModulePlan, compiled: Compiled) -> bool:
-        """Whether kernels may call the module's own exported functions by their C ABI, or what is linked in may."""
+        """Return True if kernels, or what is linked in, may call the module's own exported functions by their C ABI."""
         return any(self._takes_functions(plan, target, compiled) for target in plan.targets if plan.kernels)
 
     def _takes_functions(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
@@ -473,7 +473,7 @@ class Pipeline:
         return [*inputs, *self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])]
 
     def _foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
-        """What is linked beside compiled Python: of the configuration first, then what the units bring, each once."""
+        """Return the inputs beside compiled Python: of the configuration first, then of the units, each once."""
         items = list(self.linked[plan.config.name].inputs)
         for built in compiled:
             items += built.needed
@@ -485,12 +485,12 @@ class Pipeline:
         return Headers(items, Path(self.job.root), self._searched(plan))
 
     def _sources_of(self, units: Iterable[Unit]) -> list[LinkInput]:
-        """The files that units are compiled from beside Python modules, each once."""
+        """Return the files that units are compiled from beside Python modules, each once."""
         found = (item for unit in units for item in self.front.sources(unit, self.functions[unit], self.job.root))
         return nvjitlink.unique(found)
 
     def _searched(self, plan: ModulePlan) -> list[str]:
-        """The folders whose headers are inputs; versions stand for those of installed packages and of the toolkit."""
+        """Return the folders whose headers are inputs; versions stand for installed packages and the toolkit."""
         name = plan.config.name
         if name not in self._folders_searched:
             known = (*toolchain.include_dirs(), *compilers.machine_toolkits())
@@ -537,7 +537,7 @@ class Pipeline:
 
     @property
     def _linked(self) -> Any:
-        """The type of an image that was linked, or that the front end assembled."""
+        """Return the type of an image that was linked, or that the front end assembled."""
         return _CODE if self._assemble is None else Assembled
 
     def _with_cooperative(
@@ -571,7 +571,7 @@ class Pipeline:
         return described(target, made.data, made.cuda)._replace(linker=linker)
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
-        """What has to be linked wherever the exported functions are."""
+        """Return the inputs that have to be linked wherever the exported functions are."""
         return self._foreign(plan, functions) if any(function.externals for function in functions) else []
 
     def _sources_compiled(self, plan: ModulePlan, item: LinkInput, targets: Sequence[Target]) -> dict[Target, bytes]:
@@ -597,7 +597,7 @@ def _round(rank: int, tasks: dict[Any, pool.Task]) -> flows.Flow[dict[Any, Any]]
 
 
 def _shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int) -> flows.Flow[list[Any]]:
-    """Quick tasks for several targets, in so many processes: to start one takes as long as such a task."""
+    """Run quick tasks for several targets in a few processes: starting one takes as long as a task."""
     shares = [share for start in range(processes) if (share := tasks[start::processes])]
     if not shares:
         return []
@@ -621,7 +621,7 @@ def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
 
 
 def _plain(built: Any) -> Any:
-    """What was compiled, without what is told of it for the caches."""
+    """Return what was compiled, without its notes for the caches."""
     if built.seen is None and getattr(built, "generated", None) is None:
         return built
     return replace(built, seen=None, **({"generated": None} if hasattr(built, "generated") else {}))
@@ -632,7 +632,7 @@ def _of(module: str, compiled: Compiled) -> Compiled:
 
 
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
-    """A kernel, and how each of its images has to be launched."""
+    """Return a kernel, and how each of its images has to be launched."""
     built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
     launches = [(str(target), compiled[unit, plan.code_targets[target]].launch) for target in plan.targets]
     return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))

@@ -50,7 +50,7 @@ class Task:
 
     @property
     def where(self) -> str:
-        """The task's name in errors."""
+        """Return the task's name in errors."""
         return f"{self.key}: {self.title}" if self.key else self.title
 
 

@@ -134,7 +134,7 @@ def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
 
 
 def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]:
-    """The project's files that the prelude imports and that lie in no package of the wheel.
+    """Return the project's files that the prelude imports and that lie in no package of the wheel.
 
     Each with its path from the folder that it is imported from.
     """
@@ -171,7 +171,7 @@ def _check_new(unit: Unit, first: Unit) -> None:
 
 
 def targets(job: Job) -> list[list[Target]]:
-    """The targets that units are compiled for, those of one compute capability together, the lowest first."""
+    """Return the targets that units are compiled for, those of one compute capability together, the lowest first."""
     found: dict[tuple[int, int], dict[Target, None]] = {}
     for item in job.plans:
         for target in (target for unit in item.units for target in item.compiled_for(unit)):
@@ -180,7 +180,7 @@ def targets(job: Job) -> list[list[Target]]:
 
 
 def elsewhere(job: Job, front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]]) -> list[Elsewhere]:
-    """Everything loaded and compiled once more, for each of several compute capabilities, in a process for each.
+    """Load and compile everything once more, for each of several compute capabilities, in a process for each.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
@@ -266,7 +266,7 @@ _ROW = 16
 def _rows(
     front: FrontEnd, left: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], jobs: int
 ) -> list[pool.Task]:
-    """Tasks that compile several units each, as many as are nothing to each other; the rest has to be compiled yet.
+    """Return tasks that compile several units each; the rest has to be compiled yet.
 
     To start a process and to copy what it writes takes a third as long as to compile a unit. Rows are long at first and
     shorter towards the end, down to one unit, and all processes have nothing more to do at about the same time.
@@ -310,7 +310,7 @@ def _units_of(compiled: Compiled) -> int:
 
 
 def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """Each target by itself, with the units that are of one batch together."""
+    """Return each target by itself, with the units that are of one batch together."""
     found: dict[tuple[object, Target], list[Unit]] = {}
     for unit, targets in left.items():
         for target in targets:

@@ -79,12 +79,12 @@ class Type:
 
     @property
     def takes_hints(self) -> bool:
-        """Whether more can be known of arguments of this type."""
+        """Return True if more can be known of arguments of this type."""
         return 0 < self.ndim <= _MOST_DIMENSIONS and self.layout != "A"
 
 
 def parse_signature(text: str) -> tuple[Type, ...]:
-    """The types in a signature, `float32[:, ::1], float32[::1]:16, int32`.
+    """Return the types in a signature, `float32[:, ::1], float32[::1]:16, int32`.
 
     Raises:
         ValueError: One of them is none; what is wrong and what to do.
@@ -253,13 +253,13 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
 
 
 def _shown(types: Sequence[Type], constants: Sequence[tuple[str, Constant]]) -> str:
-    """A variant as reports and errors write it: `void(float32[::1]:16, int32; TILE=256)`."""
+    """Return a variant as reports and errors write it: `void(float32[::1]:16, int32; TILE=256)`."""
     values = ", ".join(f"{name}={value!r}" for name, value in constants)
     return f"void({', '.join(map(str, types))}{'; ' if values else ''}{values})"
 
 
 def specialised(unit: CutileUnit) -> list[CutileUnit]:
-    """The variants of a unit, the most special first."""
+    """Return the variants of a unit, the most special first."""
 
     def hinted(aligned: bool, even: bool) -> tuple[Type, ...]:
         return tuple(

@@ -122,11 +122,11 @@ class NumbaUnit(PythonUnit):
         return f"importing {', '.join(self.sources)}"
 
     def found_in(self, source: str) -> NumbaUnit:
-        """The unit, when it is known which module has it."""
+        """Return the unit, when it is known which module has it."""
         return replace(self, source=source, origin=f"{source}:{self.python}")
 
     def declaring(self, number: int, signature: str, symbol: str) -> NumbaUnit:
-        """The unit for one of the signatures that `@cuda.jit(...)` has."""
+        """Return the unit for one of the signatures that `@cuda.jit(...)` has."""
         return replace(self, declared=number, signature=signature, signature_key=self.key, symbol=symbol)
 
 
@@ -186,12 +186,12 @@ def widened(kernel: Kernel, signature: str) -> Kernel:
 
 
 def symbol(kernel: str, number: int, count: int) -> str:
-    """The entry point of one of a kernel's `count` signatures."""
+    """Return the entry point of one of a kernel's `count` signatures."""
     return f"{kernel}__{number}" if count > 1 else kernel
 
 
 def _where(module: Module, entry: Kernel | Function) -> dict[str, Any]:
-    """Where the function of an entry is, as far as the table tells."""
+    """Return the place of an entry's function, as far as the table tells."""
     holder, colon, path = entry.python.rpartition(":")
     sources = (holder,) if colon else module.source
     return {

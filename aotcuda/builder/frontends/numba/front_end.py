@@ -48,7 +48,7 @@ Raise = tuple[int, str, str, str, str, int]
 
 
 def small_kernel(cuda: Any, types: Any) -> FunctionType:
-    """A kernel to warm a compiler up with: typing and lowering tables are then filled once, and not in every child."""
+    """Return a kernel to warm a compiler up with, so that its tables are filled once and not in every child."""
 
     def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
         i = cuda.grid(1)
@@ -84,7 +84,7 @@ class NumbaFrontEnd(ABC):
     def compiling(
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
-        """The block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
+        """Return the block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
 
     def known_faults(self) -> AbstractContextManager[list[Fault]]:
         """Note in a block what the compiler is known to compile wrongly; the list is complete after the block."""
@@ -98,40 +98,40 @@ class NumbaFrontEnd(ABC):
 
     @abstractmethod
     def returned(self, compiled: Any) -> Any:
-        """The type that a function with the C ABI returns."""
+        """Return the type that a function with the C ABI returns."""
 
     @abstractmethod
     def kernel_texts(self, compiled: Any, unit: NumbaUnit, jit: JitOptions) -> list[str]:
-        """The modules of a kernel in LLVM IR."""
+        """Return the modules of a kernel in LLVM IR."""
 
     @abstractmethod
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
-        """Those of a device function."""
+        """Return those of a device function."""
 
     def texts(
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str]]]:
-        """The modules for `targets`, of which those that have the same ones are together."""
+        """Return the modules for `targets`, of which those that have the same ones are together."""
         one = self.kernel_texts(compiled, unit, jit) if unit.kind == "kernel" else self.function_texts(compiled, jit)
         return [(targets, one)]
 
     @abstractmethod
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
-        """What it needs beside its own code."""
+        """Return the link inputs, callbacks and foreign functions beside its own code."""
 
     @abstractmethod
     def is_cooperative(self, compiled: Any) -> bool:
-        """Whether a kernel synchronises the whole grid."""
+        """Return True if a kernel synchronises the whole grid."""
 
     @abstractmethod
     def raises(self, compiled: Any) -> list[Raise]:
-        """What the error codes of a debug kernel stand for; with absolute paths."""
+        """Return the exceptions of a debug kernel by their error codes, with absolute paths."""
 
     @abstractmethod
     def generate(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
     ) -> tuple[LinkInput, ...]:
-        """Code of modules in LLVM IR."""
+        """Return code of modules in LLVM IR."""
 
     @abstractmethod
     def include_dirs(self) -> list[str]:
@@ -142,7 +142,7 @@ class NumbaFrontEnd(ABC):
         return ()
 
     def given(self, loaded: Any) -> dict[str, Any]:
-        """The options that `@cuda.jit` was given."""
+        """Return the options that `@cuda.jit` was given."""
         return loaded.targetoptions if isinstance(loaded, self.dispatchers) else {}
 
     def prepare(self, root: str) -> dict[str, str]:
@@ -296,12 +296,12 @@ class NumbaFrontEnd(ABC):
 
 
 def _packed(texts: Sequence[str], options: Options) -> bytes:
-    """A kernel's LLVM IR, with the options that libNVVM is given for it."""
+    """Return a kernel's LLVM IR, with the options that libNVVM is given for it."""
     return json.dumps([options.fastmath, options.opt_level, options.debug, *texts]).encode()
 
 
 def _copy(function: FunctionType) -> FunctionType:
-    """A second function with the same code: one that calls itself then calls the first, as a helper with Numba's ABI.
+    """Return a second function with the same code; a recursive one then calls the first, which has Numba's ABI.
 
     Numba takes a call for a recursion by the function object, and the recursion would be between two ABIs.
     """
@@ -315,5 +315,5 @@ def _copy(function: FunctionType) -> FunctionType:
 
 
 def _served(watch: target_dependence.Watch, targets: Sequence[Target]) -> list[Target]:
-    """Of a unit's targets, those that what was lowered for the first of them serves."""
+    """Return the targets for which the code that was lowered for the first of them is right."""
     return [target for target in targets if watch.serves(target.capability, str(target))]

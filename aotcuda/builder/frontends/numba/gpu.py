@@ -73,7 +73,7 @@ def _note(asked: str, answer: object, **kind: bool) -> None:
 
 
 def _asker() -> str | None:
-    """File and line of the code that asks; None if the compiler asks for itself."""
+    """Return file and line of the code that asks; None if the compiler asks for itself."""
     frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -133,7 +133,7 @@ class Gpu:
 
 
 def _fact(name: str, capability: tuple[int, int]) -> Any:
-    """What is known of a GPU by its compute capability."""
+    """Return a property of a GPU that follows from its compute capability."""
     if name == "compute_capability":
         return capability
     if name in _SINCE:

@@ -92,7 +92,7 @@ _BUILT_IN = re.compile(r"llvm\.|__nv_")
 
 
 def is_self_contained(texts: Sequence[str]) -> bool:
-    """Whether the modules call nothing else, and define no data that others could name and that they use themselves."""
+    """Return True if the modules call nothing else, and use no data that others could name."""
     functions = [match.groups() for text in texts for match in _CALLED.finditer(text)]
     defined = {name for word, name in functions if word == "define"}
     if any(name not in defined and not _BUILT_IN.match(name) for _, name in functions):
@@ -102,7 +102,7 @@ def is_self_contained(texts: Sequence[str]) -> bool:
 
 
 def _is_used(name: str, texts: Sequence[str]) -> bool:
-    """Whether data is named anywhere but where it is defined."""
+    """Return True if data is named anywhere but where it is defined."""
     whole = re.compile(re.escape(name) + r"(?![-\w.$])")
     return any(len(whole.findall(text)) > 1 for text in texts)
 
@@ -117,10 +117,10 @@ _ADDITION = re.compile(r"\batomicrmw (volatile )?fadd\b")
 
 
 def verifier_misjudges(target: Target) -> bool:
-    """Whether the verifier refuses what is right, for a target."""
+    """Return True if the verifier refuses what is right, for a target."""
     return toolchain.toolkit_version() < (13, 0) and target.capability >= (10, 0)
 
 
 def without_additions(text: str) -> str:
-    """A text to verify in place of `text`: with another operation that has the same operands and is not refused."""
+    """Return a text to verify in place of `text`: with another operation that is not refused."""
     return _ADDITION.sub(r"atomicrmw \1fsub", text)

@@ -35,7 +35,7 @@ def disable_compile_unasked(dispatcher: Any) -> None:
 
 
 def plain_helper(value: object) -> types.FunctionType | None:
-    """The function that a value is, or that Numba's `@njit` made a function for the CPU of; None if it is neither."""
+    """Return a function, or the function that Numba's `@njit` was given; None for other values."""
     if type(value).__module__ == "numba.core.registry":
         value = getattr(value, "py_func", value)
     return value if isinstance(value, types.FunctionType) else None

@@ -60,7 +60,7 @@ def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, 
 
 
 def _parameters(name: str) -> str | None:
-    """The parameters of a function, `(self, fnty)`; None if there is no such thing."""
+    """Return the parameters of a function, `(self, fnty)`; None if there is no such thing."""
     module, _, path = name.partition(":")
     try:
         found: Any = importlib.import_module(module)

@@ -36,12 +36,12 @@ class Watch:
     named: bool = False
 
     def ask(self, question: Question) -> Any:
-        """The answer, noted."""
+        """Return the answer, noted."""
         self.answers.append((question, _outcome(question, self.capability)))
         return question(self.capability)
 
     def serves(self, capability: tuple[int, int], name: str = "") -> bool:
-        """Whether a target of `capability` would have given every answer that was given."""
+        """Return True if a target of `capability` would have given every answer that was given."""
         if self.named and name != self.name:
             return False
         return capability == self.capability or all(
@@ -71,12 +71,12 @@ def watching(capability: tuple[int, int], name: str = "") -> Iterator[Watch]:
 
 
 def current() -> Watch | None:
-    """The compilation that is under way; None if there is none."""
+    """Return the compilation that is under way; None if there is none."""
     return _now
 
 
 def itself(capability: tuple[int, int]) -> tuple[int, int]:
-    """The question for the capability itself."""
+    """Return the question for the capability itself."""
     return capability
 
 

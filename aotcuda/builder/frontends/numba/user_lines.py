@@ -55,7 +55,7 @@ def explained(unit: NumbaUnit, python: FunctionType, root: str) -> Iterator[None
 
 
 def place(function: FunctionType, root: str) -> str:
-    """`mypkg/_kernels.py:12`, where `function` begins."""
+    """Return `mypkg/_kernels.py:12`, where `function` begins."""
     return f"{relative(function.__code__.co_filename, root)}:{function.__code__.co_firstlineno}"
 
 
@@ -65,7 +65,7 @@ def _message(head: str, error: Exception, python: FunctionType, root: str) -> st
 
 
 def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
-    """File and line of what could not be compiled: the first of the user's in the compiler's message; callers follow.
+    """Return file and line of the code that could not be compiled: the first of the user's in the message.
 
     Some errors have no line, or none but those of the compiler's own library. The compiler was looking at the user's,
     though: the objects that worked on it know it, and so do the statements that they worked on.
@@ -79,7 +79,7 @@ def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
 
 
 def _frames(error: Exception) -> list[FrameType]:
-    """The frames that an error, and those that it came from, went through; the innermost first."""
+    """Return the frames that an error, and those that it came from, went through; the innermost first."""
     found: list[FrameType] = []
     cause: BaseException | None = error
     while cause is not None:
@@ -89,7 +89,7 @@ def _frames(error: Exception) -> list[FrameType]:
 
 
 def _looked_at(frame: FrameType) -> Iterator[object]:
-    """What a compiler's function was working on: statements and expressions first, then its own object."""
+    """Yield the objects that a compiler's function worked on: statements and expressions first."""
     for name, value in frame.f_locals.items():
         if name != "self":
             yield value
@@ -97,7 +97,7 @@ def _looked_at(frame: FrameType) -> Iterator[object]:
 
 
 def _named(text: str, root: str) -> str | None:
-    """The first line of the user's that a message names."""
+    """Return the first line of the user's that a message names."""
     for parts in _PLACES.findall(text):
         path, line = filter(None, parts)
         if own := _own_path(path, root):
@@ -118,7 +118,7 @@ def _own(loc: object, root: str) -> str | None:
 
 
 def _own_path(path: object, root: str) -> str | None:
-    """`path` relative to `root`, if it is a file of the user's: not of a compiler, nor installed below `root`."""
+    """Return `path` relative to `root` if it is a file of the user's; None for a compiler's or an installed one."""
     if not isinstance(path, str) or not path or path.startswith("<"):
         return None
     whole = Path(os.path.normpath(Path(root, path)))
@@ -130,7 +130,7 @@ def _own_path(path: object, root: str) -> str | None:
 
 
 def _beginnings(python: FunctionType, root: str) -> set[str]:
-    """The lines with which a function begins, which the compiler names where it knows no other."""
+    """Return the lines with which a function begins, which the compiler names where it knows no other."""
     code = python.__code__
     lines = [line for _, _, line in code.co_lines() if line is not None]
     first = range(code.co_firstlineno, min((line for line in lines if line > code.co_firstlineno), default=0))

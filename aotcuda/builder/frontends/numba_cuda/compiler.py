@@ -169,7 +169,7 @@ def _generate(
 
 
 def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_shipped: bool = False) -> bytes:
-    """What `nvvm.compile_ir` does, for several targets in a row: what they have in common is done once.
+    """Do what `nvvm.compile_ir` does, for several targets in a row: common work is done once.
 
     What `is_shipped` is exactly that; of the rest wheels have what the linker makes of it.
     """
@@ -212,7 +212,7 @@ _MAY_CALL_LIBDEVICE = re.compile(
 
 @functools.lru_cache(maxsize=64)
 def _legal(text: str) -> bytes:
-    """LLVM IR in NVVM's older dialect, as Numba-CUDA makes it of its own."""
+    """Return LLVM IR in NVVM's older dialect, as Numba-CUDA makes it of its own."""
     return str(nvvm.llvm_replace(text)).encode()
 
 

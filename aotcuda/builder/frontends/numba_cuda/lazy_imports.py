@@ -60,7 +60,7 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextmanager
 def left_out() -> Iterator[None]:
-    """A block that imports Numba-CUDA, and cuda.core not, unless that is imported already."""
+    """Let the block import Numba-CUDA without cuda.core, unless that is imported already."""
     if _PACKAGE in sys.modules:
         yield
         return

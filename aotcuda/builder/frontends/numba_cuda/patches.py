@@ -137,7 +137,7 @@ def note_warm() -> None:
 
 
 def is_fresh() -> bool:
-    """Whether code that is compiled now becomes what it would in a process in which nothing was compiled before.
+    """Return True if code that is compiled now becomes what it would in a process in which nothing was compiled before.
 
     What Numba keeps of one function and puts into the code of the next are the helpers that it has compiled for it, by
     names of the first one's, and what it numbers or names for all. All else that it keeps are answers that it would
@@ -147,7 +147,7 @@ def is_fresh() -> bool:
 
 
 def _traces() -> tuple[int, ...]:
-    """What is counted, and grows, when something is named or kept that the code compiled next would show."""
+    """Return counters that grow when something is named or kept that code compiled next would show."""
     return (
         ir_utils._unique_var_count,
         ir_utils._the_max_label._value,
@@ -347,7 +347,7 @@ def _refresh_when_there_is_something_new() -> None:
 
 
 def _registered(context: Any) -> int:
-    """How much is registered in the registries that a context has installed."""
+    """Return the number of items in the registries that a context has installed."""
     return sum(_size(registry, loader) for registry, loader in context._registries.items())
 
 
@@ -357,7 +357,7 @@ def _size(registry: Any, loader: Any) -> int:
 
 @contextmanager
 def without_scipy() -> Iterator[None]:
-    """A block in which Numba finds no `scipy.linalg`.
+    """Hide `scipy.linalg` from Numba in the block.
 
     The modules that it imports for its first kernel ask for it: functions for the CPU would call SciPy's BLAS. A GPU
     has none. So where SciPy is installed, kernels do not link that take Numba's own loops where it is not; and to
@@ -583,7 +583,7 @@ def _know_assertions() -> None:
 
 @contextmanager
 def verifying_for(arch: str) -> Iterator[None]:
-    """A block in which libNVVM verifies code for `arch`, and compiles it for what it was told to."""
+    """Have libNVVM verify code for `arch` in the block, and compile it for its own target."""
     original = nvvm.CompilationUnit.verify
 
     def verify(self: Any) -> None:
@@ -614,7 +614,7 @@ def shim(item: object) -> tuple[str, str, dict[str, str]] | None:
 
 
 def settle_debug_info(text: str, root: str) -> str:
-    """LLVM IR whose debug information is fit for a wheel: with paths relative to `root`, and linkable with NVRTC's.
+    """Return LLVM IR with debug information for a wheel: paths relative to `root`, linkable with NVRTC's.
 
     Two modules link only if their flag for the debug information's version has the same behaviour; NVRTC's is 1 (an
     error when the versions differ), Numba's is 2 (a warning).

@@ -271,12 +271,12 @@ def _watch_the_target() -> None:
 
 
 def _is_old(capability: tuple[int, int]) -> bool:
-    """Whether libNVVM takes the older of its dialects for a target."""
+    """Return True if libNVVM takes the older of its dialects for a target."""
     return capability < (10, 0)
 
 
 def retargeted(compiled: Any, goal: Target) -> Any:
-    """What was lowered for another target, for `goal`: what follows lowering changes it, and finds the target in it."""
+    """Return what was lowered for another target for `goal`; what follows lowering finds the target in it."""
     chip = f"sm_{goal.number}"
     before = compiled.metadata["targetoptions"]["chip"]
     with context.get_context():
@@ -506,7 +506,7 @@ def _noted(kind: str, arguments: str, lower: Any, loc: Any) -> int:
 
 
 def _fails(kind: str, arguments: str, where: Any, lower: Any) -> int | None:
-    """The error code of what ends a thread at run time, 0 outside of debug builds; None where nothing may end it."""
+    """Return the error code of a failure, 0 outside of debug builds; None where nothing may end the thread."""
     if _current.c_abi:
         return None
     return _noted(kind, arguments, lower, where) if _current.debug else 0
@@ -520,7 +520,7 @@ def _class_name(inst: Any) -> str:
 
 
 def raised() -> list[Raise]:
-    """What the error codes of the unit being compiled stand for: its own, and those of the compiler's checks."""
+    """Return the exceptions of the current unit by their error codes: its own, and the compiler's checks."""
     own = [
         (code, kind.__name__, "", "the kernel", "", 0)
         for kind, code in mlir_lowering.KERNEL_ERROR_CODES.items()
@@ -530,7 +530,7 @@ def raised() -> list[Raise]:
 
 
 def _is_own(loc: Any) -> bool:
-    """Whether `loc` lies in the unit's own function; helpers are inlined before their code is lowered."""
+    """Return True if `loc` lies in the unit's own function; helpers are inlined before their code is lowered."""
     code = _current.code
     if code is None or loc.filename != code.co_filename:
         return False
