@@ -16,6 +16,7 @@ from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
+from aotcuda.builder.worker import process
 from aotcuda.common import gpu_facts
 from aotcuda.common.jit_build import CUBIN, Result
 from aotcuda.common.stamp import Stamp
@@ -52,7 +53,7 @@ def build(request: Request) -> Result:
     job = linked_modules.job(
         settings, project, names=names, toolkit=toolkit, linked=linked, watched=watched, cache=cache
     )
-    results = stages.run(job, linked_modules.VARIABLES)
+    results = stages.run(job)
     if cache is not None and any(result.made for result in results):
         trim(cache)
     (result, built), *_ = [
@@ -62,7 +63,7 @@ def build(request: Request) -> Result:
     described = wheel_files.describe(settings, built, result)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     results = [*linked, result]
-    stamp = stamps.of(results, project, python, linked_modules.VARIABLES)
+    stamp = stamps.of(results, project, python, process.JIT_VARIABLES)
     imported = (item["path"] for result in results for item in result.sources)
     found = stamps.listed(stamp, imported, project, request.table if request.is_project else None)
     described["sources"] = found.sources

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import arch, manifest
@@ -27,14 +26,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Result
-
-
-VARIABLES = MappingProxyType({"AOTCUDA_LOAD": "first-use", "AOTCUDA_FALLBACK": "error"})
-"""More environment variables of a JIT build's workers.
-
-The user's modules may import the very package that is compiled, or others that aotcuda built: they are not to start a
-driver, or a JIT build of their own.
-"""
 
 
 def working_folder(root: str | Path, package_root: str | Path) -> Path:
@@ -127,7 +118,7 @@ def _again(name: str, asker: str, target: Target, package_root: Path, toolkit: T
     try:
         linked = compiled(settings.modules, target, own_root, toolkit)
         wanted = job(settings, project, names=names, toolkit=toolkit, linked=linked, wanted=(name,))
-        results = stages.run(wanted, VARIABLES)
+        results = stages.run(wanted)
     except AotcudaError as error:
         message = f"{before}; compiling it for {target} failed: {error}"
         raise type(error)(message) from error
