@@ -125,6 +125,16 @@ def test_binaries_are_carried_and_not_searched(project):
     assert Headers([item], root.resolve(), []).own == {(root / "csrc/a.cu").resolve()}
 
 
+def test_binaries_beside_a_source_hide_nothing(project):
+    root = project(csrc__a_cu='#include "b.h"', csrc__b_h="", csrc__c_o="__TIME__ __FILE__").resolve()
+    folder = str(root / "csrc")
+    source = LinkInput(kind="cu", name="csrc/a.cu", data=b'#include "b.h"', folder=folder)
+    binary = LinkInput(kind="object", name="csrc/c.o", data=b"__TIME__ __FILE__", folder=folder)
+    headers = Headers([source, binary], root, [])
+    assert headers.own == {root / "csrc/a.cu", root / "csrc/b.h", root / "csrc/c.o"}
+    assert (headers.hidden(Options()), headers.tell_their_place(Options())) == ([], False)
+
+
 def test_headers_elsewhere_and_where_others_would_be_found_are_told(project, tmp_path):
     for name, text in (("outside.h", '#include "beside.h"'), ("beside.h", "")):
         (tmp_path / name).write_text(text)

@@ -55,11 +55,13 @@ class Headers:
         self._root = root
         self._names: dict[str, Path] = {}  # by the name in an include, the first header that it stands for
         self._sources: list[LinkInput] = []
+        self._read: set[Path] = set()  # the files of those, and their headers
         folders = [Path(root, path) for path in include_dirs]
         for item in items:
+            is_source = item.kind == "cu" and not item.internal
             if item.folder:
-                self._add(Path(item.folder, Path(item.name).name))
-            if item.kind == "cu" and not item.internal:
+                self._add(Path(item.folder, Path(item.name).name), is_read=is_source)
+            if is_source:
                 self._sources.append(item)
                 own = [Path(item.folder)] if item.folder else []
                 self._follow(item.data, [*own, *folders])
@@ -96,7 +98,7 @@ class Headers:
         given = " ".join([*options.nvrtc_options, *(value for _, value in options.defines)]).encode()
         if options.debug or _DEBUG.search(given):
             return True
-        if self.own | self.others <= {Path(item.folder, Path(item.name).name).resolve() for item in self._sources}:
+        if self._read <= {Path(item.folder, Path(item.name).name).resolve() for item in self._sources}:
             return False
         return any(_PLACE.search(reading) for text in (given, *self._texts().values()) for reading in _readings(text))
 
@@ -108,7 +110,7 @@ class Headers:
     def _texts(self) -> dict[str, bytes]:
         """Return the content of sources and their headers, by their names and paths."""
         texts = {item.name: b"".join([item.data, *(data for _, data in item.pieces)]) for item in self._sources}
-        return texts | {str(path): path.read_bytes() for path in self.files}
+        return texts | {str(path): path.read_bytes() for path in sorted(self._read)}
 
     def _follow(self, text: bytes, folders: list[Path]) -> None:
         """Look for what a source includes, and for what that includes in turn; `folders` are searched for all of them.
@@ -130,13 +132,14 @@ class Headers:
                 if path is None or (where := (path.resolve(), path.parent.resolve())) in met:
                     continue
                 met.add(where)
-                self._add(path)
+                self._add(path, is_read=True)
                 self._names.setdefault(name, path.resolve())
                 waiting.append((path.read_bytes(), path.parent))
 
-    def _add(self, path: Path) -> None:
+    def _add(self, path: Path, *, is_read: bool) -> None:
         path = path.resolve()
         if path.is_file():
+            self._read |= {path} if is_read else set()
             (self.own if path.is_relative_to(self._root) else self.others).add(path)
 
 

@@ -111,26 +111,26 @@ def link(
                     )
                     raise LinkError(message) from None
             nvjitlink.complete(handle)
+            # With PTX inputs the linker may print an error and still report success.
+            log = _log(handle)
+            if "error" in log.lower():
+                raise LinkError(_explain(module, target, log, items, elsewhere))
+            if not as_ptx:
+                told = _read(handle, nvjitlink.get_info_log_size, nvjitlink.get_info_log)
+                return _cubin(handle), spilled(told.rstrip(b"\x00").decode(errors="replace"))
+            text = _read(handle, nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx)
         except nvjitlink.nvJitLinkError as error:
             log = _log(handle)
             if not as_ptx and _DEVICE_LAUNCH.decode() in log and (runtime := _device_runtime(items)):
                 return link(module, [*items, runtime], target, options, include_dirs, elsewhere, more=more)
             raise LinkError(_explain(module, target, log or str(error), items, elsewhere)) from None
-        # With PTX inputs the linker may print an error and still report success.
-        log = _log(handle)
-        if "error" in log.lower():
-            raise LinkError(_explain(module, target, log, items, elsewhere))
-        if not as_ptx:
-            told = _read(handle, nvjitlink.get_info_log_size, nvjitlink.get_info_log)
-            return _cubin(handle), spilled(told.rstrip(b"\x00").decode(errors="replace"))
-        text = _read(handle, nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx).rstrip(b"\x00 \n") + b"\n"
     if _DEVICE_LAUNCH in text:
         message = (
             f"{module}: {target} cannot be built, because a kernel launches kernels, which takes machine code "
             "of NVIDIA's device runtime; list sm_* targets alone"
         )
         raise _DeviceLaunchError(message)
-    return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
+    return images.for_older_drivers(text.rstrip(b"\x00 \n") + b"\n", functools.partial(_assembled, target)), {}
 
 
 class _DeviceLaunchError(LinkError):

@@ -40,32 +40,27 @@ class Placeholder:
         return f"<{self.__name__}, being built>"
 
 
-class _Generated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules that the wheel gains, and gives them placeholders for content."""
+class _OwnModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules that the wheel gains, with placeholders for content, and compiled extension modules.
 
-    def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
+    A back end has compiled the extension modules and put them elsewhere than beside the project's sources.
+    """
+
+    def __init__(self, names: Mapping[str, Sequence[str]], extensions: Mapping[str, str]) -> None:
         self.names = names
+        self.extensions = extensions
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         del path, target
-        return importlib.machinery.ModuleSpec(fullname, self) if fullname in self.names else None
+        if fullname in self.names:
+            return importlib.machinery.ModuleSpec(fullname, self)
+        file = self.extensions.get(fullname)
+        return importlib.util.spec_from_file_location(fullname, file) if file else None
 
     def exec_module(self, module: ModuleType) -> None:
         for name in self.names[module.__name__]:
             setattr(module, name, Placeholder(f"{module.__name__}.{name}"))
         module.__dict__["__aotcuda__"] = Placeholder(f"{module.__name__}.__aotcuda__")
-
-
-class _Extensions(importlib.abc.MetaPathFinder):
-    """Finds extension modules that a back end has compiled and put elsewhere than beside the project's sources."""
-
-    def __init__(self, files: Mapping[str, str]) -> None:
-        self.files = files
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        del path, target
-        file = self.files.get(fullname)
-        return importlib.util.spec_from_file_location(fullname, file) if file else None
 
 
 class _ForOthers:
@@ -121,7 +116,7 @@ def prepare_imports(
     sys.path[:0] = [root for root in roots if root not in sys.path]
     is_own = _owner(roots, generated)
     others: list[Any] = [finder if _is_pythons(finder) else _ForOthers(finder, is_own) for finder in sys.meta_path]
-    sys.meta_path[:] = [_Generated(generated), _Extensions(extensions), *others]
+    sys.meta_path[:] = [_OwnModules(generated, extensions), *others]
     importlib.invalidate_caches()
     packages = tuple(f"{Path(root, name.partition('.')[0])}/" for root in roots for name in generated)
     _distrust_bytecode(packages, tuple(f"{root.rstrip('/')}/" for root in roots))

@@ -82,30 +82,18 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
                 of_prelude = frozenset(sys.modules) - before
-            _load(job, front, settle, tell, attempt, functions, understood)
+            for item in job.plans:
+                for unit in item.units:
+                    tell(step=unit.loading, done=0, total=0)
+                    with attempt():
+                        found = front.load(unit, job.root)
+                        for settled in settle(unit, found):
+                            functions[settled] = found
+                            signature = front.resolve(settled, found)
+                            _check_new(settled, understood.setdefault((unit.module, unit.name, signature), settled))
+                with attempt():
+                    plan.check_symbols([unit for unit in functions if unit.module == item.config.name])
         yield Loaded(_settled(job, functions), functions, attempt, questions, seen, of_prelude)
-
-
-def _load(
-    job: Job,
-    front: FrontEnd,
-    settle: Callable[[Any, Any], Sequence[Any]],
-    tell: Callable[..., None],
-    attempt: Callable[[], AbstractContextManager[None]],
-    functions: dict[Unit, object],
-    understood: dict[tuple[str, str, str], Unit],
-) -> None:
-    for item in job.plans:
-        for unit in item.units:
-            tell(step=unit.loading, done=0, total=0)
-            with attempt():
-                found = front.load(unit, job.root)
-                for settled in settle(unit, found):
-                    functions[settled] = found
-                    signature = front.resolve(settled, found)
-                    _check_new(settled, understood.setdefault((unit.module, unit.name, signature), settled))
-        with attempt():
-            plan.check_symbols([unit for unit in functions if unit.module == item.config.name])
 
 
 def _import_prelude(job: Job, name: str) -> None:
