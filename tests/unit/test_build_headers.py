@@ -126,7 +126,8 @@ def test_binaries_are_carried_and_not_searched(project):
 
 
 def test_binaries_beside_a_source_hide_nothing(project):
-    root = project(csrc__a_cu='#include "b.h"', csrc__b_h="", csrc__c_o="__TIME__ __FILE__").resolve()
+    root = project(csrc__a_cu='#include "b.h"', csrc__b_h="").resolve()
+    (root / "csrc/c.o").write_text("__TIME__ __FILE__")
     folder = str(root / "csrc")
     source = LinkInput(kind="cu", name="csrc/a.cu", data=b'#include "b.h"', folder=folder)
     binary = LinkInput(kind="object", name="csrc/c.o", data=b"__TIME__ __FILE__", folder=folder)
