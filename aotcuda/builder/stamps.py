@@ -1,4 +1,4 @@
-"""Making the stamp of a build, and what manifests hold of it.
+"""Make the stamp of a build, and the parts of it that manifests hold.
 
 A stamp has the `[tool.aotcuda]` table, all Python files of the project's packages, what was imported or read besides
 (`worker/observer.py`), linked files and their headers, and environment variables. `aotcuda.common.stamp` compares.
@@ -178,7 +178,7 @@ def lasting(stamp: Stamp, project: Project) -> Stamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What a manifest lists."""
+    """The dependencies that a manifest lists."""
 
     sources: list[manifest.Source] = field(default_factory=list)
     reads: list[manifest.Read] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Entries at a URL, by fsspec: one archive for each, which has the digest of every byte in it.
+"""Read and write entries at a URL, by fsspec: one archive for each, which has the digest of every byte in it.
 
 Nothing here may hold a build up: what does not answer within `PATIENCE` is left alone.
 """

@@ -1,4 +1,4 @@
-"""Values as entries hold them: a line of JSON, then, one after the other, the bytes that it names by their places.
+"""Write values as entries hold them: a line of JSON, then the bytes that it names by their places.
 
 An entry may come from another machine, so reading one runs no code: of classes there are those in `CLASSES` alone, and
 a value comes back as it was, tuples as tuples.

@@ -1,4 +1,4 @@
-"""Whether builds keep what they make, where, who may write it, and what all that is kept depends on."""
+"""Read the settings of the build cache: its place, its access, and the digest of what all entries depend on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _OF_INSTALLERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where the cache is; travels in jobs.
+    """The place of the cache; travels in jobs.
 
     Attributes:
         folder: The folder of the cache on this machine; None if there is none.

@@ -1,4 +1,4 @@
-"""Entries of the build cache: in a folder on this machine, and at a URL that fills it."""
+"""Keep entries of the build cache: in a folder on this machine, and at a URL that fills it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong between several keys of `[tool.aotcuda]` though each is right by itself.
+"""Refuse keys of `[tool.aotcuda]` that contradict each other though each is right by itself.
 
 Everything here runs on configurations that were read already, and raises ConfigError with the keys that clash.
 """

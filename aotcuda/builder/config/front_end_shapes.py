@@ -64,7 +64,7 @@ class Unread:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfFrontEnd:
-    """What the module's front end reads; which one that is, the whole table tells."""
+    """A value that the module's front end reads; the whole table tells which one that is."""
 
     which: str
 

@@ -1,4 +1,4 @@
-"""Where a value stands in `pyproject.toml`: keys spelled as in TOML, and the errors that begin with them."""
+"""Spell keys of `pyproject.toml` as TOML does, and make errors that begin with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading `[tool.aotcuda]`: the common part by the dataclasses' metadata, the rest of each module by its front end."""
+"""Read `[tool.aotcuda]`: the common part by the dataclasses' metadata, the rest of a module by its front end."""
 
 from __future__ import annotations
 

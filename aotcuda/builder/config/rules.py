@@ -1,4 +1,4 @@
-"""What names, signatures and paths in the configuration must look like.
+"""Check names, signatures and paths in the configuration.
 
 Each constant at the end is the shape of one kind of text: a pattern, which the JSON schema has too, and a function with
 the rules that no pattern can say. Such a function takes the text, returns what the configuration keeps, and raises

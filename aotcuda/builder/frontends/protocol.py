@@ -1,4 +1,4 @@
-"""What a front end offers to the build, whatever compiler stands behind it.
+"""The interface of front ends.
 
 A front end is two modules, which its `aotcuda.registry.Registration` names:
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What a front end compiles at a time, for each capability: a kernel or a device function, for one signature.
+    """A kernel or a device function for one signature, which a front end compiles for each capability.
 
     This is what the build knows of it. Each front end makes units of a class of its own, with what it needs besides;
     they travel to the worker as pickles.
@@ -231,7 +231,7 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What a front end's own code generator made of a kernel's IR.
+    """Code that a front end's own code generator made of a kernel's IR.
 
     Attributes:
         name: Its name in the compile cache.
@@ -304,7 +304,7 @@ class CompiledFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What code that a build imports asked of a GPU.
+    """A GPU query of code that a build imports.
 
     Attributes:
         place: Its file and line.
@@ -324,7 +324,7 @@ class Question:
 
 
 class Tables(Protocol):
-    """How a front end reads its part of a module's table.
+    """The configuration side of a front end: it reads its part of a module's table.
 
     Attributes:
         SHAPES: The shapes of `source`, `functions` and `kernels`; a front end without device functions leaves them out.
@@ -370,7 +370,7 @@ class Tables(Protocol):
 
 
 class FrontEnd(Protocol):
-    """How a front end compiles."""
+    """The compiler side of a front end."""
 
     def prepare(self, root: str) -> dict[str, str]:
         """Import and warm up the compiler; returns its components' versions.

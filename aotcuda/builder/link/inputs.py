@@ -1,4 +1,4 @@
-"""What the configuration's `link` names: files to link inputs, and callbacks that can be found again by name."""
+"""Read the configuration's `link`: files, packaged modules, and callbacks that can be found by name."""
 
 from __future__ import annotations
 

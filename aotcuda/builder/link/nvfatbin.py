@@ -1,4 +1,4 @@
-"""Packing images into fatbins, by nvFatbin."""
+"""Pack images into fatbins, by nvFatbin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linking a module's parts into one image for each target, by nvJitLink."""
+"""Link a module's parts into one image for each target, by nvJitLink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be said about a link before the linker is asked: missing and repeated symbols, prototypes, architectures."""
+"""Check a link before it is made: missing and repeated symbols, prototypes, architectures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing the prototypes of linked functions with the signatures that Python declares for them.
+"""Compare the prototypes of linked functions with the signatures that Python declares for them.
 
 LTO links accept a call through a wrong prototype, and the kernel then reads garbage. The comparison is made by the
 compiler: a static assertion for each declared function is added behind the source, on the machine-level kinds of the

@@ -1,4 +1,4 @@
-"""Which functions a link input defines, so that what is missing or there twice can be told before the linker is asked.
+"""Read the functions that a link input defines, to find missing and repeated ones before the link.
 
 The linker itself cannot be relied on: with PTX or cubins that define one symbol twice nvJitLink 13.0 crashes, and with
 LTOIR and PTX that do it takes one of them silently.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbols:
-    """What an input defines for others.
+    """The symbols that an input defines for others.
 
     Attributes:
         complete: Whether these are all; LTOIR keeps its symbols to itself.

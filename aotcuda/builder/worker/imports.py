@@ -1,4 +1,4 @@
-"""Importing the modules that hold the user's functions, in the worker, before anything is compiled."""
+"""Import the modules that hold the user's functions, in the worker, before anything is compiled."""
 
 from __future__ import annotations
 

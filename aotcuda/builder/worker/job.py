@@ -1,4 +1,4 @@
-"""What travels between the build and its worker process: the job, and what became of it."""
+"""The job and the result, which travel between the build and its worker process."""
 
 from __future__ import annotations
 

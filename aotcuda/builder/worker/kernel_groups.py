@@ -1,4 +1,4 @@
-"""Kernels that become machine code together: which ones they are, and how that is shared out among processes.
+"""Group kernels that become machine code together, and share the groups out among processes.
 
 A module whose kernels have nothing in common need not be linked as a whole after an edit: its kernels become machine
 code in groups, which are kept in the build cache, and an image is linked of the groups' code. What links here runs in

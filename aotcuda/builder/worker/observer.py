@@ -1,4 +1,4 @@
-"""Observing what the project's code reads while it is imported, and when a compiler runs functions of it.
+"""Observe what the project's code reads while it is imported, and when a compiler runs functions of it.
 
 The observer sees four audit events (`open`, `os.listdir`, `os.scandir`, and modules that are imported), and the
 variables that are read from `os.environ`. It notes what code of the project does, directly or through a library: a

@@ -1,4 +1,4 @@
-"""Loading what units are compiled from: once for all targets, or once for each where the sources ask which it is.
+"""Load the sources of units: once for all targets, or once for each if the sources ask which it is.
 
 The order of imports is documented in docs/configuration.md: the prelude, then the sources in the order of the table.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Loaded:
-    """What was loaded.
+    """The loaded sources.
 
     Attributes:
         attempt: The block for more attempts, whose errors are told together with those of loading.

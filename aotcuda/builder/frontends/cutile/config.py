@@ -1,4 +1,4 @@
-"""How the front end for cuTile reads its part of `[tool.aotcuda]`: `@ct.kernel` functions, and what they are made for.
+"""Read the tables of the front end for cuTile: `@ct.kernel` functions and their variants.
 
 cuTile's JIT compiles a kernel for what it sees of its arguments: dtype and number of dimensions of an array, whether
 its address, its strides and its extents are divisible by 16, and the values of constants. Here the variants are made

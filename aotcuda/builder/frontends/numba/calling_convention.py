@@ -1,4 +1,4 @@
-"""How arguments are passed: a kernel's parameter block, and what device functions take in C (see `c_abi`).
+"""Lay out arguments: a kernel's parameter block, and the parameters of device functions in C (see `c_abi`).
 
 Every argument is flattened into machine-level parameters, each at its natural alignment, as PTX lays out a kernel's
 parameters (PTX ISA, "Kernel Function Parameters"). The build checks the result against the linked image.

@@ -1,4 +1,4 @@
-"""How the front ends for Numba's compilers read their part of `[tool.aotcuda]`: Python functions and signatures."""
+"""Read the tables of the front ends for Numba's compilers: Python functions and signatures."""
 
 from __future__ import annotations
 

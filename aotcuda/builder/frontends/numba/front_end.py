@@ -1,4 +1,4 @@
-"""What the front ends for Numba's compilers do alike: one function for one signature and one target.
+"""Compile one function for one signature, by the steps that both of Numba's compilers have.
 
 Numba-CUDA-MLIR began as a copy of Numba-CUDA: both take a function by the same steps, each by a code of its own. The
 steps stand here, and what differs is what a subclass has.

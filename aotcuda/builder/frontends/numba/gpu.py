@@ -1,4 +1,4 @@
-"""What sources ask of a GPU while a build imports and compiles them: answers as one of the target would give.
+"""Answer queries of a GPU while a build imports and compiles sources, as a GPU of the target would.
 
 Whether there is a GPU, and what all GPUs of a compute capability have in common, is answered; what depends on the
 capability is marked, so that the build imports the sources for each, or compiles the unit for each that asks while it

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What one unit needs beside its own code."""
+    """The link inputs, callbacks and foreign functions of one unit."""
 
     inputs: tuple[LinkInput, ...]
     callbacks: tuple[Callbacks, ...]

@@ -1,4 +1,4 @@
-"""What is no function of the module's own compiler: another compiler's objects, and what launches by itself."""
+"""Recognise objects of other compilers, and objects that launch by themselves."""
 
 from __future__ import annotations
 

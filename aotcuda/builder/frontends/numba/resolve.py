@@ -1,4 +1,4 @@
-"""What a table names: a function in a source module, or the kernel inside what decorators have made of one."""
+"""Find the function that a table names, or the kernel inside an object that decorators have made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compilation asks of its target, watched: what came of it serves every target that would have answered alike.
+"""Watch the questions of a compilation about its target: its code serves all targets with the same answers.
 
 Numba's compilers hand the compute capability on from hand to hand, and hardly ever look at it. Where they do, they
 compare it with a constant ("7.5 or later?"), which is kept as the question that it is: it tells few of a project's

@@ -1,4 +1,4 @@
-"""What Numba-CUDA imports to launch kernels, and a build does without: cuda.core, a sixth of the import's time.
+"""Leave out cuda.core, which Numba-CUDA imports to launch kernels: it takes a sixth of the import's time.
 
 Its names are bound to stand-ins while Numba-CUDA is imported, which import the package when they are used. Should
 sources import cuda.core themselves, what they get is the package, and so does Numba-CUDA from then on.

@@ -1,4 +1,4 @@
-"""What compiled functions need beside their own code: files and objects to link, their callbacks, foreign functions."""
+"""Find what compiled functions need besides their code: link inputs, callbacks, foreign functions."""
 
 from __future__ import annotations
 

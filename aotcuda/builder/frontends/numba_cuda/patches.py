@@ -1,4 +1,4 @@
-"""What numba-cuda must be told to compile ahead of time: a target instead of a device, stable names, a stable order.
+"""Change Numba-CUDA to compile ahead of time: a target instead of a device, stable names, a stable order.
 
 Numba-CUDA is written for the machine that it runs on. The changes made to it are in this file and, where both compilers
 need them, in `frontends/numba`, each with its reason. They are made once, in the worker process that only the build
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Current:
-    """What is being compiled now, one unit at a time.
+    """The unit that is compiled now.
 
     Attributes:
         tag: What names have in them that must be unique in a link.

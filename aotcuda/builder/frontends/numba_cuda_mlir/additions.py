@@ -1,4 +1,4 @@
-"""What numba-cuda compiles and numba-cuda-mlir does not, added to the compiler's lowering.
+"""Add to numba-cuda-mlir's lowering what numba-cuda compiles and it does not.
 
 - A member of an `IntEnum` is stored in an array as the number that it is.
 - Functions of `cuda.fp16` take any number: a product of two float16 is a float32 to the compiler.

@@ -1,4 +1,4 @@
-"""Compiling one function for one signature and one target."""
+"""Compile one function for one signature and one target, by Numba-CUDA-MLIR."""
 
 from __future__ import annotations
 

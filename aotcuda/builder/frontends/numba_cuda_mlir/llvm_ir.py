@@ -1,4 +1,4 @@
-"""Changes to LLVM IR, as text in the dialect of either libNVVM, and what can be read in it.
+"""Change and read LLVM IR, as text in the dialect of either libNVVM.
 
 GPUs before compute capability 10.0 are compiled from LLVM 7's dialect, with typed pointers, later ones from LLVM 20's.
 """

@@ -1,4 +1,4 @@
-"""What numba-cuda-mlir must be told to compile ahead of time: a target instead of a device, stable names, IR for later.
+"""Change Numba-CUDA-MLIR to compile ahead of time: a target instead of a device, stable names, IR for later.
 
 Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. The
 changes made to it are in this file and, where both of Numba's compilers need them, in `frontends/numba`, each with its
@@ -61,7 +61,7 @@ MLIRDispatcher = descriptor.MLIRDispatcher
 
 @dataclass(slots=True)
 class _Current:
-    """What is being compiled now; one process compiles one unit."""
+    """The unit that is compiled now; one process compiles one unit."""
 
     target: Target | None = None
     code: python_types.CodeType | None = None
