@@ -147,7 +147,8 @@ def _alone(folder: Path) -> Iterator[None]:
     descriptor = None
     try:
         with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
+            if made:
+                folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
