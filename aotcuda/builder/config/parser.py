@@ -101,7 +101,7 @@ def _read(module: Module, name: str) -> dict[str, Any]:
     """Return the parts of a module that the front end called `name` reads."""
     tables = loading.tables(name)
     examples = getattr(tables, "EXAMPLES", {})
-    waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels")}
+    waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels", "variants")}
     return {
         which: item.read(tables.SHAPES, name, examples) for which, item in waiting.items() if isinstance(item, Unread)
     }

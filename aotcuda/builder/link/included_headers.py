@@ -46,6 +46,7 @@ class Headers:
         own: Those below the project's folder, and the files of the inputs there.
         others: Those that lie elsewhere.
         missing: Where a header would have been found before the place where it is, or at all.
+        names: By the name in an include, the first header that it stands for.
     """
 
     def __init__(self, items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> None:
@@ -53,7 +54,7 @@ class Headers:
         self.others: set[Path] = set()
         self.missing: set[Path] = set()
         self._root = root
-        self._names: dict[str, Path] = {}  # by the name in an include, the first header that it stands for
+        self.names: dict[str, Path] = {}
         self._sources: list[LinkInput] = []
         self._read: set[Path] = set()  # the files of those, and their headers
         folders = [Path(root, path) for path in include_dirs]
@@ -104,8 +105,7 @@ class Headers:
 
     def with_marks(self) -> dict[str, Path]:
         """Return the headers that begin with a byte order mark, by the names under which they are included."""
-        marked = (path for path in self.own | self.others if path.read_bytes().startswith(_MARK))
-        return {name: path for path in marked for name, other in self._names.items() if other == path}
+        return {name: path for name, path in self.names.items() if path.read_bytes().startswith(_MARK)}
 
     def _texts(self) -> dict[str, bytes]:
         """Return the content of sources and their headers, by their names and paths."""
@@ -133,7 +133,7 @@ class Headers:
                     continue
                 met.add(where)
                 self._add(path, is_read=True)
-                self._names.setdefault(name, path.resolve())
+                self.names.setdefault(name, path.resolve())
                 waiting.append((path.read_bytes(), path.parent))
 
     def _add(self, path: Path, *, is_read: bool) -> None:

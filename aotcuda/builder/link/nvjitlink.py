@@ -330,7 +330,7 @@ def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], 
         return f"{head}: it calls {found[1]}, {of_module(elsewhere[found[1]])}"
     # Only inputs that came as LTOIR can be too new; the toolchain's own are called "code of ..." or by their .cu file.
     given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
-    return error_table.explain(head, log, ", ".join(given) if error_table.NEWER_LTOIR in log else "")
+    return error_table.explain(head, log, ", ".join(given) if re.search(error_table.NEWER_LTOIR, log) else "")
 
 
 def _failed(module: str, target: Target) -> str:
