@@ -75,6 +75,8 @@ class Wrapper:
 def wrapped(x, n):
     pass
 """
+pytestmark = pytest.mark.usefixtures("path")
+
 X, N = {"name": "x"}, {"name": "n"}
 POINTER = {"x": "*fp32:16"}
 RECORDS = [
