@@ -90,7 +90,8 @@ class _Launcher(GridLauncher):
         try:
             super().__call__(*args, **named)
         except _MISSES as error:
-            return self._kernel.miss(error, self._given, args, named)  # type: ignore[attr-defined]
+            grid = getattr(error, "grid", None)  # the result of its function, which was called then
+            return self._kernel.miss(error, self._given if grid is None else grid, args, named)  # type: ignore[attr-defined]
         return None
 
 
