@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aotcuda import registry
 from aotcuda.builder import fallback_inputs, in_place, report, sbom, stamps, wheel_files
 from aotcuda.builder.built import Output
 from aotcuda.common import project_file
@@ -35,19 +36,12 @@ def assemble(
 ) -> Output:
     """Make the files of all modules, with warnings, notes and the bill of materials.
 
-    Args:
-        settings: The configuration.
-        table: `[tool.aotcuda]`.
-        plans: The plans of all modules.
-        project: The project.
-        results: The results of all workers.
-        made: Each module as each toolkit has built it; the last part has the images of all.
-        installed: The installed toolkits.
-        stamp: The build stamp; empty if nobody observed the build.
-        editable: The build is for an editable install.
+    `made` has each module as each toolkit has built it; the last part has the images of all. `stamp` is empty if nobody
+    observed the build.
     """
     unmatched = stamps.unmatched(settings.watch, project.root)
-    warnings = [*unmatched, *(text for result in results for text in result.warnings)]
+    of_plans = [text for item in plans for text in item.warnings]
+    warnings = [*unmatched, *of_plans, *(text for result in results for text in result.warnings)]
     lasting = stamps.lasting(stamp, project) if editable else None
     has_fallback = settings.fallback == "jit"
     modules = [module for parts in made.values() for _, module in parts]
@@ -64,7 +58,7 @@ def assemble(
             parts,
             dependencies=dependencies,
             editable=editable,
-            rebuild=rebuild if has_fallback else None,
+            rebuild=rebuild if has_fallback and not _is_served(parts[-1][1].plan) else None,
             warn=warnings.append,
         )
     files |= in_place.files(results, files, project.package_root, editable=editable)
@@ -86,6 +80,12 @@ def assemble(
             steps=tuple(step for result in results for step in result.steps),
         ),
     )
+
+
+def _is_served(item: ModulePlan) -> bool:
+    """Return True if the compiler's own JIT serves launches in place for which nothing is packaged."""
+    registered = registry.find(item.frontend)
+    return item.in_place and registered is not None and not registered.widens
 
 
 def _dependencies(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import cubin
-from aotcuda.builder import resource_warnings, stub
+from aotcuda.builder import code_warnings, stub
 from aotcuda.builder.c_header import header
 from aotcuda.common import gpu_facts
 from aotcuda.errors import LinkError
@@ -44,13 +44,7 @@ def files(
 ) -> dict[str, bytes]:
     """Return all files of a module, by their paths from the folder that holds the package.
 
-    Args:
-        config: The configuration.
-        parts: The module as each toolkit has built it; the last one has the images of all.
-        dependencies: The dependencies that the manifest lists.
-        editable: The build is of an editable install.
-        rebuild: The inputs of the JIT fallback, if it has one.
-        warn: Takes each warning.
+    `parts` has the module as each toolkit has built it; the last one has the images of all.
     """
     *others, (result, module) = parts
     name = module.plan.config.name
@@ -63,12 +57,14 @@ def files(
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
     whole = describe(config, module, result)
-    for text in resource_warnings.local_memory(name, whole["kernels"]):
+    for text in code_warnings.local_memory(name, whole["kernels"]):
         warn(text)
     if module.kernel_fatbin:
         whole["files"]["kernels"] = add("kernels.fatbin", module.kernel_fatbin)
     if module.function_fatbin:
         whole["files"]["functions"] = add("functions.fatbin", module.function_fatbin)
+    if module.plan.tuning and module.plan.in_place:
+        whole["files"]["tuning"] = add("tuning.json", module.plan.tuning)
     whole["function_links"] = [add(file_name, data) for file_name, data in module.function_links]
     if others:
         whole["toolchains"] = [_toolchain(other, built, dict(module.function_links), add) for other, built in others]
@@ -172,6 +168,8 @@ def describe(config: Config, module: BuiltModule, result: Result) -> manifest.Ma
     }
     if any(kernel.launches for kernel in module.kernels):
         described["by_grid"] = True
+    if module.left_out:
+        described["left_out"] = list(module.left_out)
     if module.plan.in_place:
         described["load"] = "first-use"
         described["in_place"] = True
@@ -207,6 +205,10 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
     for unit, built in zip(module.plan.kernels, module.kernels, strict=True):
         kernel = found.setdefault(unit.name, {"name": unit.name, "origin": unit.origin, "overloads": []})
         exact = module.plan.in_place and built.lazy
+        if built.exact:
+            kernel["exact"] = True
+        if built.heuristics:
+            kernel["heuristics"] = list(built.heuristics)
         if module.plan.in_place:
             kernel["defined"] = built.defined
         if built.doc:
@@ -267,7 +269,10 @@ def _resources(module: BuiltModule) -> dict[str, dict[str, manifest.Resources]]:
             continue
         image = cubin.read(data, f"{module.plan.config.name} for {target}")
         kernels = {kernel.name: kernel for kernel in image.kernels}
+        code = module.plan.code_targets.get(target)
         for unit, built in units:
+            if code is not None and code not in module.plan.compiled_for(unit):
+                continue
             if unit.symbol not in kernels:
                 message = f"{unit.key}: the image for {target} has no kernel {unit.symbol}; the linker dropped it"
                 raise LinkError(message)

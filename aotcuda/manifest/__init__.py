@@ -26,6 +26,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 
 from aotcuda.common import foreign
 from aotcuda.common.data_folder import EDITABLE as EDITABLE
@@ -33,6 +34,7 @@ from aotcuda.common.data_folder import FILE_NAME as FILE_NAME
 from aotcuda.common.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
 from aotcuda.common.data_folder import IN_PLACE as IN_PLACE
 from aotcuda.common.data_folder import WHEEL as WHEEL
+from aotcuda.common.data_folder import frozen_remedy
 from aotcuda.errors import ManifestError
 from aotcuda.version import __version__, is_older
 
@@ -214,7 +216,9 @@ def _unreadable(path: str, reason: str) -> ManifestError:
             "install the package, or unpack the archive"
         )
         return ManifestError(message)
-    return ManifestError(f"{path} {reason}; install the package again")
+    above = os.path.join(os.path.dirname(path), "..", "..")  # noqa: PTH118, PTH120 (as in read_file)
+    package = os.path.relpath(path, getattr(sys, "_MEIPASS", above)).partition(os.sep)[0]
+    return ManifestError(f"{path} {reason}; {frozen_remedy(package) or 'install the package again'}")
 
 
 def _file_above(path: str) -> str | None:
