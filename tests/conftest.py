@@ -51,6 +51,7 @@ def _learnt_at_once() -> Iterator[None]:
     """Of launches in this process the first is learnt from: tests launch as few times as they can."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("aotcuda.runtime.general_path.LEARNT_AT", 1)
+        patch.setattr("aotcuda.runtime.arguments.overloads.DIRECT_AT", 1)
         yield
 
 

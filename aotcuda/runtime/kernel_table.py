@@ -112,7 +112,9 @@ class KernelTable:
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
             if cache.table is None:
-                cache.table = OverloadTable(record, where, self.live, self.library.current_device)
+                on_only_gpu = self.library.device >= 0
+                device = self.library.current_device
+                cache.table = OverloadTable(record, where, self.live, device, on_only_gpu=on_only_gpu)
             return cache.table
 
     def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection | None:

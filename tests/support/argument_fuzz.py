@@ -26,6 +26,7 @@ from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as fast_extension
 from aotcuda.runtime import general_path
 from aotcuda.runtime.arguments import array_view
+from aotcuda.runtime.arguments import overloads as overload_tables
 from aotcuda.runtime.general_path import GeneralPath
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.loader import Loader
@@ -172,6 +173,7 @@ def patched() -> Iterator[None]:
     """Lets the general path's kernel learn nothing, the others from the first launch, and counts what goes that way."""
     settle, submit, found = GeneralPath.settle, GeneralPath.submit, [*fast_extension._found]
     learnt_at, general_path.LEARNT_AT = general_path.LEARNT_AT, 1
+    direct_at, overload_tables.DIRECT_AT = overload_tables.DIRECT_AT, 1
 
     def settle_some(self: Any, *args: Any) -> Any:
         return settle(self, *args) if _learning[0] else None
@@ -189,6 +191,7 @@ def patched() -> Iterator[None]:
     finally:
         GeneralPath.settle, GeneralPath.submit = settle, submit  # type: ignore[method-assign]
         general_path.LEARNT_AT = learnt_at
+        overload_tables.DIRECT_AT = direct_at
         fast_extension._found[:] = found
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from aotcuda.errors import ArgumentError
     from aotcuda.manifest import Kernel, Parameter
     from aotcuda.runtime.arguments.argument_layout import Slot
+    from aotcuda.runtime.arguments.direct_packing import Select
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     None for one that the fast path must not learn from."""
 
 _MOST_KEPT = 1024
+DIRECT_AT = 3
+"""The launch in a row at which a specialization is selected directly from then on; the fast path has it before."""
 
 
 class Specialization:
@@ -80,15 +83,33 @@ class Candidates:
         deciding: The indices of the arrays whose dtype and dimensions decide which overloads may fit.
         plain: The specialization of all overloads, where there are no such arrays.
         cupy_at: The index of the first argument that is on CuPy's current stream; -1 if there is none.
+        direct: Selects and packs in one step what launches in a row selected (`direct_packing`); else None.
+        settled: The specialization that `direct` is for, or cannot be for.
     """
 
-    __slots__ = ("_specializations", "cupy_at", "deciding", "leader", "overloads", "plain", "readers")
+    __slots__ = (
+        "_in_a_row",
+        "_last",
+        "_specializations",
+        "cupy_at",
+        "deciding",
+        "direct",
+        "leader",
+        "overloads",
+        "plain",
+        "readers",
+        "settled",
+    )
 
     def __init__(self, overloads: list[PackedOverload], readers: list[Read], args: tuple[object, ...]) -> None:
         self.overloads = overloads
         self.readers = [None if read is scalars.as_it_is else read for read in readers]
         self.plain = Specialization(overloads)
         self._specializations: dict[object, Specialization] = {}
+        self.direct: Select | None = None
+        self.settled: Specialization | None = None
+        self._last: Specialization | None = None
+        self._in_a_row = 0
         # A parameter that takes any number of dimensions decides too, since the fast path is for arrays of one number.
         forms = [{overload.forms[at] for overload in overloads} for at in range(len(readers))]
         self.deciding = [at for at, found in enumerate(forms) if len(found) > 1 or any(map(_takes_any, found))]
@@ -108,6 +129,18 @@ class Candidates:
             return first(array, pending, stream)
 
         return [*self.readers[: self.cupy_at], read, *self.readers[self.cupy_at + 1 :]]
+
+    def note(self, specialization: Specialization, overload: PackedOverload, args: tuple[object, ...]) -> None:
+        """Note what a launch selected. Launches in a row that select the same get a function for that."""
+        if specialization is not self._last:
+            self._last, self._in_a_row = specialization, 0
+        self._in_a_row += 1
+        if self._in_a_row == DIRECT_AT:
+            from aotcuda.runtime.arguments import direct_packing  # noqa: PLC0415 (many kernels are launched once)
+
+            is_first = overload is specialization.overloads[0]
+            self.direct = direct_packing.make(specialization, args) if is_first else None
+            self.settled = specialization
 
     def specialization(self, reads: Sequence[Any]) -> Specialization:
         """Return the overloads for the arguments of which this was read."""
@@ -138,6 +171,7 @@ class OverloadTable:
         "_candidates",
         "_compiled",
         "_device",
+        "_is_on_only_gpu",
         "_nested",
         "_open",
         "_tells_large",
@@ -146,7 +180,15 @@ class OverloadTable:
         "overloads",
     )
 
-    def __init__(self, kernel: Kernel, where: str, live: Mark, device: Callable[[], int | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        where: str,
+        live: Mark,
+        device: Callable[[], int | None] = lambda: None,
+        *,
+        on_only_gpu: bool = False,
+    ) -> None:
         """Make the table of the manifest's `kernel`, which users know as `where`.
 
         Args:
@@ -154,9 +196,11 @@ class OverloadTable:
             where: Its name with its module's.
             live: The validity flag.
             device: Returns the ordinal of the GPU of a launch; None if that is where the first array lies.
+            on_only_gpu: Whether all launches are on the machine's only GPU.
         """
         self._where = where
         self._device = device
+        self._is_on_only_gpu = on_only_gpu
         self.live = live
         self.overloads = [PackedOverload(overload, where, self.live) for overload in kernel["overloads"]]
         self._nested = any(map(_has_tuple, self.overloads))
@@ -177,7 +221,15 @@ class OverloadTable:
         Raises:
             ArgumentError: An argument cannot be read.
         """
-        candidates = self.candidates(args)
+        try:
+            candidates = self._candidates.get((*map(type, args),))  # the key, where no argument needs more
+        except Exception:  # noqa: BLE001 (which `candidates` raises as an error of the argument)
+            candidates = None
+        if candidates is not None and candidates.direct is not None:
+            found = candidates.direct(args, given)
+            if found is not None:
+                return found
+        candidates = candidates or self.candidates(args)
         found = self._fit(candidates, args, given) if candidates is not None else None
         if found is None and self._tells_large:
             large = scalars.told_apart(args)
@@ -283,6 +335,8 @@ class OverloadTable:
                 except (struct.error, OverflowError):  # a number is out of its parameter's range
                     overload.slots.append(slot)
                     continue
+                if self._is_on_only_gpu and specialization is not candidates.settled:
+                    candidates.note(specialization, overload, args)
                 return overload, slot, values, pending, stream, specialization
         return None
 
