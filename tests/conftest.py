@@ -31,7 +31,7 @@ with suppress(ImportError):  # a machine with a GPU needs none
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
 # Which of the two launch paths the tests go, and whether they go with a compiler that may become a tested one.
-_KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR", "AOTCUDA_UNTESTED")
+_KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_UNTESTED")
 _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
 
 
