@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import resource
+import shutil
 import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 # What a shell starts in the background ignores SIGINT, under nohup SIGHUP too, and so do all processes below it: builds
 # that are to be interrupted would never hear of it.
@@ -44,6 +47,32 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """But for the end of the process, when compilers look for what they have lost."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session")
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for this run of the tests, common to its processes."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def once(session_folder: Path) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return a function that has a folder filled by the first process of the session that needs it."""
+
+    def filled(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, done = session_folder / "once" / name, session_folder / "once" / f"{name}.done"
+        done.parent.mkdir(parents=True, exist_ok=True)
+        with done.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return filled
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -47,9 +47,6 @@ def check(imports: Iterable[Import]) -> None:
 
     A toolkit may build functions only, and for more targets than kernels. So kernels are compared with kernels and
     functions with functions, each as compiled for its first target.
-
-    Raises:
-        CompileError: Two imports differ.
     """
     listed: dict[str, tuple[Target, set[Unit]]] = {}  # by kind
     first_built: dict[Unit, tuple[Target, Any]] = {}

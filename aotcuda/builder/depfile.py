@@ -98,9 +98,6 @@ def remove_stale(stamp: Path, files: Collection[str], folder: Path) -> None:
 
     A file that has changed since stays. So do all files if the stamp is for another folder or is not a stamp, such as
     one made by `touch`.
-
-    Raises:
-        BuildError: A file cannot be removed.
     """
     for name, digest in _stamped(stamp, folder).items():
         path = folder / name

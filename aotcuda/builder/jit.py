@@ -20,7 +20,6 @@ from aotcuda.common import gpu_facts
 from aotcuda.common.jit_build import CUBIN, Result
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import ToolchainError
-from aotcuda.version import __version__
 
 if TYPE_CHECKING:
     from aotcuda.builder.config.model import Config, Module
@@ -29,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def build(request: Request) -> Result:
-    """Build what a request asks for.
-
-    Raises:
-        AotcudaError: As for every build.
-    """
+    """Build what a request asks for."""
     table = {**request.table, "arch": [request.target]}
     settings = parser.parse(table, environ={})
     whole = plan.make(settings)
@@ -75,7 +70,7 @@ def build(request: Request) -> Result:
         (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
     ]
     image = built.images[0].data
-    described = wheel_files.describe(settings, built, result, version=__version__)
+    described = wheel_files.describe(settings, built, result)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     results = [*linked, result]
     stamp = stamps.of(results, project, python, linked_modules.VARIABLES)
@@ -88,11 +83,7 @@ def build(request: Request) -> Result:
 
 
 def _toolkit(settings: Config, request: Request) -> Toolkit | None:
-    """The installed toolkit that is used: the oldest that knows the GPU, of those whose machine code the driver loads.
-
-    Raises:
-        ToolchainError: The driver loads nothing that those make that are installed.
-    """
+    """Return the oldest installed toolkit that knows the GPU and whose machine code the driver loads."""
     installed = toolkits.installed()
     usable = toolkits.loaded_by(request.driver, installed)
     if installed and not usable:

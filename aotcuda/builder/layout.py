@@ -28,11 +28,7 @@ def package_root(module: str, roots: Sequence[Path]) -> Path:
 
 
 def check(plans: Sequence[ModulePlan], roots: Sequence[Path], root: Path, extensions: Collection[str]) -> None:
-    """Refuse modules without a package or with a name in use, and include folders that do not exist.
-
-    Raises:
-        ConfigError: There is such a module or folder.
-    """
+    """Refuse modules without a package or with a name in use, and include folders that do not exist."""
     for item in plans:
         module = item.config
         _check_package_exists(module.name, module.key, roots, root)

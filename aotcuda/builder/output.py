@@ -47,9 +47,6 @@ def written(
 
     What is new gets the time `since`, in nanoseconds as `now` tells it; by default that of now. The files and folders
     `gone` are removed.
-
-    Raises:
-        BuildError: As for `write`.
     """
     with _alone(folder), _written(files, folder, since, gone) as paths:
         yield paths
@@ -89,11 +86,7 @@ def _written(
 
 
 def write_bill(path: Path, content: bytes) -> list[Path]:
-    """Write one file as `write` does, or write into a pipe or device such as `/dev/stdout`.
-
-    Raises:
-        BuildError: It cannot be written.
-    """
+    """Write one file as `write` does, or write into a pipe or device such as `/dev/stdout`."""
     if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 (pathlib raises where a name is too long)
         replace(path, content)
         return [path]
@@ -105,9 +98,6 @@ def replace(path: Path, content: bytes, since: int | None = None) -> None:
     """Write one file beside the build, always with a new time, or with the time `since`.
 
     It is there as it was, or whole: make takes an empty dependency file for one that names nothing.
-
-    Raises:
-        BuildError: It cannot be written.
     """
     # A pipe, a device, a link: they stay what they are. (pathlib raises where a name is too long.)
     stays = os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path))  # noqa: PTH110, PTH113, PTH114

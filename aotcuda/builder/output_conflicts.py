@@ -34,9 +34,6 @@ def check_module(
         roots: The folders from which the project's packages are imported.
         root: The project's folder.
         extensions: Extension modules that are compiled along with it.
-
-    Raises:
-        ConfigError: The name is in use.
     """
     if module in sys.stdlib_module_names:
         message = f"{key}: import {module} finds Python's own module; choose another name, or put it into a package"
@@ -106,9 +103,6 @@ def check_files(named: Mapping[str, Path | None], folder: Path, files: Iterable[
         folder: The output folder.
         files: Names of the outputs in that folder.
         read: The files that the build has read.
-
-    Raises:
-        BuildError: There is such a conflict; nothing has been written.
     """
     for name in files:
         path = folder / name

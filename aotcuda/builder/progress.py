@@ -40,14 +40,12 @@ class Line(Progress):
         self._stream = stream
 
     def show(self, step: str, done: int, total: int) -> None:
-        """See `Progress`."""
         width = 80
         with suppress(OSError):
             width = os.get_terminal_size(self._stream.fileno()).columns or width
         self._write(f"\r\x1b[2K{_text(step, done, total)[: width - 1]}")
 
     def clear(self) -> None:
-        """See `Progress`."""
         self._write("\r\x1b[2K")
 
     def _write(self, text: str) -> None:
@@ -71,12 +69,10 @@ class Lines(Progress):
         self._text = ""
 
     def show(self, step: str, done: int, total: int) -> None:
-        """See `Progress`."""
         self._text = _text(step, done, total)
         self.tick()
 
     def tick(self) -> None:
-        """See `Progress`."""
         now = self._clock()
         if self._text and now - self._said >= _EVERY:
             self._said = now
@@ -115,7 +111,6 @@ class Bar(Progress):
         self._task: Any = None
 
     def show(self, step: str, done: int, total: int) -> None:
-        """See `Progress`."""
         if self._task is None:
             self._task = self._bar.add_task("", total=None, counter="")
         self._bar.start()
@@ -124,12 +119,10 @@ class Bar(Progress):
         self._bar.refresh()
 
     def tick(self) -> None:
-        """See `Progress`."""
         if self._task is not None:
             self._bar.refresh()
 
     def clear(self) -> None:
-        """See `Progress`."""
         self._bar.stop()
 
 

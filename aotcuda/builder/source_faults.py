@@ -21,9 +21,6 @@ def check(compiled: Iterable[tuple[Unit, CompiledKernel | CompiledFunction]], kn
     Args:
         compiled: The units, each as often as it was compiled.
         known_faults: The configuration's key: `warn` or `error`.
-
-    Raises:
-        CompileError: There is such a kernel, and `known-faults` is `error`.
     """
     found: dict[str, dict[Fault, None]] = {}
     for unit, built in compiled:

@@ -24,11 +24,7 @@ _OLD = 7 * 24 * 3600
 
 
 def folder() -> Path:
-    """Make a folder for files of this build, which only this user can read.
-
-    Raises:
-        BuildError: There is no room for it.
-    """
+    """Make a folder for files of this build, which only this user can read."""
     try:
         home = Path(tempfile.gettempdir())
         sweep(home)

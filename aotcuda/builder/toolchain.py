@@ -46,11 +46,7 @@ def load(toolkit: Toolkit | None) -> None:
 
 
 def check_loaded() -> None:
-    """Check that this process uses the libraries of the loaded toolkit and no others.
-
-    Raises:
-        ToolchainError: They are not.
-    """
+    """Check that this process uses the libraries of the loaded toolkit and no others."""
     if (toolkit := loaded()) is None:
         return
     found = {"NVRTC": (toolkit_version(), toolkit.cuda), "nvJitLink": (nvjitlink.version(), toolkit.linker)}

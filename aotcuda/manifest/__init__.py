@@ -14,6 +14,7 @@
 #         link0_name.fatbin ...   foreign code that the functions call
 #         functions_cu13.fatbin   with several toolkits: the functions for linkers of CUDA 13
 #         link0_name_cu13.fatbin  with several toolkits: foreign code for linkers of CUDA 13
+#         tuning.json             for Triton in place: which configs the autotuners of the source have chosen where
 #         mypkg_kernels.h         C prototypes of the exported functions, parameter blocks of the kernels
 #         sources/                linked files and their headers, for the JIT fallback
 #
@@ -25,6 +26,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 
 from aotcuda.common import foreign
 from aotcuda.common.data_folder import EDITABLE as EDITABLE
@@ -32,6 +34,7 @@ from aotcuda.common.data_folder import FILE_NAME as FILE_NAME
 from aotcuda.common.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
 from aotcuda.common.data_folder import IN_PLACE as IN_PLACE
 from aotcuda.common.data_folder import WHEEL as WHEEL
+from aotcuda.common.data_folder import frozen_remedy
 from aotcuda.errors import ManifestError
 from aotcuda.version import __version__, is_older
 
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest.schema import Function as Function
     from aotcuda.manifest.schema import Image as Image
     from aotcuda.manifest.schema import Kernel as Kernel
+    from aotcuda.manifest.schema import LeftOut as LeftOut
     from aotcuda.manifest.schema import Linked as Linked
     from aotcuda.manifest.schema import Manifest as Manifest
     from aotcuda.manifest.schema import Overload as Overload
@@ -212,7 +216,9 @@ def _unreadable(path: str, reason: str) -> ManifestError:
             "install the package, or unpack the archive"
         )
         return ManifestError(message)
-    return ManifestError(f"{path} {reason}; install the package again")
+    above = os.path.join(os.path.dirname(path), "..", "..")  # noqa: PTH118, PTH120 (as in read_file)
+    package = os.path.relpath(path, getattr(sys, "_MEIPASS", above)).partition(os.sep)[0]
+    return ManifestError(f"{path} {reason}; {frozen_remedy(package) or 'install the package again'}")
 
 
 def _file_above(path: str) -> str | None:

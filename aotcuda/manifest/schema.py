@@ -15,6 +15,8 @@ import types
 import typing
 from typing import Annotated, Literal, NotRequired, TypedDict
 
+from aotcuda.manifest.dtypes import NAMED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,21 +61,22 @@ class Whole:
 
 
 class Constant:
-    """A number, a string, true or false, or null."""
+    """A number, a string, true or false, null, or a list of these."""
 
-    what = "a number, a string, true or false, or null"
+    what = "a number, a string, true or false, null, or a list of these"
 
     def fits(self, value: object) -> bool:
         """Return True if a value is one of these."""
-        return value is None or isinstance(value, int | float | str)
+        values = value if isinstance(value, list) else [value]
+        return all(item is None or isinstance(item, int | float | str) for item in values)
 
 
 Arch = Annotated[str, Text(r"(sm|compute)_\d{2,3}[af]?", "a target such as sm_90")]
 Version = Annotated[str, Text(r"\d{1,4}(\.\d{1,4}){0,3}", "a version")]
-Dtype = Annotated[str, Text(r"bfloat16|[<>|=][A-Za-z]\d{1,9}([\[{].*)?", "a type string")]
+Dtype = Annotated[str, Text("|".join(NAMED) + r"|[<>|=][A-Za-z]\d{1,9}([\[{].*)?", "a type string")]
 Format = Annotated[str, OneOf(*"?bBhHiIqQefd")]
 Signed = Annotated[int, Whole(2**63, start=-(2**63))]
-Value = Annotated[int | float | str | bool | None, Constant()]
+Value = Annotated[int | float | str | bool | list[int | float | str | bool | None] | None, Constant()]
 Block = Annotated[int, Whole(1 << 16)]
 """An offset in the parameter block, or its size; the driver takes 32,764 bytes."""
 
@@ -180,6 +183,7 @@ class FixedLaunch(TypedDict):
     threads: Annotated[int, Whole(1025, start=1)]  # of a block, all of them in x
     shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
     cluster: NotRequired[list[int]]  # its blocks in x, y and z
+    dependent: NotRequired[bool]  # the launch may begin before the kernel before it in the stream has ended
 
 
 class Argument(TypedDict):
@@ -188,6 +192,10 @@ class Argument(TypedDict):
     name: Annotated[str, Text(r"[^\W\d]\w*", "a Python name")]
     default: NotRequired[Value]  # what it is where a launch does not give it
     keyword: NotRequired[bool]  # by name alone
+    hints: NotRequired[Literal["none", "no alignment"]]  # exact kernels: what Triton does not look for; absent: nothing
+    annotation: NotRequired[str]  # exact kernels: the type that Triton takes for it whatever is given, "i64"
+    is_none: NotRequired[str]  # it is given by a heuristic: whether the argument of this name is None
+    is_not_none: NotRequired[str]  # likewise: whether that argument is another object
 
 
 class Resources(TypedDict):
@@ -222,7 +230,7 @@ class Overload(TypedDict):
     launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
-    launches: NotRequired[dict[str, FixedLaunch]]  # by arch, where users say the grid alone
+    launches: NotRequired[dict[str, FixedLaunch]]  # by arch, where users say the grid alone; others' images lack it
     one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it lies depends on the GPU
     apart: NotRequired[list[list[Block]]]  # pairs of arguments, by number: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
@@ -237,6 +245,8 @@ class Kernel(TypedDict):
     doc: NotRequired[str]  # the docstring of its source
     arguments: NotRequired[list[Argument]]  # where launches may name them: the parameters of every overload, in order
     defined: NotRequired[str]  # in place: where its Python function begins, "mypkg.solver:axpy:12"
+    exact: NotRequired[bool]  # by_grid: an overload is for just the launches that Triton would compile it for
+    heuristics: NotRequired[list[str]]  # the arguments that @triton.heuristics gives, the outermost first
 
 
 class Function(TypedDict):
@@ -248,6 +258,15 @@ class Function(TypedDict):
     abi: Literal["c"]
     prototype: str
     records: NotRequired[dict[str, object]]  # each `Record(...)` in the signature, as `numpy.dtype` takes it
+
+
+class LeftOut(TypedDict):
+    """A kernel for one signature that the images for a target lack, since it cannot be compiled for that."""
+
+    kernel: str
+    signature: str
+    target: Arch
+    reason: str
 
 
 class Callbacks(TypedDict):
@@ -312,7 +331,7 @@ class Manifest(TypedDict):
     load: Literal["import", "first-use"]
     fallback: Literal["jit", "error"]
     options: dict[str, object]
-    files: dict[Literal["kernels", "functions", "header"], File]
+    files: dict[Literal["kernels", "functions", "header", "tuning"], File]
     images: list[Image]  # of the kernels
     ltoir: list[Image]  # of the functions: LTOIR for each capability, then one PTX
     kernels: list[Kernel]
@@ -324,6 +343,7 @@ class Manifest(TypedDict):
     sources: list[Source]
     by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
     in_place: NotRequired[bool]  # the module is its own source, and its Python functions launch what is packaged
+    left_out: NotRequired[list[LeftOut]]
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
     reads: NotRequired[list[Read]]  # editable installs, and the JIT cache: what else the images depend on
     variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set

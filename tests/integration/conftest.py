@@ -1,8 +1,7 @@
-"""Wheels and environments that several tests use; each is made once, in each process that runs tests."""
+"""Wheels and environments that several tests use; each is made once."""
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import subprocess
@@ -19,6 +18,8 @@ from support.stand_in import cuda, stand_in_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    Once = Callable[[str, Callable[[Path], object]], Path]
 
 __all__ = [
     "anew",
@@ -37,11 +38,10 @@ __all__ = [
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _workers(session_folder: Path) -> Iterator[None]:
     """Workers of builds whose start no test is about are forked, in whichever of the session's processes."""
-    base = tmp_path_factory.getbasetemp()
-    several = "PYTEST_XDIST_WORKER" in os.environ
-    python = zygotes.settle((base.parent if several else base) / "zygotes", os.getppid() if several else os.getpid())
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    python = zygotes.settle(session_folder / "zygotes", owner)
     command = process._command
 
     def forked_command(*given: str) -> list[str]:
@@ -54,10 +54,9 @@ def _workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def _build_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _build_cache_folder(session_folder: Path) -> Path:
     """The folder of a build cache for this run of the tests, in whichever of its processes."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "build-cache"
+    folder = session_folder / "build-cache"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
@@ -77,11 +76,10 @@ def anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheelhouse(once: Once) -> Path:
     """A folder with a wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheelhouse")
-    projects.succeed(projects.CHECKOUT, *projects.BUILD, "--wheel", "--outdir", folder, ".")
-    return folder
+    command = (*projects.BUILD, "--wheel", "--outdir")
+    return once("wheelhouse", lambda folder: projects.succeed(projects.CHECKOUT, *command, folder, "."))
 
 
 @pytest.fixture(scope="session")
@@ -121,17 +119,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def setuptools(tmp_path_factory: pytest.TempPathFactory, wheelhouse: Path) -> Callable[[str], Path]:
+def setuptools(once: Once, wheelhouse: Path) -> Callable[[str], Path]:
     """Gives folders to import from, each with a version of setuptools and with a wheel of this checkout."""
 
-    @functools.cache
     def install(version: str) -> Path:
-        folder = tmp_path_factory.mktemp("setuptools")
         (archive,) = wheelhouse.glob("*.whl")
         wanted = (f"setuptools{version}", "wheel", archive)  # of setuptools before 70.1, `bdist_wheel` is in wheel
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-        projects.succeed(folder, *pip, "--no-deps", "--target", folder, *wanted)
-        return folder
+
+        def fill(folder: Path) -> None:
+            projects.succeed(folder, *pip, "--no-deps", "--target", folder, *wanted)
+
+        return once(f"setuptools{version}", fill)
 
     return install
 
@@ -160,35 +159,32 @@ def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def _features(tmp_path_factory: pytest.TempPathFactory, _build_cache_folder: Path) -> Callable[[str], dict[str, bytes]]:
-    @functools.cache
-    def build(front_end: str) -> dict[str, bytes]:
-        project = projects.copy("features", tmp_path_factory.mktemp(front_end) / "project")
-        environ = {
-            "AOTCUDA_ARCH": "sm_75;sm_90;sm_90a;sm_100f;compute_75;compute_90a",
-            "AOTCUDA_BUILD_CACHE": str(_build_cache_folder),
-        }
-        files = projects.content(projects.build_wheel(project, **environ))
-        shutil.rmtree(project)
-        return files
+def wheel_of(once: Once) -> Callable[..., Path]:
+    """Return a function that gives a wheel of a project under `tests/packages`, for the front end of the test."""
+
+    def build(name: str, **environ: str) -> Path:
+        def fill(folder: Path) -> None:
+            projects.build_wheel(projects.copy(name, folder / "project"), **environ)
+
+        (wheel,) = once(f"{name}-{projects.FrontEnd.name}-{projects.BackEnd.name}", fill).glob("project/dist/*.whl")
+        return wheel
 
     return build
 
 
 @pytest.fixture(scope="module")
-def features(front_end: str, _features: Callable[[str], dict[str, bytes]]) -> dict[str, bytes]:
+def features(front_end: str, wheel_of: Callable[..., Path]) -> dict[str, bytes]:
     """The content of a wheel of `tests/packages/features`, for targets of every kind."""
-    return _features(front_end)
+    arch = "sm_75;sm_90;sm_90a;sm_100f;compute_75;compute_90a"
+    return projects.content(wheel_of("features", AOTCUDA_ARCH=arch))
 
 
 @pytest.fixture(scope="session")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver(once: Once) -> Path:
     """The folder of a driver that takes what the compilers launch."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.fail("the stand-in driver needs a C compiler: install gcc")
-    folder = tmp_path_factory.mktemp("driver")
     source = projects.CHECKOUT / "tests" / "support" / "fake_libcuda_compilers.c"
-    options = ["-shared", "-fPIC", "-O1", "-Wall", "-o", folder / "libcuda.so.1"]
-    subprocess.run([compiler, *options, source, "-lpthread", "-ldl"], check=True)
-    return folder
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", "libcuda.so.1", source, "-lpthread", "-ldl"]
+    return once("driver-of-compilers", lambda folder: subprocess.run(command, cwd=folder, check=True))

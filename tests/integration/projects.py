@@ -254,6 +254,13 @@ def content(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in names}
 
 
+def unpacked(wheel: Path, folder: Path) -> Path:
+    """Unpack a wheel into `folder`, and return that."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
 def manifest_of(files: dict[str, bytes], module: str) -> dict:
     """The manifest of `module` among the files of a wheel or a build."""
     return json.loads(files[f"{module.replace('.', '/')}.aotcuda/manifest.json"])

@@ -17,11 +17,12 @@ from integration import projects
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-# Compiles and links a kernel as numba-cuda does at a launch, for the GPU that it is told, as if it were there.
+# Compiles and links kernels as numba-cuda does at a launch, for the GPUs that it is told, as if they were there.
 COMPILE = """
-import base64, json, sys, warnings
+import base64, json, sys
 import devicefunctions.plain as k
 import devicefunctions.table as t
 assert "numba" not in sys.modules and "numpy" not in sys.modules
@@ -32,127 +33,125 @@ from numba.cuda import types
 from numba.cuda.cudadrv.driver import _Linker
 from numba.cuda.np.numpy_support import from_dtype
 import devicefunctions._functions as source
+import devicefunctions._hooks as hooks
 
-class Device:
-    compute_capability = {cc}
-
-numba.cuda.dispatcher.get_current_device = Device
-{source}
-try:
-    library, result = compiler._compile_pyfunc_with_fixup(
-        kernel, {signature}, device=False, abi="numba", cc={cc}, lto={lto})
-except Exception as error:
-    print(json.dumps({{"error": f"{{type(error).__name__}}: {{error}}"}}))
-    sys.exit()
-linker = _Linker(cc={cc}, lto={lto})
-library._link_all(linker, {cc})
 calls = []
+hooks.upload = lambda code: calls.append("setup")
 class Code:
     handle = 7
-import devicefunctions._hooks as hooks
-hooks.upload = lambda code: calls.append("setup")
-for function in (*library._setup_functions, *library._teardown_functions):
-    function(Code)
-print(json.dumps({{
-    "code": base64.b64encode(linker.complete().code).decode(), "links": [item.name for item in library._linking_files],
-    "calls": calls + hooks.calls}}))
+
+def compiled(kernel, signature, cc, lto):
+    class Device:
+        compute_capability = cc
+
+    numba.cuda.dispatcher.get_current_device = Device
+    try:
+        library, _ = compiler._compile_pyfunc_with_fixup(
+            kernel, eval(signature), device=False, abi="numba", cc=cc, lto=lto)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    linker = _Linker(cc=cc, lto=lto)
+    library._link_all(linker, cc)
+    calls.clear()
+    hooks.calls.clear()
+    for function in (*library._setup_functions, *library._teardown_functions):
+        function(Code)
+    links = [item.name for item in library._linking_files]
+    code = base64.b64encode(linker.complete().code).decode()
+    return {"code": code, "links": links, "calls": calls + hooks.calls}
+
+found = {}
+for name, (body, types_, lto, cc) in json.load(sys.stdin).items():
+    names = ", ".join(f"a{index}" for index in range(len(types_)))
+    scope = dict(globals())
+    exec(f"def kernel({names}):\\n    {body}", scope)
+    found[name] = compiled(scope["kernel"], f"types.void({', '.join(types_)})", tuple(cc), lto)
+print(json.dumps(found))
 """
 
 
+FLOATS, INTS = ["types.float32[::1]"], ["types.int32[::1]"]
+INLINED = {
+    "complex": ("k.times(a0[0], a0[1])", ["types.complex64[::1]"]),
+    "array": ("k.total(a0)", FLOATS),
+    "tuple": ("k.split(a0[1])[1][0]", FLOATS),
+    "tuple with complex": ("k.polar(a0[1])[1].imag", FLOATS),
+    "tuple argument": ("k.swapped((a0[1], a0[2]), 1j)", FLOATS),
+    "times": ("k.later(a0[0], a1[0])", ["types.NPDatetime('ns')[::1]", "types.NPTimedelta('ns')[::1]"]),
+    "pointer": ("k.scaled(a0[0], a1)", ["types.float32[::1]", "types.CPointer(types.float32)"]),
+    "record": ("k.mass(a1[0])", ["types.float64[::1]", "from_dtype(source.aligned)[::1]"]),
+}
+# The value that a kernel stores, the types of its arguments `a0`, `a1`..., in Python whose names COMPILE has.
+KERNELS: dict[str, tuple[str, list[str], bool, tuple[int, int]]] = {
+    **{name: (value, types, True, (9, 0)) for name, (value, types) in INLINED.items()},
+    **{f"add for {cc}": ("k.add_f32(a0[1], a0[2])", FLOATS, True, cc) for cc in ((8, 0), (9, 0), (12, 0))},
+    "without lto": ("k.add_f32(a0[1], a0[2])", FLOATS, False, (12, 0)),
+    "overloaded int": ("k.add(a0[1], a0[2])", INTS, True, (9, 0)),
+    "overloaded float": ("k.add(a0[1], a0[2])", FLOATS, True, (9, 0)),
+    "linked": ("t.looked_up(1) + t.looked_up(2)", FLOATS, True, (9, 0)),
+    "wrong": ("k.length(a0[0])", FLOATS, True, (9, 0)),
+}
+
+
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(wheel_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder to import `tests/packages/devicefunctions` from, built."""
-    folder = tmp_path_factory.mktemp("library")
-    project = projects.copy("devicefunctions", folder / "project")
-    (folder / "site").mkdir()
-    with_sources = projects.build_wheel(project)
-    for name, data in projects.content(with_sources).items():
-        path = folder / "site" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return folder / "site"
+    return projects.unpacked(wheel_of("devicefunctions"), tmp_path_factory.mktemp("library"))
 
 
-def compiled(
-    library: Path, body: str, *types: str, lto: bool = True, cc: tuple[int, int] = (9, 0)
-) -> dict[str, object]:
-    """What a kernel with this body becomes for arguments `a0`, `a1`... of these types: its code as `sass`, or `error`.
-
-    The types are Python; in COMPILE there are names for what they need.
-    """
-    names = [f"a{index}" for index in range(len(types))]
-    source = f"def kernel({', '.join(names)}):\n    {body}"
-    signature = f"types.void({', '.join(types)})"
-    script = COMPILE.format(source=source, signature=signature, lto=lto, cc=cc)
+@pytest.fixture(scope="module")
+def compiled(library: Path) -> dict[str, dict[str, object]]:
+    """Return what each of KERNELS becomes in one process: `sass`, `links` and `calls` of its callbacks, or `error`."""
+    cases = {name: (f"a0[0] = {value}", *rest) for name, (value, *rest) in KERNELS.items()}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script],
+        [sys.executable, "-W", "error", "-c", COMPILE],
+        input=json.dumps(cases),
         env={**os.environ, "PYTHONPATH": str(library), "AOTCUDA_LOAD": "first-use"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    if "code" in result:
-        result["sass"] = cuobjdump(base64.b64decode(result["code"]), "--dump-sass")
-    return result
+    found = json.loads(done.stdout)
+    for result in found.values():
+        if "code" in result:
+            result["sass"] = cuobjdump(base64.b64decode(result["code"]), "--dump-sass")
+    return found
 
 
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0), (12, 0)])
-def test_a_kernel_calls_a_function_that_is_inlined_with_lto(library: Path, cc: tuple[int, int]) -> None:
-    result = compiled(library, "a0[0] = k.add_f32(a0[1], a0[2])", "types.float32[::1]", cc=cc)
+def test_a_kernel_calls_a_function_that_is_inlined_with_lto(compiled: dict, cc: tuple[int, int]) -> None:
+    result = compiled[f"add for {cc}"]
     assert result["links"] == ["devicefunctions.plain"]
     assert "FADD" in result["sass"]
     assert "CALL" not in result["sass"]
 
 
-def test_without_lto_the_function_is_called(library: Path) -> None:
-    result = compiled(library, "a0[0] = k.add_f32(a0[1], a0[2])", "types.float32[::1]", lto=False, cc=(12, 0))
-    assert "CALL" in result["sass"]
-    assert "FADD" in result["sass"]
+def test_without_lto_the_function_is_called(compiled: dict) -> None:
+    assert "CALL" in compiled["without lto"]["sass"]
+    assert "FADD" in compiled["without lto"]["sass"]
 
 
-def test_one_python_name_stands_for_all_its_functions(library: Path) -> None:
-    ints = compiled(library, "a0[0] = k.add(a0[1], a0[2])", "types.int32[::1]")
-    floats = compiled(library, "a0[0] = k.add(a0[1], a0[2])", "types.float32[::1]")
-    assert "FADD" in floats["sass"]
-    assert "FADD" not in ints["sass"]
-    assert "IADD3" in ints["sass"]
+def test_one_python_name_stands_for_all_its_functions(compiled: dict) -> None:
+    assert "FADD" in compiled["overloaded float"]["sass"]
+    assert "FADD" not in compiled["overloaded int"]["sass"]
+    assert "IADD3" in compiled["overloaded int"]["sass"]
 
 
-@pytest.mark.parametrize(
-    ("body", "types"),
-    [
-        ("a0[0] = k.times(a0[0], a0[1])", ["types.complex64[::1]"]),
-        ("a0[0] = k.total(a0)", ["types.float32[::1]"]),
-        ("a0[0] = k.split(a0[1])[1][0]", ["types.float32[::1]"]),
-        ("a0[0] = k.polar(a0[1])[1].imag", ["types.float32[::1]"]),
-        ("a0[0] = k.swapped((a0[1], a0[2]), 1j)", ["types.float32[::1]"]),
-        ("a0[0] = k.later(a0[0], a1[0])", ["types.NPDatetime('ns')[::1]", "types.NPTimedelta('ns')[::1]"]),
-        ("a0[0] = k.scaled(a0[0], a1)", ["types.float32[::1]", "types.CPointer(types.float32)"]),
-    ],
-)
-def test_every_type_of_the_c_abi_goes_through(library: Path, body: str, types: list[str]) -> None:
-    result = compiled(library, body, *types)
-    assert "error" not in result, result
-    assert "CALL" not in result["sass"]
+@pytest.mark.parametrize("kind", INLINED)
+def test_every_type_of_the_c_abi_goes_through(compiled: dict, kind: str) -> None:
+    assert "error" not in compiled[kind], compiled[kind]
+    assert "CALL" not in compiled[kind]["sass"]
 
 
-def test_records_are_known_by_their_fields(library: Path) -> None:
-    record = "from_dtype(source.aligned)[::1]"
-    result = compiled(library, "a0[0] = k.mass(a1[0])", "types.float64[::1]", record)
-    assert "CALL" not in result["sass"]
-
-
-def test_link_items_and_callbacks_come_along_once(library: Path) -> None:
-    result = compiled(library, "a0[0] = t.looked_up(1) + t.looked_up(2)", "types.float32[::1]")
+def test_link_items_and_callbacks_come_along_once(compiled: dict) -> None:
+    result = compiled["linked"]
     assert sorted(result["links"]) == ["devicefunctions.table", "devicefunctions.table link0_table.fatbin"]
     assert result["calls"] == ["setup", "teardown"]
 
 
-def test_a_wrong_call_is_told_the_packaged_types(library: Path) -> None:
-    result = compiled(library, "a0[0] = k.length(a0[0])", "types.float32[::1]")
-    assert "Record" in str(result["error"])
+def test_a_wrong_call_is_told_the_packaged_types(compiled: dict) -> None:
+    assert "Record" in str(compiled["wrong"]["error"])
 
 
 USER = """

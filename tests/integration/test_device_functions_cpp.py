@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,20 +16,29 @@ from aotcuda.binary import cubin
 from integration import cuda_cpp, projects, toolkit
 from support.images import cuobjdump
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PROGRAMS = Path(__file__).parents[1] / "packages" / "devicefunctions" / "cpp"
 UDF = projects.CHECKOUT / "examples" / "udf"
 
 
-def built(project: Path, folder: Path) -> Path:
-    """A folder to import the modules of `project` from."""
-    copy = shutil.copytree(project, folder / "project", ignore=shutil.ignore_patterns("__pycache__", "dist", "build"))
-    projects.aotcuda(copy, "build", ".", "--out", folder / "site")
-    return folder / "site"
+@pytest.fixture(scope="module")
+def wheel(wheel_of: Callable[[str], Path]) -> Path:
+    return wheel_of("devicefunctions")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(projects.PACKAGES / "devicefunctions", tmp_path_factory.mktemp("devicefunctions"))
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return projects.unpacked(wheel, tmp_path_factory.mktemp("devicefunctions"))
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to import the modules of `examples/udf` from."""
+    folder = tmp_path_factory.mktemp("udf")
+    projects.aotcuda(projects.example("udf", folder / "project"), "build", ".", "--out", folder / "site")
+    return folder / "site"
 
 
 @pytest.fixture(scope="module")
@@ -171,18 +181,17 @@ def test_a_program_that_launches_packaged_kernels_compiles(cuda: Path, site: Pat
 
 @pytest.mark.parametrize("tool", ["nvcc", "cmake"])
 def test_both_functions_of_the_example_are_inlined(
-    tool: str, cuda: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tool: str, cuda: Path, example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which(tool) is None and tool == "cmake":
         pytest.skip("cmake is not installed")
-    folder = built(UDF, tmp_path_factory.mktemp("udf"))
     program = tmp_path / "filter"
     if tool == "nvcc":
-        flags = ["-arch=sm_90", "-dlto", *config(folder, "includes", "udf.functions")]
-        libs = config(folder, "libs", "udf.functions")
+        flags = ["-arch=sm_90", "-dlto", *config(example, "includes", "udf.functions")]
+        libs = config(example, "libs", "udf.functions")
         toolkit.run(cuda, cuda / "bin/nvcc", *flags, UDF / "cpp/filter.cu", *libs, "-o", program)
     else:
-        monkeypatch.setenv("PYTHONPATH", str(folder))
+        monkeypatch.setenv("PYTHONPATH", str(example))
         settings = {
             "CMAKE_CUDA_ARCHITECTURES": "90",
             "CMAKE_CUDA_COMPILER": cuda / "bin/nvcc",
@@ -197,12 +206,11 @@ def test_both_functions_of_the_example_are_inlined(
     assert "FSETP" in code or "FSET" in code  # the predicate, in the kernel itself
 
 
-def test_config_names_what_is_missing(site: Path, tmp_path: Path) -> None:
+def test_config_names_what_is_missing(site: Path, wheel: Path) -> None:
     command = (sys.executable, "-m", "aotcuda", "config")
     done = projects.run(site, *command, "--libs", "devicefunctions.launched", PYTHONPATH=str(site))
     assert (done.status, done.out) == (1, "")
     assert done.said == "devicefunctions.launched exports no device functions, so there is nothing to link"
-    wheel = projects.build_wheel(projects.copy("devicefunctions", tmp_path / "project"))
     done = projects.run(site, *command, "--includes", wheel)
     assert done.status == 1
     assert "install it" in done.said

@@ -22,24 +22,24 @@ from aotcuda.runtime.general_path import GeneralPath
 from aotcuda.runtime.launcher import Launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SOURCES = sorted((Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast").glob("*.c"))
 NAME = "aotcuda.runtime.fast._launch"
 
 
 @pytest.fixture(scope="session")
-def extension_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def extension_module(once: Callable[[str, Callable[[Path], object]], Path]) -> Any:
     """The fast path in C, compiled for this Python."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     headers = Path(sysconfig.get_path("include"))
     if compiler is None or not (headers / "Python.h").is_file():
         pytest.skip("the fast path in C needs a C compiler and Python's headers")
-    library = tmp_path_factory.mktemp("extension") / "_launch.so"  # a name that any Python takes
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-function-type", "-Wno-missing-field-initializers"]
-    command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", "-o", library, *SOURCES]
-    subprocess.run(command, check=True)
+    command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", *SOURCES]
+    command += ["-o", "_launch.so"]  # a name that any Python takes
+    library = once("extension", lambda folder: subprocess.run(command, cwd=folder, check=True)) / "_launch.so"
     spec = importlib.util.spec_from_file_location(NAME, library)
     assert spec is not None
     assert spec.loader is not None

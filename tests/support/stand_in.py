@@ -20,7 +20,7 @@ from aotcuda.runtime import driver
 from support import manifests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HERE = Path(__file__).parent
 ROOT = Path(aotcuda.__file__).parents[1]
@@ -142,15 +142,13 @@ class StandIn:
 
 
 @pytest.fixture(scope="session")
-def stand_in_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stand_in_library(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """The stand-in, compiled."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.fail("the stand-in driver needs a C compiler: install gcc")
-    library = tmp_path_factory.mktemp("driver") / "libcuda.so.1"
-    source = HERE / "fake_libcuda.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", library, source, "-lpthread"], check=True)
-    return library
+    options = ["-shared", "-fPIC", "-O1", "-Wall", "-o", "libcuda.so.1", HERE / "fake_libcuda.c", "-lpthread"]
+    return once("driver", lambda folder: subprocess.run([compiler, *options], cwd=folder, check=True)) / "libcuda.so.1"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder.worker import flows, kernel_groups, pipeline
+from aotcuda.builder.worker import flows, pipeline
 from aotcuda.builder.worker.pool import Task
 from aotcuda.errors import LinkError
 
@@ -43,11 +43,3 @@ def test_each_of_those_that_share_a_process_says_what_is_wrong() -> None:
     with pytest.raises(LinkError) as error:
         flows.flow([pipeline._shared(0, tasks, 1)], 1, id)
     assert str(error.value).splitlines() == [f"not for {target}" for target in TARGETS]
-
-
-def test_an_edited_groups_targets_are_shared_out_in_runs_of_which_the_first_are_longer() -> None:
-    group = {(("k",), target): [] for target in TARGETS}
-    runs = [[str(target) for _, target in run] for run in kernel_groups.runs(group, 2)]
-    assert runs == [["sm_75", "sm_80", "sm_90"], ["sm_100", "sm_120"]]
-    assert [len(run) for run in kernel_groups.runs(group, 4)] == [2, 1, 1, 1]
-    assert [len(run) for run in kernel_groups.runs(group, 16)] == [1] * 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import typing
 
 import pytest
@@ -72,6 +73,18 @@ def test_a_missing_key_is_named(folder):
 def test_a_missing_manifest_names_its_path(tmp_path):
     with pytest.raises(ManifestError, match=r"gone\.json cannot be read"):
         manifest.read(str(tmp_path / "gone.json"))
+
+
+def test_a_frozen_application_is_told_how_to_pack_the_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    path = tmp_path / "mypkg" / "sub" / "kernels.aotcuda" / manifest.FILE_NAME
+    for base, package in [(tmp_path, "mypkg"), (None, "sub")]:
+        if base is None:
+            monkeypatch.delattr(sys, "_MEIPASS")
+        else:
+            monkeypatch.setattr(sys, "_MEIPASS", str(base), raising=False)
+        with pytest.raises(ManifestError, match=f"was frozen .*: add --collect-data {package} to PyInstaller's"):
+            manifest.read(str(path))
 
 
 def test_a_file_is_checked_against_its_size_and_digest(folder):

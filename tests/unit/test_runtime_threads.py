@@ -249,12 +249,12 @@ def test_threads_that_meet_at_a_kernels_first_launch_make_its_overloads_once(cud
     made = []
     init = OverloadTable.__init__
 
-    def patient_init(self, *args, **named):
+    def patient_init(self, *args):
         made.append(self)
         if next(turns) == 0:  # until every thread is about to launch
             for _ in range(THREADS):
                 assert arrived.acquire(timeout=30)
-        init(self, *args, **named)
+        init(self, *args)
 
     def work(value):
         arrived.release()

@@ -58,7 +58,6 @@ class CompileCache:
         self._root = Path(root)
         self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
         self._prefixes = registry.variables([frontend]).prefixes if settings is not None else ()
-        self._unwritten: list[tuple[dict[Name, Any], str, dict[Name, str]]] = []
         self._have: dict[Name, Any] = {}
         self.reused = 0
         self.made = 0
@@ -145,7 +144,7 @@ class CompileCache:
         return self.has_url and name not in self._have
 
     def keep(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> None:
-        """Keep results that were made; `write` writes them.
+        """Keep results that were made.
 
         Args:
             made: The results.
@@ -157,14 +156,7 @@ class CompileCache:
         fresh = {named[key]: value for key, value in made.items() if named.get(key)}
         if self._store is not None and fresh:
             about = {named[key]: titles[key] for key in made if named.get(key)}
-            self._unwritten.append((fresh, kind, about))
-
-    def write(self) -> None:
-        """Write what is to be kept."""
-        unwritten, self._unwritten = self._unwritten, []
-        for one in unwritten:
-            if self._store is not None:
-                self._store.put(*one)
+            self._store.put(fresh, kind, about)
 
     def _shown(self, folder: str) -> str:
         """A path in the project from its folder on: it is the same in every checkout."""

@@ -11,12 +11,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.build_cache import shapes
+from aotcuda.builder.built import Output
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
+from aotcuda.builder.report import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CLASSES: Mapping[str, type] = {item.__name__: item for item in (Assembled, CompiledKernel, LinkInput)}
+CLASSES: Mapping[str, type] = {item.__name__: item for item in (Assembled, CompiledKernel, LinkInput, Output, Summary)}
 
 
 class ForeignValueError(ValueError):
@@ -87,11 +89,7 @@ class _Bytes:
         self._known: dict[tuple[int, int], bytes] = {}
 
     def part(self, start: int, end: int) -> bytes:
-        """Return the bytes from `start` to `end`; all parts together are no longer than the data.
-
-        Raises:
-            ValueError: There are no such bytes.
-        """
+        """Return the bytes from `start` to `end`; all parts together are no longer than the data."""
         if (start, end) not in self._known:
             self._left -= end - start
             if not 0 <= start <= end <= len(self._data) or self._left < 0:

@@ -112,11 +112,7 @@ def searched() -> list[str]:
 
 
 def shown() -> str | None:
-    """The folder of the cache on this machine, as the environment says; None if there is none.
-
-    Raises:
-        ConfigError: It says nothing.
-    """
+    """The folder of the cache on this machine, as the environment says; None if there is none."""
     given = _given()
     if given == "0":
         return None
@@ -124,11 +120,7 @@ def shown() -> str | None:
 
 
 def _given() -> str:
-    """What `AOTCUDA_BUILD_CACHE` has: a folder, a URL, 0, or nothing.
-
-    Raises:
-        ConfigError: A folder of that name, in whatever folder a build runs in, is not what was meant.
-    """
+    """What `AOTCUDA_BUILD_CACHE` has: a folder, a URL, 0, or nothing."""
     given = os.environ.get(WHERE, "").strip()
     if given != "0" and (given.isdigit() or given.lower() in _NO_FOLDERS):
         message = f"{WHERE} is {given!r}; write a folder (./{given} for one of that name), a URL, or 0 for no cache"

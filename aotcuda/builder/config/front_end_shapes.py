@@ -24,11 +24,9 @@ class FrontEndName:
 
     @property
     def expected(self) -> str:
-        """See Shape."""
         return " or ".join(f'"{name}"' for name in registry.names())
 
     def read(self, value: object, key: Key) -> str:
-        """See Shape."""
         if isinstance(value, str) and registry.find(value) is not None:
             return value
         near = difflib.get_close_matches(value.lower(), registry.names(), n=1) if isinstance(value, str) else []
@@ -69,7 +67,7 @@ class OfFrontEnd:
     """What the module's front end reads; which one that is, the whole table tells.
 
     Attributes:
-        which: `source`, `functions` or `kernels`.
+        which: `source`, `functions`, `kernels` or `variants`.
     """
 
     which: str
@@ -81,11 +79,14 @@ class OfFrontEnd:
 
     @property
     def default(self) -> Shape:
-        """Return the shape of the default front end."""
-        return next(self._shapes((registry.DEFAULT,)))
+        """Return the shape of the default front end, or of the first one that has such a key."""
+        return next(self._shapes((registry.DEFAULT, *registry.BUILT_IN)))
+
+    def is_of(self, front_end: str) -> bool:
+        """Return True if a front end has such a key."""
+        return next(self._shapes((front_end,)), None) is not None
 
     def read(self, value: object, key: Key) -> Unread:
-        """See Shape."""
         return Unread(value, key, self.which)
 
     def schema(self) -> dict[str, Any]:

@@ -212,7 +212,6 @@ class OptionList:
     expected = _strings.expected
 
     def read(self, value: object, key: Key) -> tuple[str, ...]:
-        """See Shape."""
         items: tuple[str, ...] = self._strings.read(value, key)
         try:
             for given in read(items):
@@ -224,7 +223,6 @@ class OptionList:
         return items
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
         return self._strings.schema()
 
 

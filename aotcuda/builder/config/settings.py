@@ -78,7 +78,6 @@ class Record:
         return tuple(dict.fromkeys((*found.values(), *found)))
 
     def read(self, value: object, key: Key) -> Any:
-        """See Shape."""
         entries = settings(self.cls)
         if isinstance(value, Mapping):
             values = _read_table(entries, value, key)
@@ -113,7 +112,6 @@ class Record:
         return str(key.child(_written(self.short, settings(self.cls)[self.short][1], value, key) or self.short))
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
         entries = settings(self.cls)
         properties: dict[str, Any] = {}
         needed: list[str] = []

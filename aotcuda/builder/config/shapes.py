@@ -36,13 +36,11 @@ class Flag:
     expected: str = "true or false"
 
     def read(self, value: object, key: Key) -> bool:
-        """See Shape."""
         if not isinstance(value, bool):
             raise key.mismatch(self.expected, value)
         return value
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
         return {"type": "boolean"}
 
 
@@ -55,17 +53,14 @@ class Integer:
 
     @property
     def expected(self) -> str:
-        """See Shape."""
         return f"an integer from {self.lowest} to {self.highest}"
 
     def read(self, value: object, key: Key) -> int:
-        """See Shape."""
         if not isinstance(value, int) or isinstance(value, bool) or not self.lowest <= value <= self.highest:
             raise key.mismatch(self.expected, value)
         return value
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
         return {"type": "integer", "minimum": self.lowest, "maximum": self.highest}
 
 
@@ -77,17 +72,14 @@ class Choice:
 
     @property
     def expected(self) -> str:
-        """See Shape."""
         return " or ".join(f'"{choice}"' for choice in self.choices)
 
     def read(self, value: object, key: Key) -> str:
-        """See Shape."""
         if not isinstance(value, str) or value not in self.choices:
             raise key.mismatch(self.expected, value)
         return value
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
         return {"type": "string", "enum": list(self.choices)}
 
 
@@ -103,7 +95,6 @@ class Text:
     check: Callable[[str], object] | None = None
 
     def read(self, value: object, key: Key) -> Any:
-        """See Shape."""
         if not isinstance(value, str) or not re.search(self.pattern.replace("$", r"\Z"), value):
             raise key.mismatch(self.expected, value)
         if self.check is None:
@@ -114,7 +105,6 @@ class Text:
             raise key.error(str(error), remedy="") from None
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
         return {"type": "string", "pattern": self.pattern}
 
 
@@ -125,13 +115,11 @@ class Macro:
     expected: str = "a string, an integer or a boolean"
 
     def read(self, value: object, key: Key) -> str:
-        """See Shape."""
         if not isinstance(value, str | int):
             raise key.mismatch(self.expected, value)
         return str(int(value)) if isinstance(value, bool) else str(value)
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
         return {"type": ["string", "integer", "boolean"]}
 
 
@@ -146,7 +134,6 @@ class ListOf:
     single: bool = False
 
     def read(self, value: object, key: Key) -> tuple[Any, ...]:
-        """See Shape."""
         if not isinstance(value, list | tuple):
             if not self.single or isinstance(value, Mapping):
                 raise key.mismatch(self.expected, value)
@@ -159,7 +146,6 @@ class ListOf:
         return tuple(self.item.read(item, key.item(index)) for index, item in enumerate(value))
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
         item = self.item.schema()
         array: dict[str, Any] = {"type": "array", "items": item}
         if self.shortest:
@@ -183,7 +169,6 @@ class TableOf:
     named: bool = False
 
     def read(self, value: object, key: Key) -> tuple[Any, ...]:
-        """See Shape."""
         if not isinstance(value, Mapping) or len(value) < self.shortest:
             raise key.mismatch(self.expected, value)
         items = []
@@ -194,7 +179,6 @@ class TableOf:
         return tuple(items)
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
         schema = {
             "type": "object",
             "patternProperties": {self.name.pattern: self.value.schema()},

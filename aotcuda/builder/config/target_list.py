@@ -63,11 +63,7 @@ class TargetList:
 
 
 def from_variable(variable: str, key: Key) -> tuple[Target, ...]:
-    """Return the targets in the value of AOTCUDA_ARCH, whose items `;`, `,` or spaces divide; none for an empty value.
-
-    Raises:
-        ConfigError: As for `TargetList.read`, or the value holds separators alone.
-    """
+    """Return the targets in the value of AOTCUDA_ARCH, whose items `;`, `,` or spaces divide."""
     if not variable.strip():
         return ()
     items = [item for item in re.split(r"[;,\s]+", variable) if item]

@@ -33,7 +33,6 @@ class PythonUnit(Unit):
 
     @property
     def loading(self) -> str:
-        """See Unit."""
         return f"importing {self.source}"
 
 

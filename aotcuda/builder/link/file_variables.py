@@ -44,11 +44,7 @@ def kept_apart(
 
 
 def variables(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> list[str]:
-    """Return the symbols of the variables that a file defines for others.
-
-    Raises:
-        CompileError: It does not compile.
-    """
+    """Return the symbols of the variables that a file defines for others."""
     text = nvrtc.compile_source(item, target, options, include_dirs, lto=False).decode(errors="replace")
     return list(dict.fromkeys(_VARIABLE.findall(text)))
 

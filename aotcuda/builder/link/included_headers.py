@@ -97,9 +97,12 @@ def files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -
 
 def with_marks(item: LinkInput, include_dirs: Sequence[str]) -> dict[str, Path]:
     """Return the headers that begin with a byte order mark, by the names under which they are included."""
-    search = _search([item], Path(item.folder or "/"), include_dirs)
-    marked = (path for path in search.own | search.others if path.read_bytes().startswith(_MARK))
-    return {name: path for path in marked for name, other in search.names.items() if other == path}
+    return {name: path for name, path in by_name(item, include_dirs).items() if path.read_bytes().startswith(_MARK)}
+
+
+def by_name(item: LinkInput, include_dirs: Sequence[str]) -> dict[str, Path]:
+    """Return the headers of an item by the names under which they are included."""
+    return _search([item], Path(item.folder or "/"), include_dirs).names
 
 
 @dataclass(slots=True)

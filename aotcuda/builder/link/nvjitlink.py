@@ -161,11 +161,7 @@ def _partly_unfused(
     elsewhere: Mapping[str, str],
     names: Collection[str],
 ) -> tuple[bytes, dict[str, int]]:
-    """Link inputs of which the kernels `names` have no fused multiply-adds: as PTX by both options, then assembled.
-
-    Raises:
-        LinkError: As for `link`; or something is linked that cannot become PTX.
-    """
+    """Link inputs of which the kernels `names` have no fused multiply-adds: as PTX by both options, then assembled."""
     other = next((item for item in items if not _is_ltoir(item) and item.kind != "cu"), None)
     if other is not None:
         message = (
@@ -210,9 +206,6 @@ def relocatable(
     ptxas's `-c` would do for any code, but has calls of its own functions (division, sines of large numbers) follow the
     ABI, at the price of registers. Code that nothing else calls can be optimised as a whole program is, and linked
     all the same (`-ewp`). What is lost by that, `is_closed` tells.
-
-    Raises:
-        LinkError: As for `link`.
     """
     more = ["-Xptxas=--extensible-whole-program"]
     data, spills = link(module, inputs, target, options, include_dirs, elsewhere, more=more)
@@ -336,7 +329,7 @@ def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], 
         return f"{head}: it calls {found[1]}, {of_module(elsewhere[found[1]])}"
     # Only inputs that came as LTOIR can be too new; the toolchain's own are called "code of ..." or by their .cu file.
     given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
-    return error_table.explain(head, log, ", ".join(given) if error_table.NEWER_LTOIR in log else "")
+    return error_table.explain(head, log, ", ".join(given) if re.search(error_table.NEWER_LTOIR, log) else "")
 
 
 def _failed(module: str, target: Target) -> str:

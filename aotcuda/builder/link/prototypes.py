@@ -96,11 +96,7 @@ def check(
 
 
 def check_header(item: LinkInput, declared: Iterable[External], target: Target, options: Options) -> None:
-    """Likewise for the functions of `declared` that the C header of `item`, another module's code, has.
-
-    Raises:
-        LinkError: One is declared otherwise.
-    """
+    """Likewise for the functions of `declared` that the C header of `item`, another module's code, has."""
     text = item.header.decode()
     names = set(re.findall(r"^AOTCUDA_DEVICE .*?\b(\w+)\(", text, re.MULTILINE))
     known = [external for external in declared if external.name in names]
@@ -113,9 +109,6 @@ def check_source(
     """Check what CUDA C++ declares of the functions of `item`, another module's code, against that one's C header.
 
     The compiler is given both, one behind the other. Errors begin with `asked_by`, the key for which it is linked.
-
-    Raises:
-        LinkError: They declare a function differently; the message names it.
     """
     name = f"the header of {item.name}"
     data = source.data + f'\n#line 1 "{name}"\n'.encode() + item.header

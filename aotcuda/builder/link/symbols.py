@@ -147,11 +147,7 @@ _HOSTS = {62: "x86-64", 183: "AArch64"}
 
 
 def _machine(data: bytes, where: str) -> int:
-    """What an object file is for.
-
-    Raises:
-        ImageError: It is no object file, is cut short, or is for a machine that CUDA has no host compiler for.
-    """
+    """What an object file is for."""
     if not data.startswith(_ELF):
         what = "is empty" if not data else f"begins with {data[:4]!r}, not with an ELF header"
         message = f"{where} is no object file: it {what}; make it by nvcc -dc"

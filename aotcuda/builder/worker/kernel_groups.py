@@ -8,7 +8,7 @@ children of the worker.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
 from aotcuda.builder.frontends.protocol import LinkInput
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     """Their machine code, which is empty where it cannot be linked with others."""
     Generate = Callable[[Sequence[LinkInput], Target], list[LinkInput]]
     """Makes linkable code of inputs that the front end compiled for a target."""
-    Pack = Callable[[Target, bytes], bytes] | None
-    """Makes of an image what a fatbin holds; None where images are not packed."""
 
 
 LEAST, MOST = 3, 8
@@ -38,13 +36,6 @@ LEAST, MOST = 3, 8
 
 _ENDS = frozenset("01234")
 """Before a kernel whose name's digest ends in one of these, a group ends if it may."""
-
-
-class Finished(NamedTuple):
-    """An image, linked and then packed in the same process, if it is packed at all."""
-
-    code: Code
-    packed: bytes | None
 
 
 def grouped(names: Sequence[str]) -> list[Group]:
@@ -89,17 +80,6 @@ def shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
     return found
 
 
-def runs(group: Apart, number: int) -> list[Apart]:
-    """A group's targets in so many runs at most; later GPUs' links take longer, so the first runs have more of them."""
-    keys = [*group]
-    found: list[Apart] = []
-    for left in range(min(number, len(keys)), 0, -1):
-        size = -(-len(keys) // left)
-        found.append({key: group[key] for key in keys[:size]})
-        del keys[:size]
-    return found
-
-
 def relocatable(module: str, groups: Apart, generate: Generate, *settings: Any) -> Objects:
     """The machine code of some groups; in a child, since it leaves the folder it is in."""
     os.chdir("/")  # as for `linked`
@@ -109,45 +89,24 @@ def relocatable(module: str, groups: Apart, generate: Generate, *settings: Any) 
     }
 
 
-def finished(
-    module: str,
-    parts: Apart,
-    groups: Sequence[Group],
-    have: Objects,
-    generate: Generate,
-    settings: tuple[Any, ...],
-    pack: Pack,
-) -> tuple[Objects, dict[tuple[str, Target], Finished]]:
-    """The machine code of one group, and the images that it makes with that of the others."""
-    made = relocatable(module, parts, generate, *settings)
-    images: dict[tuple[str, Target], Finished] = {}
-    for _, target in parts:
-        objects = {(group, target): (made if (group, target) in made else have)[group, target] for group in groups}
-        if all(data for data, _ in objects.values()):
-            inputs = objects_of(target, objects)
-            images["image", target] = linked(pack, module, inputs, target, generate, settings, spilled(target, objects))
-    return made, images
-
-
 def spilled(target: Target, objects: Objects) -> dict[str, int]:
     """What the kernels of some machine code spilled, in bytes."""
     return {name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()}
 
 
 def linked(
-    pack: Pack,
     module: str,
     inputs: Sequence[LinkInput],
     target: Target,
     generate: Generate,
     settings: tuple[Any, ...],
     spills: Mapping[str, int],
-) -> Finished:
-    """An image of inputs; `spills` is what machine code among them spilled, of which the linker says nothing."""
+) -> Code:
+    """Link inputs into an image; `spills` is what machine code among them spilled, of which the linker says nothing."""
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
     data, found = nvjitlink.link(module, generate(inputs, target), target, *settings)
-    return Finished((data, {**found, **spills}), None if pack is None else pack(target, data))
+    return data, {**found, **spills}
 
 
 def objects_of(target: Target, objects: Objects) -> list[LinkInput]:

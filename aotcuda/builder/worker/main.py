@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.frontends.protocol import FrontEnd
     from aotcuda.builder.worker.ipc import Sender
-    from aotcuda.builder.worker.packaging import Packager
+    from aotcuda.builder.worker.packaging import JitPackager
     from aotcuda.builder.worker.source_loading import Loaded
     from aotcuda.manifest import Source
 
@@ -84,7 +84,7 @@ def _with_telemetry(result: Result, job: Job) -> Result:
 
 def _print_warnings() -> None:
     for text in report.counted(telemetry.take().warnings):
-        print(text, file=sys.stderr)
+        print(f"aotcuda: warning: {text}", file=sys.stderr)
 
 
 def build(job: Job, tell: Callable[..., None]) -> Result:
@@ -108,7 +108,9 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         carried = tuple((name, path.read_bytes()) for name, path in beside)
         modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
         own = tuple(source for source in own if source["path"] not in {str(path) for _, path in beside})
-    vain = source_loading.in_vain(loaded.job, own) if job.product != "jit" else []
+    vain = []
+    if job.product != "jit":
+        vain = [*source_loading.in_vain(loaded.job, own), *source_loading.direct_imports(loaded.job, own)]
     questions = [*loaded.questions, *(question for other in pipeline.elsewhere for question in other.questions)]
     return Result(
         toolchain={
@@ -120,11 +122,11 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         },
         modules=tuple(modules),
         sources=_sources(pipeline, own, job),
-        warnings=tuple(dict.fromkeys([*vain, *pipeline.warnings])),
+        warnings=tuple(dict.fromkeys([*vain, *loaded.warnings, *pipeline.warnings])),
         seen=_seen(loaded, pipeline),
         linkable=pipeline.linkable,
         questions=tuple(dict.fromkeys(questions)),
-        unseen=pipeline.unseen() if job.observe else (),
+        unseen=pipeline.unseen(),
         reused=cache.reused,
         made=cache.made,
         problems=cache.problems,
@@ -151,7 +153,7 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
 
 
 def _loaded(
-    job: Job, front: FrontEnd, packager: Packager, cache: CompileCache, tell: Callable[..., None]
+    job: Job, front: FrontEnd, packager: JitPackager, cache: CompileCache, tell: Callable[..., None]
 ) -> tuple[Pipeline, Loaded]:
     """Import the sources and read what is linked. Sources that query the GPU are imported for each target."""
     first, *others = source_loading.targets(job)
@@ -177,10 +179,8 @@ def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Sourc
     return tuple({source["path"]: source for source in every}.values())
 
 
-def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp | None:
-    """What the sources read, and what was read beside them, if that is wanted."""
-    if loaded.seen is None:
-        return None
+def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
+    """Return what the sources, the linker and the tools read."""
     tools = pipeline.tools(target for item in loaded.job.plans for target in item.targets)
     own = Stamp({("file", path): digest for path, digest in tools})
     return Stamp().add(

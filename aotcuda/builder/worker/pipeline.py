@@ -17,17 +17,18 @@ from aotcuda.arch import Target
 from aotcuda.binary import grid_sync, targets
 from aotcuda.builder import consistency, failures, resource_warnings, source_faults, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
-from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LeftOut, LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import flows, kernel_groups, pool, source_loading
+from aotcuda.builder.worker import flows, kernel_groups, left_out, pool, source_loading
 from aotcuda.builder.worker.job import LinkedItem
 from aotcuda.builder.worker.observer import INSTALLED
 from aotcuda.builder.worker.packaging import Parts
 from aotcuda.cache import compilers
 from aotcuda.common.stamp import Stamp
+from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import BuiltModule, Job
-    from aotcuda.builder.worker.kernel_groups import Apart, Generate, Group, Objects, Pack
-    from aotcuda.builder.worker.packaging import Packager
+    from aotcuda.builder.worker.kernel_groups import Apart, Generate, Group, Objects
+    from aotcuda.builder.worker.packaging import JitPackager
     from aotcuda.builder.worker.source_loading import Elsewhere
 
     Compiled = dict[tuple[Unit, Target], Any]
@@ -64,7 +65,6 @@ class Pipeline:
         warnings: What the user should know, so far.
         surveyed: Everything foreign that was linked, with its symbols, by module.
         linkable: What other modules of the wheel link of these, by module; of those that they do.
-        packed: By module and target, images that were packed when they were linked.
         cache: The compile cache.
         seen: What functions of the sources read when the compiler ran them.
     """
@@ -73,7 +73,7 @@ class Pipeline:
         self,
         job: Job,
         front: FrontEnd,
-        packager: Packager,
+        packager: JitPackager,
         functions: dict[Unit, object],
         tell: Callable[..., None],
         elsewhere: Sequence[Elsewhere] = (),
@@ -90,7 +90,6 @@ class Pipeline:
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
-        self.packed: dict[str, dict[Target, bytes]] = {}
         self.seen = Stamp()
         self._folders_searched: dict[str, list[str]] = {}
         self.linked: dict[str, Linked] = {
@@ -111,11 +110,7 @@ class Pipeline:
             AotcudaError: Something cannot be compiled or linked.
         """
         modules = []
-        try:
-            made = flows.flow(map(self._writing, map(self._module, self.job.plans)), self.job.jobs, self._done)
-        finally:
-            self.cache.write()
-        for parts, packed in made:
+        for parts, packed in flows.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
             modules.append(self.packager.finish(parts, packed, self._sources_compiled))
             if parts.name in self.job.wanted:
                 self.linkable[parts.name] = self.packager.linkable(parts, modules[-1], self._sources_compiled)
@@ -152,19 +147,9 @@ class Pipeline:
         self.done += task.steps
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
-    def _writing(self, flow: flows.Flow[T]) -> flows.Flow[T]:
-        """Run `flow`, and write what each round made to the compile cache."""
-        results: list[Any] | None = None
-        while True:
-            try:
-                following = flow.send(results)  # type: ignore[arg-type]  # None begins it
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            self.cache.write()
-            results = yield following
-
     def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
-        compiled = yield from self._compile(plan)
+        compiled, lacking = yield from self._compile(plan)
+        plan, notes = self._without(plan, lacking)
         built = ((unit, one) for (unit, _), one in compiled.items())
         self.warnings += source_faults.check(built, self.job.known_faults)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
@@ -172,33 +157,41 @@ class Pipeline:
         merged: PerTarget = {}
         if self._calls_own_functions(plan, compiled):
             merged, merges = (yield from self._cached_round(_MERGE, plan, merges, compiled, merged, {})), {}
-        objects, images = yield from self._objects(plan, compiled)
+        objects = yield from self._objects(plan, compiled)
         tasks = merges | self._links(plan, compiled, merged, objects)
-        left = {key: task for key, task in tasks.items() if key not in images}
-        made = images | (yield from self._cached_round(_LINK, plan, left, compiled, merged, objects))
-        parts = self._parts(plan, compiled, merged | made, surveyed)
+        made = yield from self._cached_round(_LINK, plan, tasks, compiled, merged, objects)
+        plan, more = self._without(plan, _refused(plan, made))
+        parts = replace(self._parts(plan, compiled, merged | made, surveyed), left_out=(*notes, *more))
         return parts, (yield from self._packing(parts))
 
+    def _without(
+        self, plan: ModulePlan, found: Mapping[tuple[Unit, Target], LeftOut]
+    ) -> tuple[ModulePlan, list[manifest.LeftOut]]:
+        """A plan without kernels that targets cannot have, and the notes of these."""
+        plan, notes, warnings = left_out.without(plan, found, self.job.incomplete)
+        self.warnings += warnings
+        return plan, notes
+
     def _packing(self, parts: Parts) -> flows.Flow[list[bytes]]:
-        """A module's images, packed; most were when they had been linked."""
-        images = self.packager.images(parts)
+        """Pack a module's images."""
         pack = self.packager.packer(parts.name, [image.cuda for image in parts.images])
         if pack is None:
             return []
-        packed = self.packed.pop(parts.name, {})
-        left = [image for image in images if image.target not in packed]
-        runs = [partial(pack, image.target, image.data) for image in left]
         tasks = [
-            (image.target, pool.Task(f"{parts.name} packed for {image.target}", run))
-            for image, run in zip(left, runs, strict=True)
+            (
+                image.target,
+                pool.Task(f"{parts.name} packed for {image.target}", partial(pack, image.target, image.data)),
+            )
+            for image in self.packager.images(parts)
         ]
         self.total += len(tasks)
-        results = yield from _shared(_PACK, tasks, self.job.jobs)
-        packed |= dict(zip((target for target, _ in tasks), results, strict=True))
-        return [packed[image.target] for image in images]
+        return (yield from _shared(_PACK, tasks, self.job.jobs))
 
-    def _compile(self, plan: ModulePlan) -> flows.Flow[Compiled]:
-        """Every unit for every target; those that other processes have compiled are taken as they are."""
+    def _compile(self, plan: ModulePlan) -> flows.Flow[tuple[Compiled, dict[tuple[Unit, Target], LeftOut]]]:
+        """Every unit for every target, and what stands for those that targets cannot have.
+
+        What other processes have compiled is taken as it is.
+        """
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
         batches = self._batch_names(plan, own)
@@ -214,15 +207,16 @@ class Pipeline:
         others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
         for one in (compiled, *(found for _, found in others)):
             self.seen.add(built.seen for built in one.values())
-        imports = [consistency.Import(own[0], frozenset(plan.units), compiled)]
+        imports = [consistency.Import(own[0], frozenset(plan.units), _had(compiled))]
         for other, found in others:
             target = next(target for _, target in other.compiled)
             of_module = frozenset(unit for unit in other.units if unit.module == plan.config.name)
-            imports.append(consistency.Import(target, of_module, found))
+            imports.append(consistency.Import(target, of_module, _had(found)))
         consistency.check(imports)
         for _, found in others:
             compiled |= found
-        return {key: _plain(built) for key, built in compiled.items()}
+        lacking = {key: built for key, built in compiled.items() if isinstance(built, LeftOut)}
+        return {key: _plain(built) for key, built in _had(compiled).items()}, lacking
 
     def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
         """The names of the code of units that are compiled from files, and no Python: of a batch, for each target."""
@@ -283,18 +277,10 @@ class Pipeline:
         self.done += len(have)
         left = {key: task for key, task in tasks.items() if key not in have}
         made = (yield from self._left(rank, left, objects)) if left else {}
-        made = self._unpacked(plan, made)
         if made:
             titles = {key: task.title for key, task in left.items()}
             self.cache.keep(made, self._unedited(named, names()), titles, "code")
         return {key: have[key] if key in have else made[key] for key in tasks}
-
-    def _unpacked(self, plan: ModulePlan, made: PerTarget) -> PerTarget:
-        """What was made, less what images were packed to, which goes to `packed`."""
-        for (_, target), finished in made.items():
-            if isinstance(finished, kernel_groups.Finished) and finished.packed is not None:
-                self.packed.setdefault(plan.config.name, {})[target] = finished.packed
-        return {key: value.code if isinstance(value, kernel_groups.Finished) else value for key, value in made.items()}
 
     def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> flows.Flow[PerTarget]:
         """A round, whose links of nothing but machine code share processes."""
@@ -344,6 +330,8 @@ class Pipeline:
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[dict[LinkInput, Symbols]]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
+        if not plan.units:
+            return {}
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
         wanted = {unit: found.externals for unit, found in built.items()}
@@ -395,11 +383,10 @@ class Pipeline:
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
-    def _objects(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[tuple[Objects, PerTarget]]:
-        """The machine code of each group of kernels, for those targets for which a module is linked of such.
+    def _objects(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[Objects]:
+        """Make the machine code of each group of kernels, for those targets for which a module is linked of such.
 
         What did not change is taken from the cache, so after an edit a target costs a few kernels and not a module.
-        Where it is one group that is left, the same processes link and pack it with the others: images come as well.
         """
         kernels = {unit.symbol: unit for unit in plan.kernels}
         groups = kernel_groups.grouped(list(kernels))
@@ -417,23 +404,11 @@ class Pipeline:
         for (group, target), part in parts.items():
             if (group, target) not in have:
                 left.setdefault(group, {})[group, target] = part
+        tasks = [self._object_task(plan, share) for share in kernel_groups.shares(list(left.values()), self.job.jobs)]
+        self.total += len(tasks)
         made: Objects = {}
-        images: PerTarget = {}
-        if len(left) == 1:
-            (only,) = left.values()
-            shares = kernel_groups.runs(only, self.job.jobs)[::-1]  # the longest of all is begun first
-            tasks = [self._finishing_task(plan, share, groups, have) for share in shares]
-            self.total += len(tasks)
-            for found, finished in (yield flows.Round(_OBJECTS, tasks)):
-                made |= found
-                images |= finished
-        elif left:
-            tasks = [
-                self._object_task(plan, share) for share in kernel_groups.shares(list(left.values()), self.job.jobs)
-            ]
-            self.total += len(tasks)
-            for found in (yield flows.Round(_OBJECTS, tasks)):
-                made |= found
+        for found in (yield flows.Round(_OBJECTS, tasks)):
+            made |= found
         titles = {
             (group, target): f"{plan.config.name}.{kernel_groups.and_more(group)}, machine code for {target}"
             for group, target in made
@@ -441,15 +416,11 @@ class Pipeline:
         self.cache.keep(made, named, titles, "code")
         every = {key: have[key] if key in have else made[key] for key in parts}
         whole = {target for (_, target), (data, _) in every.items() if not data}
-        objects = {key: built for key, built in every.items() if key[1] not in whole}
-        names = {key: self._name(plan, *key, compiled, {}, objects) for key in images}
-        images = self._unpacked(plan, images)
-        self.cache.keep(images, names, {key: _link_title(plan, key[1]) for key in images}, "code")
-        return objects, images
+        return {key: built for key, built in every.items() if key[1] not in whole}
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
         """Whether a module's kernels have nothing in common, so that some become machine code without the others."""
-        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels_for(target)]
         return (
             self._assemble is None
             and target.kind == "sass"
@@ -464,16 +435,6 @@ class Pipeline:
         run = partial(kernel_groups.relocatable, plan.config.name, parts, self._generate(plan), *self._settings(plan))
         return pool.Task(title, run)
 
-    def _finishing_task(self, plan: ModulePlan, parts: Apart, groups: Sequence[Group], have: Objects) -> pool.Task:
-        """Machine code of one group for some targets, linked with that of the others, and packed."""
-        arguments = (plan.config.name, parts, groups, have, self._generate(plan), self._settings(plan))
-        run = partial(kernel_groups.finished, *arguments, self._pack(plan))
-        task = self._object_task(plan, parts)
-        return replace(task, title=f"{task.title}, linked with the others", run=run, steps=1 + len(parts))
-
-    def _pack(self, plan: ModulePlan) -> Pack:
-        return self.packager.packer(plan.config.name, [nvjitlink.number()])
-
     def _links(
         self, plan: ModulePlan, compiled: Compiled, merged: PerTarget, objects: Objects
     ) -> dict[tuple[str, Target], pool.Task]:
@@ -485,8 +446,8 @@ class Pipeline:
             else:
                 spills = kernel_groups.spilled(target, objects)
                 arguments = (plan.config.name, inputs, target, self._generate(plan), self._settings(plan))
-                run = partial(kernel_groups.linked, self._pack(plan), *arguments, spills)
-            tasks["image", target] = pool.Task(_link_title(plan, target), run)
+                run = partial(kernel_groups.linked, *arguments, spills)
+            tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
         return tasks
 
     def _generate(self, plan: ModulePlan) -> Generate:
@@ -501,6 +462,12 @@ class Pipeline:
                         unit = units.get(item.name) if item.kind == "ir" else None
                         code = plan.code_targets[target]
                         made = self.front.generated(unit, self.functions[unit], item, code) if unit else (item,)
+                        if unit and target.kind == "ptx" and any(one.kind == "ptx" for one in made):
+                            message = (
+                                f"{unit.key}: debug=True gives machine code alone, and {target} of arch is PTX; take "
+                                "debug=True out of the kernel's decorator, or list sm_* targets only"
+                            )
+                            raise CompileError(message)
                         found += made
             return found
 
@@ -515,7 +482,7 @@ class Pipeline:
         return any(self._takes_functions(plan, target, compiled) for target in plan.targets if plan.kernels)
 
     def _takes_functions(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
-        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels_for(target)]
         exported = {unit.symbol for unit in plan.functions}
         wanted = {external.name for kernel in kernels for external in kernel.externals}
         return bool(exported & wanted) or (
@@ -524,7 +491,7 @@ class Pipeline:
 
     def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
         code = plan.code_targets[target]
-        kernels = [compiled[unit, code] for unit in plan.kernels]
+        kernels = [compiled[unit, code] for unit in plan.kernels_for(target)]
         inputs = [item for kernel in kernels for item in kernel.code]
         if not self._takes_functions(plan, target, compiled) or any(kernel.has_functions for kernel in kernels):
             return [*inputs, *self._foreign(plan, kernels)]
@@ -682,6 +649,23 @@ def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
     return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
 
 
+def _had(compiled: Compiled) -> Compiled:
+    """What was compiled, without what stands for kernels that targets cannot have."""
+    return {key: built for key, built in compiled.items() if not isinstance(built, LeftOut)}
+
+
+def _refused(plan: ModulePlan, made: PerTarget) -> dict[tuple[Unit, Target], LeftOut]:
+    """The kernels that the front end's assembler has refused."""
+    units = {unit.symbol: unit for unit in plan.kernels}
+    return {
+        (units[symbol], plan.code_targets[target]): LeftOut(
+            error=CompileError(f"{units[symbol].head}: {reason}"), reason=reason
+        )
+        for (_, target), image in made.items()
+        for symbol, reason in getattr(image, "left_out", ())
+    }
+
+
 def _plain(built: Any) -> Any:
     """What was compiled, without what is told of it for the caches."""
     if built.seen is None and getattr(built, "generated", None) is None:
@@ -696,7 +680,9 @@ def _of(module: str, compiled: Compiled) -> Compiled:
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
     """A kernel, and how each of its images has to be launched."""
     built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
-    launches = [(str(target), compiled[unit, plan.code_targets[target]].launch) for target in plan.targets]
+    has = {*plan.compiled_for(unit)}
+    codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
+    launches = [(arch, compiled[unit, code].launch) for arch, code in codes if code in has]
     return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
 
 
@@ -724,7 +710,3 @@ def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
 def _compile_source(*arguments: Any, lto: bool) -> bytes:
     os.chdir("/")  # NVRTC writes the current folder into LTOIR
     return nvrtc.compile_source(*arguments, lto=lto)
-
-
-def _link_title(plan: ModulePlan, target: Target) -> str:
-    return f"{plan.config.name} linked for {target}"

@@ -10,8 +10,9 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from aotcuda.builder.frontends import error_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,12 +91,11 @@ class Phases:
 
 @contextmanager
 def collecting_warnings(root: str) -> Iterator[None]:
-    """Collect the warnings of a block instead of printing them; paths of files are relative to the folder `root`."""
+    """Collect the warnings of a block instead of printing them; paths are relative to `root` or to a package."""
 
     def collect(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
-        path = Path(filename)
-        shown = path.relative_to(root) if path.is_relative_to(root) else path
-        _collected.warnings.append(f"{shown}:{lineno}: {category.__name__}: {message}")
+        text = f"{filename}:{lineno}: {category.__name__}: {message}"
+        _collected.warnings.append(error_table.shed(error_table.relative(text, root)))
 
     before = warnings.showwarning
     warnings.showwarning = collect  # type: ignore[assignment]  # documented to be replaced

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import aotcuda
+from aotcuda.manifest.dtypes import NAMED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def number(item: object, what: str) -> int:
 
 def canonical(typestr: str) -> str:
     """Return a type string with the byte order as NumPy writes it: `|` for single bytes, `<` for little-endian."""
+    if typestr[1:] == "f1":  # as ml_dtypes has it
+        return "float8_e5m2"
     if typestr[:1] not in ("<", "|", "=") or typestr[1:2] == "V":
         return typestr
     bytewise = typestr[1:2] in ("S", "V") or (typestr[2:] == "1" and typestr[1:2] != "U")
@@ -116,8 +119,8 @@ def canonical(typestr: str) -> str:
 
 def item_bytes(typestr: str) -> int:
     """Return the bytes of one element of a type string; 1 for a type that NumPy has no type string for."""
-    if typestr == "bfloat16":
-        return 2
+    if typestr in NAMED:
+        return NAMED[typestr]
     digits = typestr[2:].partition("{")[0].partition("[")[0]  # "|V16{...}", "<M8[ns]"
     count = int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 10 else 1
     return count * (4 if typestr[1:2] == "U" else 1)  # of strings it counts the characters

@@ -25,6 +25,7 @@ import sys
 from operator import attrgetter
 
 import aotcuda
+from aotcuda.manifest.dtypes import NAMED
 from aotcuda.runtime import foreign_names, module_of
 from aotcuda.runtime.arguments import array_view
 
@@ -48,13 +49,13 @@ TORCH = {
     "torch.uint64": "<u8",
     "torch.int64": "<i8",
     "torch.float16": "<f2",
-    "torch.bfloat16": "bfloat16",
+    **{f"torch.{name}": name for name in NAMED},
     "torch.float32": "<f4",
     "torch.float64": "<f8",
     "torch.complex64": "<c8",
     "torch.complex128": "<c16",
 }
-PLAIN = {name: (name, 2 if name == "bfloat16" else int(name[2:])) for name in TORCH.values()}
+PLAIN = {name: (name, NAMED.get(name) or int(name[2:])) for name in TORCH.values()}
 """Type strings as they are written here, each with the bytes of an element."""
 
 _NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.devicearray")
@@ -148,6 +149,8 @@ def element(name: Any) -> str:
             return dlpack.typestr(*name)
         return _torch_typestr(name)
     typestr: str = found
+    if typestr[1:] in ("V1", "V2", "f1") and name.name in NAMED:
+        typestr = name.name
     if "V" not in typestr:
         numpy: Any = sys.modules.get("numpy")
         if numpy is not None and len(_elements) < _MOST_ELEMENTS and isinstance(name, numpy.dtype):
@@ -359,6 +362,8 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
         raise aotcuda.errors.UnreadableError(message)
     if typestr[1:2] != "V":
         return typestr
+    if (name := getattr(getattr(array, "dtype", None), "name", None)) in NAMED:
+        return str(name)
     from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
 
     descr = interface.get("descr")

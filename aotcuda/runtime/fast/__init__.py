@@ -1,7 +1,7 @@
 """The fast path in C, if this installation has it: the extension `fast._launch`, which launch.h introduces.
 
 It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, and cooperative kernels. After launches, `fast.specializations` adds to what it knows.
+`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds to what it knows.
 `AOTCUDA_EXTENSION=0` leaves it out.
 """
 
@@ -18,13 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from aotcuda.runtime.grid_binding import Named
     from aotcuda.runtime.launch_config import Configuration
 
-    Named = tuple[tuple[str, ...], tuple[object, ...], int]
-    """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
-    may be given by position."""
-
-_VERSION = 24
+_VERSION = 25
 """The version of the interface; in an editable install the extension may be older than the Python code."""
 
 _VARIABLE = "AOTCUDA_EXTENSION"

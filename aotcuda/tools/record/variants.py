@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.frontends.triton import config
+from aotcuda.builder.frontends.triton import config, type_notation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,17 +43,20 @@ def is_one(record: Record) -> bool:
     return "types" in record.options
 
 
-def refused(record: Record) -> str | None:
-    """Return the reason that a build refuses a record, or None."""
+def refused(record: Record, *, for_table: bool) -> str | None:
+    """Return the reason that a build refuses a record, or None; a table cannot have all constants."""
     if not is_one(record):
         return None
     where = ""
     try:
         for kind in record.options["types"]:
-            config.parse_signature(kind)
-        for name, item in _constants(record).items():
-            where = f"{name}: "
-            config.check_constant(item)
+            type_notation.parse_signature(kind)
+        if for_table:
+            for name, item in record.options["constants"].items():
+                where = f"{name}: "
+                if isinstance(item, str) and (item == type_notation.NONE or item.startswith("tl.")):
+                    return f"{name} is a string that tables have another meaning for, which none can hold"
+                type_notation.check_constant(_in_table(item))
     except ValueError as error:
         return f"{where}{error}"
     return None
@@ -162,9 +165,14 @@ def _unlike(items: Iterable[Any]) -> list[Any]:
 
 
 def _constants(record: Record) -> dict[str, Any]:
-    """Return the constexprs of a record in the notation of tables; a record may have None itself."""
-    found: dict[str, Any] = record.options["constants"]
-    return {name: config.NONE if item is None else item for name, item in found.items()}
+    """Return the constexprs of a record in the notation of tables."""
+    return {name: _in_table(item) for name, item in record.options["constants"].items()}
+
+
+def _in_table(constant: Any) -> Any:
+    if constant is None:
+        return type_notation.NONE
+    return f"tl.{constant['dtype']}" if isinstance(constant, dict) else constant
 
 
 def _set(record: Record) -> dict[str, Any]:
@@ -233,7 +241,7 @@ def _has(item: Mapping[str, Any], record: Record) -> bool:
             continue
         if name in given and not _is_among(wanted, given[name]):
             return False
-        if name not in given and wanted != config.NONE:
+        if name not in given and wanted != type_notation.NONE:
             return False
     for name, default in config.OPTIONS.items():
         if not _is_tuned(record) and not _is_among(options.get(name), item.get(name.replace("_", "-"), default)):

@@ -224,7 +224,7 @@ def check(module: Module) -> None:
                 raise ConfigError(message)
 
 
-def modules(module: Module) -> Sequence[str]:  # noqa: ARG001 (see Tables)
+def modules(module: Module) -> Sequence[str]:
     """See Tables: the sources are no Python modules."""
     return ()
 

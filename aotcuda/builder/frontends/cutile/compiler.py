@@ -75,11 +75,6 @@ class CutileFrontEnd:
         self._loaded: dict[tuple[str, str], tuple[CutileUnit, Any]] = {}
 
     def prepare(self, root: str) -> dict[str, str]:
-        """See FrontEnd.
-
-        Raises:
-            ToolchainError: This cuda-tile is of another release than was tested, or tileiras is not there.
-        """
         self._root = root
         import cuda.tile._compile as compiling  # noqa: PLC0415 (as late as in every front end: errors name the key)
 
@@ -104,7 +99,6 @@ class CutileFrontEnd:
         return {_DISTRIBUTION: version(_DISTRIBUTION), **dict.fromkeys(_COMPILERS, release[1])}
 
     def check_target(self, target: Target, where: str) -> None:
-        """See FrontEnd."""
         if _name(target) not in self._known:
             raise toolchain.unknown_target(_name(target), where, f"tileiras {versions.dotted(self._cuda)}", self._known)
 
@@ -134,11 +128,9 @@ class CutileFrontEnd:
 
     def sources(self, unit: CutileUnit, loaded: Any, root: str) -> tuple[LinkInput, ...]:
         """See FrontEnd: Python modules alone."""
-        del unit, loaded, root
         return ()
 
     def resolve(self, unit: CutileUnit, loaded: Any) -> str:
-        """See FrontEnd."""
         self._loaded[unit.module, unit.symbol] = unit, loaded
         return unit.signature
 
@@ -172,12 +164,7 @@ class CutileFrontEnd:
         )
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """See FrontEnd; by tileiras.
-
-        Raises:
-            CompileError: It refuses.
-        """
-        del options
+        """See FrontEnd; by tileiras."""
         units = [self._loaded[module, item.name] for item in inputs]
         bytecode = self._bytecode(units, target, with_lines=True)  # tileiras names the user's line by them
         levels = {_options(loaded).opt_level_for_target(_name(target)) for _, loaded in units}
@@ -191,22 +178,15 @@ class CutileFrontEnd:
         return Assembled(data=self._assembled(module, bytecode, target, levels.pop()), cuda=self._cuda)
 
     def tools(self, target: Target) -> list[str]:
-        """See FrontEnd."""
         from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
 
-        del target
         return [_compile._find_compiler_bin().path]
 
     def include_dirs(self) -> list[str]:
-        """See FrontEnd."""
         return []
 
     def _bytecode(self, units: Sequence[tuple[CutileUnit, Any]], target: Target, *, with_lines: bool) -> bytes:
-        """The Tile IR of some kernels, as one bytecode file.
-
-        Raises:
-            CompileError: cuda-tile refuses one of them.
-        """
+        """The Tile IR of some kernels, as one bytecode file."""
         from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
         from cuda.tile._bytecode.writer import write_bytecode  # noqa: PLC0415
         from cuda.tile._ir2bytecode import generate_bytecode_for_kernel  # noqa: PLC0415
@@ -295,11 +275,7 @@ def _annotated(loaded: Any) -> list[tuple[inspect.Parameter, Any]]:
 
 
 def _check(unit: CutileUnit, loaded: Any) -> None:
-    """Hold the table against the function's parameters.
-
-    Raises:
-        CompileError: They do not agree, or the function has parameters that packaged kernels cannot have.
-    """
+    """Hold the table against the function's parameters."""
     plain: list[inspect.Parameter] = []
     constant: list[inspect.Parameter] = []
     for parameter, annotation in _annotated(loaded):
@@ -344,11 +320,7 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
 
 
 def _check_overlap(unit: CutileUnit, arrays: Sequence[str]) -> None:
-    """Refuse names of what is no array, and of a single one.
-
-    Raises:
-        CompileError: There are such.
-    """
+    """Refuse names of what is no array, and of a single one."""
     if not unit.overlap:
         return
     wrong = next((name for name in unit.overlap if name not in arrays), None)
@@ -514,11 +486,7 @@ def _arguments(loaded: Any) -> Iterator[Argument]:
 
 @contextlib.contextmanager
 def _explained(unit: CutileUnit, target: Target, root: str) -> Iterator[None]:
-    """The block in which cuda-tile compiles; what it raises becomes an error that names the key, and the user's line.
-
-    Raises:
-        CompileError: cuda-tile refuses.
-    """
+    """Turn what cuda-tile raises in the block into an error that names the key and the user's line."""
     try:
         yield
     except AotcudaError:

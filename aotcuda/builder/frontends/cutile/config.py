@@ -224,7 +224,6 @@ class CutileUnit(VariantUnit):
 
 
 def check(module: Module) -> None:
-    """See Tables."""
     absent = ("fastmath", "fma", "lineinfo", "debug", "opt_level", "max_registers")
     variants.check(module, absent, "cuTile's kernels", ", but what @ct.kernel(...) says")
 
@@ -251,7 +250,6 @@ def target(wanted: Target) -> Target:
 
 
 def units(module: Module) -> list[CutileUnit]:
-    """See Tables."""
     return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)]
 
 

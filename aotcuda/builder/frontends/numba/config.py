@@ -120,7 +120,6 @@ class NumbaUnit(PythonUnit):
 
     @property
     def loading(self) -> str:
-        """See Unit."""
         return f"importing {', '.join(self.sources)}"
 
     def found_in(self, source: str) -> NumbaUnit:
@@ -133,7 +132,6 @@ class NumbaUnit(PythonUnit):
 
 
 def check(module: Module) -> None:
-    """See Tables."""
     for kernel in cast("tuple[Kernel, ...]", module.kernels):
         if kernel.launch_bounds and (problem := bounds_problem(kernel.launch_bounds)) is not None:
             message = f"{kernel.key}.launch-bounds: {problem}"
@@ -175,12 +173,10 @@ def bounds_problem(bounds: Sequence[object]) -> str | None:
 
 
 def modules(module: Module) -> Sequence[str]:
-    """See Tables."""
     return cast("tuple[str, ...]", module.source)
 
 
 def units(module: Module) -> list[NumbaUnit]:
-    """See Tables."""
     return [
         *(unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)),
         *(_of_function(module, function) for function in cast("tuple[Function, ...]", module.functions)),
@@ -188,7 +184,6 @@ def units(module: Module) -> list[NumbaUnit]:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """See Tables."""
     return replace(kernel, signatures=(signature,))
 
 

@@ -143,7 +143,6 @@ class NumbaFrontEnd(ABC):
 
     def sources(self, unit: NumbaUnit, loaded: object, root: str) -> tuple[LinkInput, ...]:
         """See FrontEnd: Python modules alone."""
-        del unit, loaded, root
         return ()
 
     def given(self, loaded: Any) -> dict[str, Any]:
@@ -151,37 +150,19 @@ class NumbaFrontEnd(ABC):
         return loaded.targetoptions if isinstance(loaded, self.dispatchers) else {}
 
     def prepare(self, root: str) -> dict[str, str]:
-        """See FrontEnd."""
         self.root = root
         return self.start()
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
-        """See FrontEnd."""
         return gpu.importing(target.capability, self.root, self.packages)
 
     def load(self, unit: NumbaUnit, root: str) -> Found:
-        """See FrontEnd.
-
-        Raises:
-            SourceError: A source cannot be imported, or has no such function.
-        """
         return resolve.find(unit, self.dispatchers, self.convention.notation, root)
 
     def settled(self, unit: NumbaUnit, loaded: Found) -> list[NumbaUnit]:
-        """See FrontEnd.
-
-        Raises:
-            SourceError: Nothing says which signatures are meant.
-        """
         return units.settled(unit, loaded, self.convention.notation, self.root)
 
     def resolve(self, unit: NumbaUnit, loaded: Found) -> str:
-        """See FrontEnd.
-
-        Raises:
-            SourceError: It is a function of a kind that is not compiled.
-            CompileError: The signature is not one, or has the wrong number of arguments.
-        """
         return units.resolve(unit, loaded, self.convention.notation, self.root)
 
     def compile_kernel(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledKernel:
@@ -203,11 +184,6 @@ class NumbaFrontEnd(ABC):
     def compile_alike(
         self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]
     ) -> Mapping[Target, CompiledKernel] | Mapping[Target, CompiledFunction]:
-        """See FrontEnd.
-
-        Raises:
-            CompileError: As for one target.
-        """
         return (self._kernels if unit.kind == "kernel" else self._functions)(unit, loaded, targets)
 
     def _kernels(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledKernel]:
@@ -307,11 +283,7 @@ class NumbaFrontEnd(ABC):
         return found
 
     def generated(self, unit: NumbaUnit, loaded: Found, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
-        """See FrontEnd; by libNVVM.
-
-        Raises:
-            CompileError: libNVVM refuses it.
-        """
+        """See FrontEnd; by libNVVM."""
         fastmath, opt_level, debug, *texts = json.loads(item.data)
         options = replace(unit.options, fastmath=fastmath, opt_level=opt_level, debug=debug)
         with explained(unit, loaded.python, self.root):

@@ -164,11 +164,7 @@ _SINCE = {"supports_float16": (5, 3), "supports_bfloat16": (8, 0), "supports_fp8
 
 
 def _fact(name: str, capability: tuple[int, int]) -> Any:
-    """What is known of a GPU by its compute capability.
-
-    Raises:
-        KeyError: That is not.
-    """
+    """What is known of a GPU by its compute capability."""
     if name == "compute_capability":
         return capability
     if name in _SINCE:

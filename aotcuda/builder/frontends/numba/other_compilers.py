@@ -23,11 +23,7 @@ class Vectorized:
         self.__name__ = function.__name__
 
     def __call__(self, *_: object, **__: object) -> Any:
-        """Refuse.
-
-        Raises:
-            RuntimeError: Always.
-        """
+        """Refuse."""
         raise RuntimeError(gpu.MISSING)
 
 
@@ -36,11 +32,7 @@ def _is_vectorized(kind: str) -> bool:
 
 
 def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, root: str) -> None:
-    """Refuse what another compiler has made, and what launches by itself; `name` is what the unit calls it.
-
-    Raises:
-        SourceError: `value` is such a thing.
-    """
+    """Refuse what another compiler has made, and what launches by itself; `name` is what the unit calls it."""
     if isinstance(value, FunctionType):
         return
     other, own = made_by(value), compiler(notation.types.__name__)

@@ -76,11 +76,7 @@ def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Fou
 
 
 def _python_function(unit: NumbaUnit, value: object, name: str, dispatcher: Any) -> FunctionType:
-    """The plain Python function behind `value`, which may be of class `dispatcher`; `name` is what the unit calls it.
-
-    Raises:
-        SourceError: It is no function.
-    """
+    """Return the plain Python function behind `value`, which may be of class `dispatcher`."""
     python = value.py_func if isinstance(value, dispatcher) else value
     if not isinstance(python, FunctionType):
         message = (

@@ -167,11 +167,7 @@ class Notation:
         return value
 
     def _type(self, value: Any, name: str) -> Any:
-        """Return Numba's type for a dtype, and other values as they are.
-
-        Raises:
-            ValueError: Numba has none.
-        """
+        """Return Numba's type for a dtype, and other values as they are."""
         if not isinstance(value, np.dtype):
             return value
         try:
@@ -293,11 +289,7 @@ class Notation:
         return structured(dtype.str.replace("=", "<"), dtype.descr if dtype.names else None)
 
     def dtype(self, ty: Any) -> np.dtype[Any]:
-        """NumPy's type for a record.
-
-        Raises:
-            NotImplementedError: There is none.
-        """
+        """NumPy's type for a record."""
         found: np.dtype[Any] = self._numpy.as_dtype(ty)
         return found
 

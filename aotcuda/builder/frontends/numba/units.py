@@ -27,11 +27,7 @@ def namespace(unit: NumbaUnit, python: FunctionType) -> Mapping[str, object]:
 
 
 def signature(unit: NumbaUnit, found: Found, notation: Notation) -> tuple[tuple[Any, ...], Any]:
-    """Argument types and return type (None if not given) of the unit's signature.
-
-    Raises:
-        CompileError: It does not parse.
-    """
+    """Argument types and return type (None if not given) of the unit's signature."""
     if unit.declared >= 0:
         return found.declared[unit.declared]
     try:

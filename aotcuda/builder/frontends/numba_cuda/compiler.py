@@ -43,7 +43,6 @@ class NumbaCuda(NumbaFrontEnd):
     packages = ("numba", "numba.cuda")
 
     def start(self) -> dict[str, str]:
-        """See NumbaFrontEnd."""
         patches.install()
         with patches.without_scipy():
             import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # which the first value without a type asks for
@@ -65,14 +64,11 @@ class NumbaCuda(NumbaFrontEnd):
     def compiling(
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
-        """See NumbaFrontEnd."""
-        del python, c_abi
         return patches.compiling(f"{unit.module}.{unit.symbol}", target, jit.options)
 
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
     ) -> Any:
-        """See NumbaFrontEnd."""
         options = jit.options
         with warnings.catch_warnings():
             # A debug build is asked for with its own key; that it disables optimisation is documented there.
@@ -94,16 +90,12 @@ class NumbaCuda(NumbaFrontEnd):
             )
 
     def is_fresh(self) -> bool:
-        """See FrontEnd."""
         return patches.is_fresh()
 
     def returned(self, compiled: Any) -> Any:
-        """See NumbaFrontEnd."""
         return compiled.signature.return_type
 
     def kernel_texts(self, compiled: Any, unit: NumbaUnit, jit: JitOptions) -> list[str]:
-        """See NumbaFrontEnd."""
-        del unit
         library = compiled.library
         entry = library.get_function(compiled.fndesc.llvm_func_name)
         library._entry_name = entry.name
@@ -114,20 +106,15 @@ class NumbaCuda(NumbaFrontEnd):
         return self.function_texts(compiled, jit)
 
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
-        """See NumbaFrontEnd."""
-        del jit
         return [patches.settle_debug_info(str(module), self.root) for module in compiled.library.modules]
 
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
-        """See NumbaFrontEnd."""
         return linking.needs(compiled.library, texts, jit.link, self.root)
 
     def is_cooperative(self, compiled: Any) -> bool:
-        """See NumbaFrontEnd."""
         return bool(compiled.library.use_cooperative)
 
     def raises(self, compiled: Any) -> list[Raise]:
-        """See NumbaFrontEnd."""
         found = []
         for code, (kind, arguments, place_of) in sorted(compiled.call_helper.exceptions.items()):
             function, path, line = place_of or ("", "", 0)
@@ -139,11 +126,9 @@ class NumbaCuda(NumbaFrontEnd):
     def generate(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
     ) -> tuple[LinkInput, ...]:
-        """See NumbaFrontEnd."""
         return _generate(name, texts, options, target, form)
 
     def include_dirs(self) -> list[str]:
-        """See NumbaFrontEnd."""
         return linking.include_dirs()
 
 

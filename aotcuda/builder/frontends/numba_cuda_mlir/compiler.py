@@ -41,7 +41,6 @@ class NumbaCudaMlir(NumbaFrontEnd):
     packages = ("numba_cuda_mlir",)
 
     def start(self) -> dict[str, str]:
-        """See NumbaFrontEnd."""
         patches.install()
         known_faults.install()
         _warm_up()
@@ -54,11 +53,9 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def compiling(
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
-        """See NumbaFrontEnd."""
         return patches.compiling(f"{unit.module}.{unit.symbol}", target, jit.options, python, c_abi=c_abi)
 
     def known_faults(self) -> AbstractContextManager[list[Fault]]:
-        """See NumbaFrontEnd."""
         return known_faults.watching(self.root)
 
     def lower(
@@ -95,11 +92,6 @@ class NumbaCudaMlir(NumbaFrontEnd):
         return compiled
 
     def returned(self, compiled: Any) -> Any:
-        """See NumbaFrontEnd.
-
-        Raises:
-            RaisesError: It returns None in some cases.
-        """
         returned = compiled.signature.return_type
         if isinstance(returned, types.Optional):
             message = "return None in some cases and a value in others; return a value in every case"
@@ -107,7 +99,6 @@ class NumbaCudaMlir(NumbaFrontEnd):
         return returned
 
     def kernel_texts(self, compiled: Any, unit: NumbaUnit, jit: JitOptions) -> list[str]:
-        """See NumbaFrontEnd."""
         (text,) = self.function_texts(compiled, jit)
         args = compiled.signature.args
         layout = self.convention.layout(unit.head, [str(number) for number in range(len(args))], args)
@@ -135,29 +126,22 @@ class NumbaCudaMlir(NumbaFrontEnd):
         return found
 
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
-        """See NumbaFrontEnd."""
-        del jit
         linker = compiled.metadata["linker"]
         (text,) = texts
         return linking.needs(linker.items, text, self.root, cooperative=linker.cooperative)
 
     def is_cooperative(self, compiled: Any) -> bool:
-        """See NumbaFrontEnd."""
         return bool(compiled.metadata["linker"].cooperative)
 
     def raises(self, compiled: Any) -> list[Raise]:
-        """See NumbaFrontEnd."""
-        del compiled
         return patches.raised()
 
     def generate(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
     ) -> tuple[LinkInput, ...]:
-        """See NumbaFrontEnd."""
         return (_generate(name, texts, options, target, form),)
 
     def include_dirs(self) -> list[str]:
-        """See NumbaFrontEnd."""
         return linking.include_dirs()
 
 

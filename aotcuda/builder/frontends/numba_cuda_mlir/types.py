@@ -81,11 +81,7 @@ def _is_number(ty: Any) -> bool:
 
 
 def check_result(result: Any) -> None:
-    """Refuse a result that the installed release of the compiler cannot return, and ends with words of its own.
-
-    Raises:
-        CompileError: It is such.
-    """
+    """Refuse a result that the installed release of the compiler cannot return, and ends with words of its own."""
     nested = isinstance(result, types.BaseTuple) and any(isinstance(member, types.BaseTuple) for member in result)
     release = metadata.version("numba-cuda-mlir")
     if nested and tuple(map(int, release.split(".")[:2])) < (0, 6):
@@ -97,11 +93,7 @@ def check_result(result: Any) -> None:
 
 
 def check(names: Iterable[str], args: Iterable[Any]) -> None:
-    """Refuse arguments that the compiler takes and reads wrongly.
-
-    Raises:
-        CompileError: One of them is such.
-    """
+    """Refuse arguments that the compiler takes and reads wrongly."""
     for name, ty in zip(names, args, strict=True):
         members = list(ty) if isinstance(ty, types.BaseTuple) else []
         check([f"{name}[{index}]" for index in range(len(members))], members)

@@ -7,18 +7,19 @@ that are wanted are made beforehand, and a launch takes the most special one tha
 
 from __future__ import annotations
 
-import difflib
 import itertools
-import re
+import os
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from aotcuda.arch import Target
 from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.model import FMA
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Integer, ListOf, TableOf
 from aotcuda.builder.frontends import variants
+from aotcuda.builder.frontends.protocol import Recorded
+from aotcuda.builder.frontends.triton import type_notation, variants_file
 from aotcuda.builder.frontends.variants import VariantKernel, VariantUnit
 from aotcuda.errors import CompileError, ConfigError
 
@@ -27,144 +28,24 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from aotcuda.builder.config.model import Module
+    from aotcuda.builder.frontends.triton.type_notation import Type
+    from aotcuda.builder.frontends.triton.variants_file import RecordedKernel, Variant
     from aotcuda.builder.frontends.variants import Constant, Constants
 
 OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
 """The options that a launch may name, as in Triton; each with its default."""
 
-_TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
-
-NOTHING = "none"
-"""The type of an argument that is None."""
-
-NONE = "None"
-"""The constexpr None, which TOML has no value for."""
-
-DTYPES = (
-    *("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float8e4nv", "float8e4b8", "float8e4b15", "float8e5", "float8e5b16"),
-    *("float16", "bfloat16", "float32", "float64"),
-)
-"""Names of `triton.language` that are types, which a constexpr may be: `tl.float32`, in launches too, as a string."""
-
-_OF_TRITON = re.compile(r"(tl|triton\.language|torch)\.(\w+)")
-
-SCALARS = {
-    "i1": "?",
-    "u1": "?",
-    "i8": "b",
-    "u8": "B",
-    "i16": "h",
-    "u16": "H",
-    "i32": "i",
-    "u32": "I",
-    "i64": "q",
-    "u64": "Q",
-    "fp32": "f",
-    "fp64": "d",
+_SWITCHES: dict[str, bool | None] = {
+    "enable_fp_fusion": None,
+    "launch_pdl": False,
+    "launch_cooperative_grid": False,
 }
-"""Triton's names of numbers that are passed by value, with their `struct` characters."""
-
-ELEMENTS = {
-    "i1": "|b1",
-    "u1": "|b1",
-    "i8": "|i1",
-    "u8": "|u1",
-    "i16": "<i2",
-    "u16": "<u2",
-    "i32": "<i4",
-    "u32": "<u4",
-    "i64": "<i8",
-    "u64": "<u8",
-    "fp16": "<f2",
-    "bf16": "bfloat16",
-    "fp32": "<f4",
-    "fp64": "<f8",
-}
-"""Those of numbers that arrays hold, with NumPy's type strings."""
-
-_PLAIN = re.compile(r"[\w.+-]*")
-"""A string that can stand in comments of C and in Python as it is."""
-
-_NOT_YET = {
-    "fp16": "a number in half precision; declare the parameter as fp32",
-    "bf16": "a number in half precision; declare the parameter as fp32",
-    "tensordesc": "a tensor descriptor, which the host would make; give the kernel a pointer and strides",
-    "nvTmaDesc": "a tensor map, which the host would make; give the kernel a pointer and strides",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Type:
-    """The type of one argument.
-
-    Attributes:
-        scalar: Triton's name of the number, or of an array's elements: `fp32`.
-        pointer: It is the address of an array's first element.
-        const: That array is only read.
-        hint: What an argument has to be: divisible by 16, equal to 1, or, for 0, anything.
-        open: The table has no hint, and so leaves it to `specialise`.
-    """
-
-    scalar: str
-    pointer: bool = False
-    const: bool = False
-    hint: int = 0
-    open: bool = True
-
-    @property
-    def plain(self) -> str:
-        """As Triton writes it, without a hint: `*fp32`."""
-        return f"{'*' if self.pointer else ''}{'k' if self.const else ''}{self.scalar}"
-
-    def __str__(self) -> str:
-        return f"{self.plain}:{self.hint}" if self.hint else self.plain
-
-    @property
-    def takes_hints(self) -> bool:
-        """Whether Triton specialises arguments of this type."""
-        return self.pointer or (self.scalar[0] in "iu" and self.scalar not in ("i1", "u1"))
-
-
-def parse_signature(text: str) -> tuple[Type, ...]:
-    """The types in a signature, `*fp32:16, *fp32, i32`.
-
-    Raises:
-        ValueError: One of them is none; what is wrong and what to do.
-    """
-    return tuple(_type(part.strip()) for part in text.split(",")) if text.strip() else ()
-
-
-def _type(text: str) -> Type:
-    found = _TYPE.fullmatch(text)
-    if text == NOTHING:
-        return Type(scalar=NOTHING, open=False)
-    name = found[2] if found else re.split(r"[<\[]", text.lstrip("*"))[0]
-    pointer = bool(found and found[1])
-    if name in _NOT_YET and not (pointer and name in ELEMENTS):
-        message = f"{keys.string(text)} is {_NOT_YET[name]}"
-        raise ValueError(message)
-    known = ELEMENTS if pointer else SCALARS
-    if found is None or name not in known:
-        of = "*" if pointer else ""
-        message = (
-            f"{keys.string(text)} is no type; write {', '.join(of + item for item in known)}"
-            f"{'' if pointer else ', a pointer to numbers, *fp32, or none for None'}, and, where an argument is always "
-            "divisible by 16 or equal to 1, :16 or :1 after it"
-        )
-        raise ValueError(message)
-    hint = int(found[3] or 0)
-    result = Type(scalar=name, pointer=pointer, const=found[1] == "*k", hint=hint, open=not found[3])
-    if hint and (not result.takes_hints or (pointer and hint == 1)):
-        message = f"{keys.string(text)} has a hint, which {result.plain} cannot have; leave :{hint} out"
-        raise ValueError(message)
-    return result
-
+ALL_OPTIONS: dict[str, int | bool | None] = {**OPTIONS, "maxnreg": None, **_SWITCHES}
+"""Those that a launch of an exact kernel may name."""
 
 _CONSTEXPR = variants.ConstantShape(
-    'a number, true or false, a string of letters, digits and ._+- ("None" is None, "tl.float32" the type), or a list '
-    "of such",
-    _PLAIN.fullmatch,
+    type_notation.CONSTANT,
+    type_notation.PLAIN.fullmatch,
 )
 _CONSTEXPRS = TableOf(
     name=variants.PARAMETER_NAME,
@@ -180,23 +61,6 @@ _BOUNDS = ListOf(
 )
 _WHEN = TableOf(name=variants.PARAMETER_NAME, value=_BOUNDS, expected="a table of integers or of pairs of them")
 _WARPS = Integer(1, 32)
-
-
-def check_constant(value: object) -> None:
-    """Refuse a constexpr's value that a table cannot have, as the key of one value reads it.
-
-    Raises:
-        ValueError: What is wrong and what to do.
-    """
-    found = _OF_TRITON.fullmatch(value) if isinstance(value, str) else None
-    if found and (found[1] != "tl" or found[2] not in DTYPES):
-        near = difflib.get_close_matches(found[2], DTYPES, n=1)
-        which = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
-        message = f"{keys.string(found[0])} is no type that a constexpr can be; {which}"
-        raise ValueError(message)
-    if not isinstance(value, int | float) and not (isinstance(value, str) and _PLAIN.fullmatch(value)):
-        message = f"{value!r} is not {_CONSTEXPR.expected}"
-        raise ValueError(message)
 
 
 def _several(shape: Integer, what: str) -> ListOf:
@@ -235,7 +99,7 @@ class Settings:
     signatures: tuple[tuple[Type, ...], ...] = field(
         default=(),
         metadata=variants.signatures_setting(
-            parse_signature,
+            type_notation.parse_signature,
             "Which of the kernel's signatures it is for, as they stand there.",
             '"*fp16, *fp16, i32"',
             default="all of them",
@@ -258,7 +122,7 @@ class Kernel(VariantKernel):
     python: str = field(metadata=variants.path_setting("@triton.jit", '"add_kernel"'))
     signatures: tuple[tuple[Type, ...], ...] = field(
         metadata=variants.signatures_setting(
-            parse_signature,
+            type_notation.parse_signature,
             "Types of the arguments that are no constexprs, in order, in Triton's notation: one signature or a list. "
             "`:16` and `:1` are what Triton's specialisation says of an argument.",
             '"*fp32, *fp32, *fp32, i32"',
@@ -308,6 +172,7 @@ class Kernel(VariantKernel):
 
 SHAPES = {
     "source": rules.PYTHON_MODULES,
+    "variants": rules.VARIANTS_PATH,
     "kernels": rules.kernels(
         Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures")
     ),
@@ -328,6 +193,10 @@ class TritonUnit(VariantUnit):
         types: Types of the arguments that are no constexprs.
         constexprs: Values of constexprs, by name.
         num_warps, num_stages, num_ctas, maxnreg: Triton's options; 0 registers leave the choice to it.
+        enable_fp_fusion, launch_pdl, launch_cooperative_grid: Those that a launch has given; the first one None if not.
+        parameters: The function's parameters when the file of variants was written; None for one of the table.
+        is_exact: It is launched where Triton would compile it, and nowhere else.
+        in_place: Its module is packaged in place.
         when: By name of an integer argument, the lowest and the highest value that the variant is for.
         alone: Names of constexprs that the table has one value for, whatever the config.
         configs: Those of the kernel.
@@ -346,11 +215,22 @@ class TritonUnit(VariantUnit):
     configs: tuple[Settings, ...]
     signatures: tuple[tuple[Type, ...], ...]
     is_settled: bool = False
+    enable_fp_fusion: bool | None = None
+    launch_pdl: bool = False
+    launch_cooperative_grid: bool = False
+    parameters: tuple[str, ...] | None = None
+    is_exact: bool = False
+    in_place: bool = False
 
     @property
-    def options_given(self) -> dict[str, int]:
+    def options_given(self) -> dict[str, int | bool | None]:
         """The options that a launch may name."""
-        return {"num_warps": self.num_warps, "num_ctas": self.num_ctas, "num_stages": self.num_stages}
+        found: dict[str, int | bool | None] = {name: getattr(self, name) for name in OPTIONS}
+        return (
+            found | {"maxnreg": self.maxnreg or None, **{name: getattr(self, name) for name in _SWITCHES}}
+            if (self.is_exact)
+            else found
+        )
 
 
 def check(module: Module) -> None:
@@ -358,6 +238,12 @@ def check(module: Module) -> None:
     variants.check(module, ("fastmath", "lineinfo", "debug", "opt_level"), "Triton's kernels")
     for kernel in cast("tuple[Kernel, ...]", module.kernels):
         _check_kernel(kernel)
+        if kernel.configs and is_in_place(module):
+            message = (
+                f"{kernel.key}.configs: {module.name} is packaged in place, where launches name all constants; write "
+                "their values in constexprs, num-warps and num-stages, or have them recorded: aotcuda record --write"
+            )
+            raise ConfigError(message)
 
 
 def _check_kernel(kernel: Kernel) -> None:
@@ -398,38 +284,95 @@ def _check_constants(key: str, constants: Constants) -> None:
     for name, values in constants:
         for value in values:
             try:
-                check_constant(value)
+                type_notation.check_constant(value)
             except ValueError as error:
                 message = f"{key}.{name}: {error}"
                 raise ConfigError(message) from None
 
 
 modules = variants.modules
-
-
-def target(wanted: Target) -> Target:
-    """See Tables: from compute capability 9.0 on, Triton's code is for one GPU architecture alone.
-
-    Raises:
-        ValueError: It makes nothing for that target; what to write instead.
-    """
-    if wanted.suffix == "f":
-        message = "Triton compiles for one architecture or for all later ones, and not for a family; leave the f out"
-        raise ValueError(message)
-    if wanted.capability < (9, 0) or wanted.suffix:
-        return wanted
-    if wanted.kind == "ptx":
-        message = (
-            "Triton's PTX for 9.0 and later is for that GPU alone, so no later one could compile it; "
-            "write compute_89 or a lower one, which all later ones compile"
-        )
-        raise ValueError(message)
-    return Target(wanted.kind, wanted.major, wanted.minor, "a")
+target = type_notation.target
 
 
 def units(module: Module) -> list[TritonUnit]:
     """See Tables."""
     return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)]
+
+
+def recorded(module: Module, root: str) -> Recorded:
+    """See Tables; a kernel that the table has is not taken from the file."""
+    path = Path(os.path.normpath(Path(root, module.variants or "")))
+    beside = path.with_name(variants_file.tuning_name(path.name))
+    where = f"{module.key}.variants: {module.variants}"
+    found: list[TritonUnit] = []
+    warnings: list[str] = []
+    tuning = b""
+    files = [str(path), str(beside)]
+    try:
+        tuning = variants_file.read_tuning(beside, modules(module)) if beside.is_file() else b""
+    except variants_file.UnusableError as error:
+        warnings.append(f"{module.key}.variants: {beside.name}: {error}; it is ignored. {_AGAIN}")
+    try:
+        kernels = variants_file.read(path, modules(module))
+    except variants_file.UnusableError as error:
+        warnings.append(f"{where}: {error}; it is ignored. {_AGAIN}")
+        return Recorded(units=[], tuning=tuning, warnings=warnings, files=files)
+    own = {kernel.name for kernel in module.kernels}
+    for kernel in kernels:
+        if kernel.name in own:
+            continue
+        found += [_of_variant(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
+        warnings += [
+            f"{where}: {kernel.name}: {count} of its variants cannot be packaged, since {reason}; they are left out"
+            for reason, count in kernel.left_out.items()
+        ]
+    return Recorded(units=found, tuning=tuning, warnings=warnings, files=files)
+
+
+_AGAIN = "Record it again: aotcuda record --write -- COMMAND"
+
+
+def _of_variant(module: Module, kernel: RecordedKernel, number: int, variant: Variant) -> TritonUnit:
+    options = ALL_OPTIONS | dict(variant.options)
+    made = TritonUnit(
+        key=f"{module.key}.variants: kernels.{kernel.name}",
+        signature_key=f"{module.key}.variants: kernels.{kernel.name}",
+        kind="kernel",
+        module=module.name,
+        name=kernel.name,
+        symbol=f"{kernel.name}__{number}",
+        options=module.options,
+        origin=f"{modules(module)[0]}:{kernel.python}",
+        source=modules(module)[0],
+        python=kernel.python,
+        sources=modules(module),
+        specialise="exact",
+        chosen=frozenset(),
+        types=variant.types,
+        constexprs=variant.constexprs,
+        num_warps=cast("int", options["num_warps"]),
+        num_stages=cast("int", options["num_stages"]),
+        num_ctas=cast("int", options["num_ctas"]),
+        maxnreg=cast("int | None", options["maxnreg"]) or 0,
+        enable_fp_fusion=cast("bool | None", options["enable_fp_fusion"]),
+        launch_pdl=bool(options["launch_pdl"]),
+        launch_cooperative_grid=bool(options["launch_cooperative_grid"]),
+        when=(),
+        alone=frozenset(),
+        configs=(),
+        signatures=(variant.types,),
+        parameters=kernel.parameters,
+        only=variant.arch,
+        recorded=True,
+        is_exact=True,
+        in_place=is_in_place(module),
+    )
+    return replace(made, signature=_shown(made.types, made))
+
+
+def is_in_place(module: Module) -> bool:
+    """Return True if a module is its own source."""
+    return modules(module) == (module.name,)
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
@@ -454,6 +397,7 @@ class _Set:
 
 
 def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
+    in_place = is_in_place(module)
     sets = list(_sets(kernel))
     chosen = {name for item in kernel.configs for name, _ in item.constexprs}
     made = [
@@ -467,7 +411,9 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
             TritonUnit(
                 **variants.common(module, kernel, number),
                 signature=_shown(types, constants),
-                chosen=frozenset(chosen),
+                chosen=frozenset(() if in_place else chosen),
+                is_exact=in_place,
+                in_place=in_place,
                 types=types,
                 constexprs=constants.constexprs,
                 num_warps=constants.num_warps,
@@ -493,7 +439,7 @@ def _sets(kernel: Kernel) -> list[_Set]:
         stages = (config.num_stages,) if config.num_stages is not None else kernel.num_stages
         ctas = config.num_ctas if config.num_ctas is not None else kernel.num_ctas
         for values in variants.combinations(kernel.constexprs):
-            constants = tuple((name, None if value == NONE else value) for name, value in (*values, *own))
+            constants = tuple((name, None if value == type_notation.NONE else value) for name, value in (*values, *own))
             found += [
                 _Set(constants, warp, stage, ctas, when, config.signatures)
                 for warp, stage in itertools.product(warps, stages)
@@ -511,6 +457,9 @@ def _shown(types: Sequence[Type], of: _Set | TritonUnit) -> str:
     constants = [f"{name}={value!r}" for name, value in of.constexprs]
     constants += [f"num_warps={of.num_warps}", f"num_stages={of.num_stages}"]
     constants += [f"num_ctas={of.num_ctas}"] if of.num_ctas > 1 else []
+    if isinstance(of, TritonUnit) and of.is_exact:
+        given = {"maxnreg": of.maxnreg or None, **{name: getattr(of, name) for name in _SWITCHES}}
+        constants += [f"{name}={value}" for name, value in given.items() if value is not ALL_OPTIONS[name]]
     when = f" when {conditions(of.when)}" if of.when else ""
     return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}"
 
@@ -547,12 +496,12 @@ def launched(unit: TritonUnit, names: Sequence[str]) -> bool:
     return True
 
 
-def specialised(unit: TritonUnit, unhinted: Mapping[int, bool]) -> list[TritonUnit]:
+def specialised(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> list[TritonUnit]:
     """The variants of a unit, the most special first.
 
     Args:
         unit: The unit.
-        unhinted: Of arguments that the source keeps from being specialised, by number: whether for divisibility alone.
+        unhinted: The hints that Triton does not look for because of the source, by number of the argument.
     """
 
     def hinted(pointers: int, integers: int) -> tuple[Type, ...]:
@@ -561,7 +510,7 @@ def specialised(unit: TritonUnit, unhinted: Mapping[int, bool]) -> list[TritonUn
             hint = item.hint
             if item.open and item.takes_hints:
                 hint = pointers if item.pointer else integers
-            if number in unhinted and (hint == 16 or not unhinted[number]):
+            if hint in unhinted.get(number, ()):
                 hint = 0
             found.append(replace(item, hint=hint))
         return tuple(found)

@@ -1,0 +1,187 @@
+"""Triton's notation of types and constants, as tables and files of variants write it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from aotcuda.arch import Target
+from aotcuda.builder.config import keys
+
+_TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
+
+NOTHING = "none"
+"""The type of an argument that is None."""
+
+NONE = "None"
+"""The constexpr None, which TOML has no value for."""
+
+DTYPES = (
+    *("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float8e4nv", "float8e4b8", "float8e4b15", "float8e5", "float8e5b16"),
+    *("float16", "bfloat16", "float32", "float64"),
+)
+"""Names of `triton.language` that are types, which a constexpr may be: `tl.float32`, in launches too, as a string."""
+
+_OF_TRITON = re.compile(r"(tl|triton\.language|torch)\.(\w+)")
+
+SCALARS = {
+    "i1": "?",
+    "u1": "?",
+    "i8": "b",
+    "u8": "B",
+    "i16": "h",
+    "u16": "H",
+    "i32": "i",
+    "u32": "I",
+    "i64": "q",
+    "u64": "Q",
+    "fp32": "f",
+    "fp64": "d",
+}
+"""Triton's names of numbers that are passed by value, with their `struct` characters."""
+
+ELEMENTS = {
+    "i1": "|b1",
+    "u1": "|b1",
+    "i8": "|i1",
+    "u8": "|u1",
+    "i16": "<i2",
+    "u16": "<u2",
+    "i32": "<i4",
+    "u32": "<u4",
+    "i64": "<i8",
+    "u64": "<u8",
+    "fp16": "<f2",
+    "bf16": "bfloat16",
+    "fp32": "<f4",
+    "fp64": "<f8",
+    "fp8e4nv": "float8_e4m3fn",
+    "fp8e5": "float8_e5m2",
+    "fp8e4b8": "float8_e4m3fnuz",
+    "fp8e5b16": "float8_e5m2fnuz",
+    "fp8e4b15": "|u1",  # Triton's own, which comes as bytes: `triton.reinterpret(x, tl.float8e4b15)`
+}
+"""Those of numbers that arrays hold, with NumPy's type strings."""
+
+PLAIN = re.compile(r"[\w.+-]*")
+"""A string that can stand in comments of C and in Python as it is."""
+
+_NOT_YET = {
+    "fp16": "a number in half precision; declare the parameter as fp32",
+    "bf16": "a number in half precision; declare the parameter as fp32",
+    "tensordesc": "a tensor descriptor, which the host would make; give the kernel a pointer and strides",
+    "nvTmaDesc": "a tensor map, which the host would make; give the kernel a pointer and strides",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Type:
+    """The type of one argument.
+
+    Attributes:
+        scalar: Triton's name of the number, or of an array's elements: `fp32`.
+        pointer: It is the address of an array's first element.
+        const: That array is only read.
+        hint: What an argument has to be: divisible by 16, equal to 1, or, for 0, anything.
+        open: The table has no hint, and so leaves it to `specialise`.
+    """
+
+    scalar: str
+    pointer: bool = False
+    const: bool = False
+    hint: int = 0
+    open: bool = True
+
+    @property
+    def plain(self) -> str:
+        """As Triton writes it, without a hint: `*fp32`."""
+        return f"{'*' if self.pointer else ''}{'k' if self.const else ''}{self.scalar}"
+
+    def __str__(self) -> str:
+        return f"{self.plain}:{self.hint}" if self.hint else self.plain
+
+    @property
+    def takes_hints(self) -> bool:
+        """Whether Triton specialises arguments of this type."""
+        return self.pointer or (self.scalar[0] in "iu" and self.scalar not in ("i1", "u1"))
+
+
+def parse_signature(text: str) -> tuple[Type, ...]:
+    """The types in a signature, `*fp32:16, *fp32, i32`.
+
+    Raises:
+        ValueError: One of them is none; what is wrong and what to do.
+    """
+    return tuple(_type(part.strip()) for part in text.split(",")) if text.strip() else ()
+
+
+def _type(text: str) -> Type:
+    found = _TYPE.fullmatch(text)
+    if text == NOTHING:
+        return Type(scalar=NOTHING, open=False)
+    name = found[2] if found else re.split(r"[<\[]", text.lstrip("*"))[0]
+    pointer = bool(found and found[1])
+    if name in _NOT_YET and not (pointer and name in ELEMENTS):
+        message = f"{keys.string(text)} is {_NOT_YET[name]}"
+        raise ValueError(message)
+    known = ELEMENTS if pointer else SCALARS
+    if found is None or name not in known:
+        of = "*" if pointer else ""
+        message = (
+            f"{keys.string(text)} is no type; write {', '.join(of + item for item in known)}"
+            f"{'' if pointer else ', a pointer to numbers, *fp32, or none for None'}, and, where an argument is always "
+            "divisible by 16 or equal to 1, :16 or :1 after it"
+        )
+        raise ValueError(message)
+    hint = int(found[3] or 0)
+    result = Type(scalar=name, pointer=pointer, const=found[1] == "*k", hint=hint, open=not found[3])
+    if hint and (not result.takes_hints or (pointer and hint == 1)):
+        message = f"{keys.string(text)} has a hint, which {result.plain} cannot have; leave :{hint} out"
+        raise ValueError(message)
+    return result
+
+
+CONSTANT = (
+    'a number, true or false, a string of letters, digits and ._+- ("None" is None, "tl.float32" the type), or a list '
+    "of such"
+)
+"""The value of a constexpr in a table."""
+
+
+def check_constant(value: object) -> None:
+    """Refuse a constexpr's value that a table cannot have, as the key of one value reads it.
+
+    Raises:
+        ValueError: What is wrong and what to do.
+    """
+    found = _OF_TRITON.fullmatch(value) if isinstance(value, str) else None
+    if found and (found[1] != "tl" or found[2] not in DTYPES):
+        near = difflib.get_close_matches(found[2], DTYPES, n=1)
+        which = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
+        message = f"{keys.string(found[0])} is no type that a constexpr can be; {which}"
+        raise ValueError(message)
+    if not isinstance(value, int | float) and not (isinstance(value, str) and PLAIN.fullmatch(value)):
+        message = f"{value!r} is not {CONSTANT}"
+        raise ValueError(message)
+
+
+def target(wanted: Target) -> Target:
+    """See Tables: from compute capability 9.0 on, Triton's code is for one GPU architecture alone.
+
+    Raises:
+        ValueError: It makes nothing for that target; what to write instead.
+    """
+    if wanted.suffix == "f":
+        message = "Triton compiles for one architecture or for all later ones, and not for a family; leave the f out"
+        raise ValueError(message)
+    if wanted.capability < (9, 0) or wanted.suffix:
+        return wanted
+    if wanted.kind == "ptx":
+        message = (
+            "Triton's PTX for 9.0 and later is for that GPU alone, so no later one could compile it; "
+            "write compute_89 or a lower one, which all later ones compile"
+        )
+        raise ValueError(message)
+    return Target(wanted.kind, wanted.major, wanted.minor, "a")
