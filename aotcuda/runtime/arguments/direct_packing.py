@@ -14,16 +14,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.overloads import Selection, Specialization
     from aotcuda.runtime.arguments.parameter_kinds import Append, Fit
 
-    Select = Callable[[tuple[object, ...], int | None], Selection | None]
+    Select = Callable[[tuple[object, ...], int | None], Any]  # a Selection of aotcuda.runtime.arguments.overloads
 
 _is_c_contiguous = arrays.is_c_contiguous
 _LEAST = arrays.LEAST_ADDRESS
 
 
-def make(specialization: Specialization, args: tuple[Any, ...]) -> Select | None:
+def make(specialization: Any, args: tuple[Any, ...]) -> Select | None:
     """Return a function like `OverloadTable.select` for arguments of the same types, on a machine with one GPU.
 
     The function selects the first overload of the specialization, or returns None.
@@ -56,7 +55,7 @@ def make(specialization: Specialization, args: tuple[Any, ...]) -> Select | None
     orders_others, mutual = is_torch or arrays.cupy_says_stream(), not is_torch
     take, give_back, pack_into = overload.take, overload.slots.append, overload.pack_into
 
-    def select(args: tuple[object, ...], given: int | None) -> Selection | None:
+    def select(args: tuple[object, ...], given: int | None) -> Any:
         values: list[object] = []
         pending: list[object] = []
         slot, stream = None, given or 0

@@ -234,6 +234,7 @@ class OverloadTable:
         Raises:
             ArgumentError: An argument cannot be read.
         """
+        found: Selection | None
         try:
             candidates = self._candidates.get((*map(type, args),))  # the key, where no argument needs more
         except Exception:  # noqa: BLE001 (which `candidates` raises as an error of the argument)
