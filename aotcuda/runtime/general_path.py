@@ -163,23 +163,24 @@ class GeneralPath:
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
 
     def _submit_ordered(self, loaded: KernelTable, selection: Selection, configurations: Any, kernel: object) -> bool:
-        """Launch between waits of streams for each other; return False if streams need more than waits: see `order`."""
+        """Launch between waits of streams for each other; return False if that takes more than waits (`order`)."""
         from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
         overload, slot, _, pending, stream, _ = selection
         library = loaded.library
-        others = streams.distinct(pending)
-        event = streams.wait_quickly(library.driver, others, stream)
-        if event is None:
+        others = streams.distinct(pending)  # none of arrays that DLPack's owner has ordered
+        event = streams.wait_quickly(library.driver, others, stream) if others else None
+        if others and event is None:
             return False
         code = library.driver.launch(configurations[stream], kernel, *slot.handed)
         if code:
             self._recover(code, loaded, overload.kernels[library.device], selection)
-        for other in others:
-            if other.mutual and event.order(stream, other):
-                streams.order_launch(library.driver, pending, stream, self.where, launched=True)  # which says why
-                return True
-        library.driver.events.append(event)
+        if event is not None:
+            for other in others:
+                if other.mutual and event.order(stream, other):
+                    streams.order_launch(library.driver, pending, stream, self.where, launched=True)  # it says why
+                    return True
+            library.driver.events.append(event)
         return True
 
     def _submit_checked(self, loaded: KernelTable, selection: Selection) -> None:
