@@ -74,7 +74,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         from aotcuda.builder import source_tree
 
         for text in source_tree.install(built, Path(self.root)) if built is not None else ():
-            self.app.display_warning(f"aotcuda: {text}")
+            self.app.display_warning(f"aotcuda: warning: {text}")
 
     def _check(self, built: Output | None, wheel: str) -> None:
         """Look into the wheel when it is whole: other hooks have their say in what it takes in."""
@@ -86,7 +86,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             with ZipFile(wheel) as archive:
                 backend.check_sources(built, set(archive.namelist()))
             for text in backend.size_warnings(built, Path(wheel)):
-                self.app.display_warning(f"aotcuda: {text}")
+                self.app.display_warning(f"aotcuda: warning: {text}")
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
         from aotcuda.builder import backend, report, source_tree
@@ -97,7 +97,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         dependencies, quiet = self.metadata.core.dependencies, self.app.verbosity < 0
         built = backend.build(table, root, packages, dependencies, editable=editable, quiet=quiet)
         for text in built.warnings:
-            self.app.display_warning(f"aotcuda: {text}")
+            self.app.display_warning(f"aotcuda: warning: {text}")
         for text in built.notes:
             self.app.display_info(f"aotcuda: {text}")
         for text in report.summary(built.summary, verbose=self.app.verbosity > 0):

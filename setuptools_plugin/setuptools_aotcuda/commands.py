@@ -17,7 +17,7 @@ from aotcuda.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, NoReturn
 
     from setuptools import Distribution
@@ -103,7 +103,8 @@ class Project:
                 dependencies_key=self._dependencies_key(),
             )
             self._built = None if editable else built
-            _warn([*built.warnings, *report.summary(built.summary)])
+            _warn(built.warnings)
+            _say(report.summary(built.summary))
         return built
 
     def assemble(self, built: Output, folder: Path, fresh: set[Path]) -> list[Path]:
@@ -369,7 +370,11 @@ _EXTENSIONS: dict[str, type[_Extension]] = {
 }
 
 
-def _warn(texts: list[str] | tuple[str, ...]) -> None:
+def _warn(texts: Iterable[str]) -> None:
+    _say(f"warning: {text}" for text in texts)
+
+
+def _say(texts: Iterable[str]) -> None:
     for text in texts:
         print(f"aotcuda: {text}", file=sys.stderr)
 

@@ -126,7 +126,7 @@ def missing_variant(
         problems = [_problem(parameter, arg) for parameter, arg in zip(nearest["parameters"], args, strict=True)]
         found = [problem for problem in problems if problem] or ["the arguments could not be packed"]
     differences = f"in the nearest one, {nearest['signature']}, {', '.join(found)}"
-    return f"{where}: no variant is packaged for these arguments; {differences}"
+    return f"{where} has no packaged variant for these arguments; {differences}"
 
 
 def _wanted(parameter: Parameter) -> str:
@@ -137,10 +137,11 @@ def _wanted(parameter: Parameter) -> str:
 def _variant_type(arg: object, code: object) -> str:
     """Return an argument as Triton's signatures write it: `i32:16`, `*fp32`; constants and others as they are."""
     form, is_multiple = code if isinstance(code, tuple) and len(code) == 2 else ("", None)
+    shown = quoted(arg) if type(arg) in (int, float, bool, str, tuple, type(None)) else type_names.name_of(arg)
     if not isinstance(form, str) or not isinstance(is_multiple, bool):
-        return quoted(arg)
+        return shown
     name = _TRITON_NUMBERS.get(form) or (f"*{_TRITON_ELEMENTS.get(form, form)}" if arrays.family(arg) else "")
-    return f"{name}{':16' * is_multiple}" if name else quoted(arg)
+    return f"{name}{':16' * is_multiple}" if name else shown
 
 
 def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]) -> ArgumentError:
