@@ -369,7 +369,7 @@ class Pipeline:
             if item.name == name or item.name.startswith(f"{given.module} "):
                 return given.key
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
-        users = [unit for unit, found in built.items() if item.identity in _identities(found)]
+        users = [unit for unit, found in built.items() if item.identity in [one.identity for one in found.needed]]
         return users[0].key if users else plan.config.key
 
     def _elsewhere(self, plan: ModulePlan) -> dict[str, str]:
@@ -552,7 +552,7 @@ class Pipeline:
             functions=functions,
             merged={target: made["functions", target] for target in self.packager.function_targets(plan) if functions},
             callbacks=tuple(callbacks),
-            foreign=_foreign_symbols(surveyed),
+            foreign=tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal),
             linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
             called=tuple(self._called(plan, functions)),
             files=tuple(sorted(self._headers(plan).own)),
@@ -678,14 +678,6 @@ def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> Compiled
     codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
     launches = [(arch, compiled[unit, code].launch) for arch, code in codes if code in has]
     return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
-
-
-def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes, str]]:
-    return [item.identity for item in built.needed]
-
-
-def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
 
 
 def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
