@@ -16,7 +16,6 @@ from aotcuda import manifest
 from aotcuda.arch import Target
 from aotcuda.binary import grid_sync, targets
 from aotcuda.builder import code_warnings, consistency, failures, toolchain
-from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LeftOut, LinkInput
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link import nvjitlink, nvrtc, preconditions, prototypes
@@ -34,7 +33,7 @@ from aotcuda.errors import CompileError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from aotcuda.builder.build_cache.compile_cache import Name
+    from aotcuda.builder.build_cache.compile_cache import CompileCache, Name
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Callbacks, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
@@ -74,8 +73,7 @@ class Pipeline:
         packager: JitPackager,
         functions: dict[Unit, object],
         tell: Callable[..., None],
-        elsewhere: Sequence[Elsewhere] = (),
-        cache: CompileCache | None = None,
+        cache: CompileCache,
     ) -> None:
         self.job = job
         self.packager = packager
@@ -83,8 +81,8 @@ class Pipeline:
         self._assemble: Callable[..., Any] | None = getattr(front, "assemble", None)
         self.functions = functions
         self.tell = tell
-        self.elsewhere = elsewhere
-        self.cache = cache or CompileCache()
+        self.elsewhere: Sequence[Elsewhere] = ()
+        self.cache = cache
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
