@@ -152,6 +152,9 @@ class Pipeline:
         plan, notes = self._without(plan, lacking)
         built = ((unit, one) for (unit, _), one in compiled.items())
         self.warnings += source_faults.check(built, self.job.known_faults)
+        for target in plan.targets if plan.kernels else ():
+            of_target = [(unit, compiled[unit, plan.code_targets[target]]) for unit in plan.kernels]
+            resource_warnings.check_constants(plan.config.key, of_target)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from aotcuda.builder.frontends.error_table import relative
 from aotcuda.builder.frontends.numba import (
     c_abi,
+    constant_arrays,
     declarations,
     gpu,
     ir_settings,
@@ -198,13 +199,16 @@ class NumbaFrontEnd(ABC):
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
-            code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
+            code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool, tuple[tuple[str, int], ...]]] = {}
             for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
                 texts = [ir_settings.applied(text, jit.options) for text in plain]
+                constants: tuple[tuple[str, int], ...] = ()
+                if not jit.options.debug:  # which is linked as PTX
+                    texts, constants = constant_arrays.merged(texts)
                 needed = self.needs(compiled, texts, jit)
                 alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
                 ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(texts, jit.options))
-                code |= dict.fromkeys(group, ((ir,), needed, alone))
+                code |= dict.fromkeys(group, ((ir,), needed, alone, constants))
             raised = self.raises(compiled) if jit.options.debug else []
         every = CompiledKernel(
             code=(),
@@ -232,8 +236,9 @@ class NumbaFrontEnd(ABC):
                 callbacks=needed.callbacks,
                 externals=declarations.placed(needed.externals, python, self.root),
                 self_contained=alone,
+                constants=constants,
             )
-            for target, (inputs, needed, alone) in code.items()
+            for target, (inputs, needed, alone, constants) in code.items()
         }
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
