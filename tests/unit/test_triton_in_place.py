@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError, StaleBuildError
+from aotcuda.runtime import driver
 from aotcuda.runtime.jit import compile as jit_compile
 from support import triton_in_place
 from support.triton_in_place import record
@@ -75,6 +76,8 @@ class Wrapper:
 def wrapped(x, n):
     pass
 """
+pytestmark = pytest.mark.usefixtures("path")
+
 X, N = {"name": "x"}, {"name": "n"}
 POINTER = {"x": "*fp32:16"}
 RECORDS = [
@@ -215,6 +218,8 @@ class TestLaunches:
             ("by name", "scale__1"),
             ("run", "scale__0"),
             ("grid function", "scale__0"),
+            ("None heuristics", "norm__0"),
+            ("other heuristics", "norm__1"),
             ("sizes", "sized__0"),
             ("assigned", "first__0"),
             ("second name", "second__0"),
@@ -247,7 +252,7 @@ class TestLaunches:
 class TestMisses:
     def test_a_miss_goes_to_triton_with_one_warning(self, cuda: StandIn, by_triton: list[Any]) -> None:
         ops, x = package(cuda), cuda.array()
-        with pytest.warns(FallbackWarning, match=r"mypkg\.ops\.scale .*so Triton compiles it") as warned:
+        with pytest.warns(FallbackWarning, match=r"ops\.scale .*BLOCK is 256 .*so Triton compiles it") as warned:
             assert ops.scale[(3,)](x, 0.5, 7, BLOCK=256) == "compiled"
         assert len(warned) == 1
         assert warned[0].filename == __file__
@@ -289,7 +294,7 @@ class TestMisses:
         self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ops = package(cuda, fallback="error")
-        with pytest.raises(ArgumentError, match=r"mypkg\.ops\.scale"):
+        with pytest.raises(ArgumentError, match=r"ops\.scale .*BLOCK is 256 .*nothing may be compiled here, and `aot"):
             ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=256)
         with pytest.raises(NoImageError, match=r"mypkg\.ops\.absent"):
             ops.absent[(1,)](cuda.array(), 1)
@@ -343,6 +348,20 @@ class TestMisses:
             ops.scale[(1.5,) if why == "grid" else (1,)](x, 0.5, 7, 128)
         assert [call[0] for call in by_triton] == ["scale"]
         assert symbols(cuda) == []
+
+    def test_a_grid_function_is_called_once(self, cuda: StandIn, by_triton: list[Any]) -> None:
+        ops, x, calls = package(cuda), cuda.array(), []
+        with pytest.warns(FallbackWarning):
+            ops.scale[lambda meta: calls.append(dict(meta)) or (3,)](x, 0.5, 7, 256)
+        assert calls == [{"x": x, "factor": 0.5, "n": 7, "BLOCK": 256, "ACT": None}]
+        assert by_triton == [("scale", (x, 0.5, 7, 256), (3,), False, {})]
+
+    def test_no_driver_is_for_triton_to_say(
+        self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(driver, "LIBRARY", "libnone.so")
+        package(cuda).scale[(1,)](object(), 0.5, 7, 128)
+        assert len(by_triton) == 1
 
     def test_heuristics_run_as_in_triton_where_triton_launches(
         self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch

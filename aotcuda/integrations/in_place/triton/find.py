@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aotcuda.errors import NoImageError, StaleBuildError
 from aotcuda.integrations.in_place import lookup, sources
-from aotcuda.integrations.in_place.triton.kernel import ADVICE, PlacedKernel, allow
+from aotcuda.integrations.in_place.triton.kernel import PlacedKernel, allow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def find(function: Any) -> PlacedKernel | None:
         return found
     line = python.__code__.co_firstlineno
     problem = f"{what} (line {line}) is in no image that was packaged"
-    allow(what, problem, modules[0].manifest["fallback"] if modules else "jit", NoImageError(f"{problem}; {ADVICE}"))
+    allow(what, problem, modules[0].manifest["fallback"] if modules else "jit", NoImageError(problem))
     return None
 
 

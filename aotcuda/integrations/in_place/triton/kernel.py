@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.errors import ArgumentError, RuntimeUnavailableError, StaleBuildError
+from aotcuda.errors import ArgumentError, NoDeviceError, NoDriverError, RuntimeUnavailableError, StaleBuildError
 from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
 
 TYPE_CHECKING = False
@@ -61,6 +61,7 @@ class PlacedKernel(GridKernel):
         if not self._has_warned:
             allow(str(self), str(error), self.manifest["fallback"], error)
             self._has_warned = True
+        grid = getattr(error, "grid", None) or grid  # its function was called already
         given = {**dict(zip(function.arg_names, args, strict=False)), **named}
         for name, (argument, answer) in self.literals().items():
             if name not in given:
@@ -96,11 +97,18 @@ class _Launcher(GridLauncher):
 
 
 def allow(what: str, problem: str, setting: str, error: AotcudaError) -> None:
-    """Warn that Triton compiles a kernel, or raise `error` where nothing may be compiled."""
+    """Warn that Triton compiles a kernel; without a GPU Triton says that itself.
+
+    Raises:
+        AotcudaError: `error` with a remedy, where nothing may be compiled.
+    """
     from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (what is packaged needs neither)
     from aotcuda.runtime.jit import fallback  # noqa: PLC0415
 
     if not fallback.allowed(setting):
-        raise error
+        message = f"{problem}; nothing may be compiled here, and {ADVICE}"
+        raise type(error)(message) from None
+    if isinstance(error, NoDriverError | NoDeviceError):
+        return
     first = problem.partition("\n")[0]
     jit_compile.warn(f"{first}{'' if what in first else f' ({what})'}, so Triton compiles it; {ADVICE}")
