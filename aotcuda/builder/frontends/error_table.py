@@ -287,6 +287,11 @@ _ROWS = [
         "make it smaller, or give it no size in the source and its bytes at the launch",
     ),
     (
+        r"uses too much global constant data \((0x\w+) bytes, (0x\w+) max\)",
+        "constants of all its code have {0} bytes, and an image has {1} for all of them",
+        "make arrays smaller or pass them as arguments, or make the kernels two modules",
+    ),
+    (
         r"does not match type NVJITLINK_INPUT_(?:PTX|LTOIR|CUBIN|FATBIN|OBJECT|LIBRARY)(.+)$",
         "{0} does not hold what its suffix says",
         "make it again",

@@ -146,6 +146,10 @@ class Pipeline:
         plan, notes = self._without(plan, lacking)
         built = ((unit, one) for (unit, _), one in compiled.items())
         self.warnings += code_warnings.known_faults(built, self.job.known_faults)
+        for target in plan.targets if plan.kernels else ():
+            code = plan.code_targets[target]
+            of_target = [(unit, compiled[unit, code]) for unit in plan.kernels if (unit, code) in compiled]
+            code_warnings.check_constants(plan.config.key, of_target)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}
