@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotcuda.errors import ArgumentError
+from aotcuda.manifest.dtypes import NAMED
 from aotcuda.runtime import framework_checks, xla_call
 
 TYPE_CHECKING = False
@@ -212,7 +213,7 @@ def _is_array(arg: object) -> bool:
 def _typestr(dtype: Any) -> str:
     """NumPy's type string of a dtype; those that only JAX has, bfloat16 among them, by their names."""
     found = np.dtype(dtype)
-    return str(found.name if found.kind == "V" else found.str)
+    return str(found.name if found.name in NAMED or found.kind == "V" else found.str)
 
 
 def _register() -> None:

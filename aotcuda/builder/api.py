@@ -29,7 +29,6 @@ from aotcuda.builder.worker import process
 from aotcuda.builder.worker.job import Job
 from aotcuda.cache import compilers
 from aotcuda.common import system, variables
-from aotcuda.common.stamp import Stamp
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.progress import Progress
     from aotcuda.builder.worker.job import BuiltModule, Result
+    from aotcuda.common.stamp import Stamp
 
 
 def build(
@@ -74,8 +74,8 @@ def build(
         raise BuildError(problem)
     variables.check()
     settings = parser.parse(table, environ=os.environ)
-    plans = plan.make(settings)
     root = root.resolve()
+    plans = plan.make(settings, root)
     roots = layout.import_roots(root, import_roots)
     output.sweep([module.name for module in settings.modules], roots)
     layout.check(plans, roots, root, extensions)
@@ -87,33 +87,21 @@ def build(
     folders = [str(package_root), *map(str, roots), *build_settings.searched()]
     known = [table, settings, folders, compilers.everything(), editable, sorted(extensions)]
     entry = cached_build.open_entry(cache, project, known, watcher)
-    if entry is not None:
-        if (found := entry.find(plans, roots, editable=editable)) is not None:
-            summary = replace(found.summary, seconds=time.monotonic() - start)
-            return replace(found, summary=summary, depends=found.depends if followed else ())
-        cache = entry.settings_of_workers()
-    observe = editable or followed or entry is not None
-    python = project.python(roots) if observe else Stamp()
-    job = _job(settings, plans, project, roots, extensions, cache, carry=not editable, observe=observe)
-    results, made = _run(job, installed, watcher)
-    stamp = Stamp()
-    if observe:
-        stamp = stamps.with_versions(stamps.of(results, project, python, _set_by_workers(plans, installed)))
-    built = assembly.assemble(
-        settings,
-        table,
-        plans,
-        project,
-        results,
-        made,
-        installed=installed,
-        stamp=stamp,
-        editable=editable,
-        seconds=time.monotonic() - start,
-    )
-    if entry is not None:
-        built = entry.store(built, stamp, results)
-    return built if followed else replace(built, depends=())
+    built = entry.find(plans, roots, editable=editable) if entry is not None else None
+    if built is None:
+        python = project.python(roots)
+        for path in (path for item in plans for path in item.recorded):
+            python.ask("file", path)
+        cache = entry.settings_of_workers() if entry is not None else cache
+        job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
+        results, made = _run(job, installed, watcher)
+        stamp = _stamp(results, project, python, plans, installed)
+        built = assembly.assemble(
+            settings, table, plans, project, results, made, installed=installed, stamp=stamp, editable=editable
+        )
+        built = entry.store(built, stamp, results) if entry is not None else built
+    summary = replace(built.summary, seconds=time.monotonic() - start)
+    return replace(built, summary=summary, depends=built.depends if followed else ())
 
 
 def _job(
@@ -125,23 +113,22 @@ def _job(
     cache: Settings | None,
     *,
     carry: bool,
-    observe: bool,
 ) -> Job:
     """Return the job of all plans, for workers of any front end and toolkit."""
     return Job(
         root=str(project.root),
         import_roots=tuple(map(str, roots)),
         arch_key=settings.arch_key,
-        plans=plans,
+        plans=tuple(item for item in plans if item.units),
         names=plan.names(plans),
         jobs=capacity.processes(),
         carry=carry and settings.fallback == "jit",
-        observe=observe,
         own=project.own,
-        watched=stamps.patterns(settings.watch, project.root) if observe else (),
+        watched=stamps.patterns(settings.watch, project.root),
         watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,
+        incomplete=settings.incomplete,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
     )
@@ -173,9 +160,15 @@ def _import(built: BuiltModule) -> consistency.Import:
     return consistency.Import(first, frozenset(item.units), compiled)
 
 
-def _set_by_workers(plans: Sequence[ModulePlan], installed: Sequence[toolkits.Toolkit]) -> set[str]:
-    """Return the environment variables whose values in workers differ; they follow from other inputs."""
+def _stamp(
+    results: Sequence[Result],
+    project: stamps.Project,
+    python: Stamp,
+    plans: Sequence[ModulePlan],
+    installed: Sequence[toolkits.Toolkit],
+) -> Stamp:
+    """Return the stamp of a build, without variables whose values in workers follow from other inputs."""
     names = {item.frontend for item in plans}
-    toolkit = next(iter(installed), None)
-    given = process.environment(os.environ, *sorted(names), toolkit=toolkit)
-    return {name for name in {*given, *os.environ} if given.get(name) != os.environ.get(name)}
+    given = process.environment(os.environ, *sorted(names), toolkit=next(iter(installed), None))
+    own = {name for name in {*given, *os.environ} if given.get(name) != os.environ.get(name)}
+    return stamps.with_versions(stamps.of(results, project, python, own))
