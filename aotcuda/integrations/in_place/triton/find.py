@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aotcuda.errors import NoImageError, StaleBuildError
 from aotcuda.integrations.in_place import lookup, sources
+from aotcuda.integrations.in_place.triton import bases
 from aotcuda.integrations.in_place.triton.kernel import PlacedKernel, allow
 
 TYPE_CHECKING = False
@@ -39,8 +40,6 @@ def find(function: Any) -> PlacedKernel | None:
 
 def _resolved(value: Any) -> Any:
     """Return the function that Triton's decorators have wrapped; None for another object."""
-    import triton  # noqa: PLC0415 (only its functions come here)
-
-    while value is not None and not isinstance(value, triton.JITFunction):
+    while value is not None and not isinstance(value, bases.JITFunction):
         value = getattr(value, "fn", None)
     return value

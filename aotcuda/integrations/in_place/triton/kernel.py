@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 from aotcuda.errors import ArgumentError, NoDeviceError, NoDriverError, RuntimeUnavailableError, StaleBuildError
+from aotcuda.integrations.in_place.triton import without_triton
 from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
 
 TYPE_CHECKING = False
@@ -61,7 +64,6 @@ class PlacedKernel(GridKernel):
         if not self._has_warned:
             allow(str(self), str(error), self.manifest["fallback"], error)
             self._has_warned = True
-        grid = getattr(error, "grid", None) or grid  # its function was called already
         given = {**dict(zip(function.arg_names, args, strict=False)), **named}
         for name, (argument, answer) in self.literals().items():
             if name not in given:
@@ -100,13 +102,17 @@ def allow(what: str, problem: str, setting: str, error: AotcudaError) -> None:
     """Warn that Triton compiles a kernel; without a GPU Triton says that itself.
 
     Raises:
-        AotcudaError: `error` with a remedy, where nothing may be compiled.
+        AotcudaError: `error` with a remedy, where nothing may be compiled, or Triton is not installed.
     """
     from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (what is packaged needs neither)
     from aotcuda.runtime.jit import fallback  # noqa: PLC0415
 
-    if not fallback.allowed(setting):
-        message = f"{problem}; nothing may be compiled here, and {ADVICE}"
+    is_installed = sys.modules.get("triton") is not None
+    if isinstance(error, NoDriverError | NoDeviceError) and not is_installed:
+        raise error
+    if not is_installed or not fallback.allowed(setting):
+        why = "nothing may be compiled here" if is_installed else without_triton.NEEDS
+        message = f"{problem}; {why}, and {ADVICE}"
         raise type(error)(message) from None
     if isinstance(error, NoDriverError | NoDeviceError):
         return
