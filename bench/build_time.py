@@ -15,8 +15,8 @@ the same Python with the same compilers; its figures begin with "before":
 
     git worktree add --detach ../before 2a99a90 && python bench/build_time.py --before ../before
 
-On two idle cores a run takes about a quarter of a minute for each state, with --thousand about two minutes more for each
-state and one for nvcc. Before the first run each case is built once or twice.
+On two idle cores a run takes about a quarter of a minute for each state. With --thousand it takes two minutes more for
+each state, and one for nvcc. Before the first run each case is built once or twice.
 
 Where there is a driver, nvJitLink has it keep what it makes (CUDA_CACHE_PATH), and the second of two cold builds would
 not be cold. So the driver's cache is turned off.
