@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
-from aotcuda.builder import fallback_inputs, in_place, report, sbom, stamps, wheel_files
+from aotcuda.builder import bundle, fallback_inputs, in_place, report, sbom, stamps, wheel_files
 from aotcuda.builder.built import Output
 from aotcuda.common import project_file
 
@@ -58,6 +59,10 @@ def assemble(
     needed: dict[str, str] = {}
     for name, parts in made.items():
         dependencies = _dependencies([result for result, _ in parts], lasting, table, project)
+        if settings.runtime == "bundled" and not editable:
+            dependencies = replace(
+                dependencies, sources=bundle.sources(dependencies.sources, project.package_root, name)
+            )
         if has_fallback and not editable:
             needed = dict.fromkeys(_needed(dependencies, carried, project), name) | needed
         rebuild = fallback_inputs.describe(table, plans, parts[-1][1], project, editable=editable)

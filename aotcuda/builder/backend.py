@@ -146,7 +146,8 @@ def build(
     Raises:
         AotcudaError: As for `aotcuda.builder.api.build`.
     """
-    of_dependencies = run_time_requirement.warnings(dependencies, key=dependencies_key)
+    is_bundled = table.get("runtime") == "bundled"
+    of_dependencies = [] if is_bundled else run_time_requirement.warnings(dependencies, key=dependencies_key)
     watcher = progress.Progress() if quiet else None
     built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
     return replace(built, warnings=(*built.warnings, *of_dependencies))

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 FILE_NAME = "aotcuda.cdx.json"
 """Its name in a wheel, in the folder `sboms` beside the metadata."""
 
+RUN_TIME = "aotcuda"
+"""The reference of the copy of the run time that a wheel may hold."""
+
 _ROLE = "aotcuda:role"
 _LONG = 100
 """Longer texts in the field `License` are full licence texts, not names."""
@@ -62,6 +65,25 @@ def make(made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Se
         "components": [components[ref] for ref in sorted(components)],
         "dependencies": [{"ref": ref, "dependsOn": sorted(uses.get(ref, ()))} for ref in sorted(components)],
     }
+    return _dumped(whole)
+
+
+def with_run_time(bom: bytes) -> bytes:
+    """Return a bill of materials with the copy of the run time that the wheel holds; every module uses it."""
+    whole = json.loads(bom)
+    about = {"version": __version__, "purl": f"pkg:pypi/aotcuda@{__version__}"}
+    licences = [{"license": {"id": "Apache-2.0"}}]
+    copy = _component("library", RUN_TIME, "aotcuda", "run time", **about, licenses=licences)
+    whole["components"] = sorted([*whole["components"], copy], key=lambda item: str(item["bom-ref"]))
+    whole["dependencies"] = [
+        {**item, "dependsOn": sorted([*item["dependsOn"], RUN_TIME])} if item["ref"].startswith("module:") else item
+        for item in whole["dependencies"]
+    ]
+    whole["dependencies"].append({"ref": RUN_TIME, "dependsOn": []})
+    return _dumped(whole)
+
+
+def _dumped(whole: object) -> bytes:
     return (json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode()
 
 
