@@ -30,7 +30,6 @@ from aotcuda.builder.worker import process
 from aotcuda.builder.worker.job import Job
 from aotcuda.cache import compilers
 from aotcuda.common import system, variables
-from aotcuda.common.stamp import Stamp
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.progress import Progress
     from aotcuda.builder.worker.job import BuiltModule, Result
+    from aotcuda.common.stamp import Stamp
 
 
 def build(
@@ -90,14 +90,13 @@ def build(
     entry = cached_build.open_entry(cache, project, known, watcher)
     built = entry.find(plans, roots, editable=editable) if entry is not None else None
     if built is None:
-        observe = editable or followed or entry is not None
-        python = project.python(roots) if observe else Stamp()
-        for path in (path for item in plans for path in item.recorded if observe):
+        python = project.python(roots)
+        for path in (path for item in plans for path in item.recorded):
             python.ask("file", path)
         cache = entry.settings_of_workers() if entry is not None else cache
-        job = _job(settings, plans, project, roots, extensions, cache, carry=not editable, observe=observe)
+        job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
         results, made = _run(job, installed, watcher)
-        stamp = _stamp(results, project, python, plans, installed) if observe else Stamp()
+        stamp = _stamp(results, project, python, plans, installed)
         built = assembly.assemble(
             settings, table, plans, project, results, made, installed=installed, stamp=stamp, editable=editable
         )
@@ -117,7 +116,6 @@ def _job(
     cache: Settings | None,
     *,
     carry: bool,
-    observe: bool,
 ) -> Job:
     """Return the job of all plans, for workers of any front end and toolkit."""
     return Job(
@@ -128,9 +126,8 @@ def _job(
         names=plan.names(plans),
         jobs=capacity.processes(),
         carry=carry and settings.fallback == "jit",
-        observe=observe,
         own=project.own,
-        watched=stamps.patterns(settings.watch, project.root) if observe else (),
+        watched=stamps.patterns(settings.watch, project.root),
         watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,

@@ -72,7 +72,6 @@ def job(
         names=dict(names),
         jobs=capacity.processes(),
         product="jit",
-        observe=True,
         own=own,
         watched=watched,
         watched_variables=settings.watch_env,

@@ -96,4 +96,4 @@ def _joined(result: Result, earlier: Sequence[Result]) -> Result:
         return result
     sources = {source["path"]: source for item in (*earlier, result) for source in item.sources}
     seen = Stamp().add(item.seen for item in (*earlier, result))
-    return replace(result, sources=tuple(sources.values()), seen=seen if result.seen is not None else None)
+    return replace(result, sources=tuple(sources.values()), seen=seen)

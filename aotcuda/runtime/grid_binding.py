@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     Bind = Callable[[tuple[object, ...], dict[str, object]], tuple[object, ...]]
     """Returns all arguments in order, from those by position and those by name."""
 
-    Named = tuple[tuple[str, ...], tuple[object, ...], int]
-    """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
-    may be given by position."""
+    Named = tuple[tuple[str | None, ...], tuple[object, ...], int, tuple[tuple[int, int, int], ...]]
+    """Interned names, in order, None for an option that is given by the name of a parameter; what each is that is left
+    out, the names themselves if it must not be; how many of them may be given by position; and arguments that follow
+    from others, as `Derived` in launch.h."""
 
 _MOST_SHOWN = 16
+_COPIED, _IS_NONE, _IS_NOT_NONE = 0, 1, 2
 
 
 def left_out(record: Record) -> tuple[Callable[[tuple[object, ...]], dict[str, object]], list[tuple[int, str]]]:
@@ -87,14 +89,27 @@ class _Filled:
         return self.is_none if found is None else not self.is_none
 
 
-def named(record: Record) -> Named:
-    """Return the arguments as the extension takes them."""
+def named(record: Record) -> Named | None:
+    """Return the arguments as the extension takes them; None if it cannot put them in order."""
     arguments = record["arguments"]
-    names = tuple([sys.intern(argument["name"]) for argument in arguments])
-    defaults: list[object] = []
+    names = [argument["name"] for argument in arguments]
+    interned: list[str | None] = [*map(sys.intern, names)]
+    derived: list[tuple[int, int, int]] = []
     for at, argument in enumerate(arguments):
-        defaults.append(argument.get("default", None if _is_optional(record, at) else names))
-    return names, tuple(defaults), sum(not argument.get("keyword") for argument in arguments)
+        if names.index(names[at]) < at:
+            derived.append((at, names.index(names[at]), _COPIED))
+            interned[at] = None
+        test = _test_of(argument)
+        if test is not None:
+            source: str = argument[test]  # type: ignore[literal-required]
+            if _is_given_before(record, source, names[at]):
+                return None
+            derived.append((at, names.index(source), _IS_NONE if test == "is_none" else _IS_NOT_NONE))
+    shown = (*interned,)
+    defaults = [
+        argument.get("default", None if _is_optional(record, at) else shown) for at, argument in enumerate(arguments)
+    ]
+    return shown, (*defaults,), sum(not argument.get("keyword") for argument in arguments), (*derived,)
 
 
 def binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:
@@ -117,7 +132,7 @@ def binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> B
             _refuse(where, record, f"was given {name} by position and by name")
     filled = []
     for at, argument in enumerate(arguments):
-        test = "is_none" if "is_none" in argument else "is_not_none" if "is_not_none" in argument else None
+        test = _test_of(argument)
         if test is not None:
             filled.append(_by_heuristic(where, record, argument, test, positional[:count], names))
         elif at >= count and argument["name"] in names:
@@ -141,25 +156,25 @@ def _by_heuristic(
         ArgumentError: The launch gives it by position, or does not give the argument that the heuristic looks at.
     """
     name, source = argument["name"], argument[test]  # type: ignore[literal-required]
-    order = [each for each in record.get("heuristics", []) if _is_by_heuristic(record, each)]
     if name in positional:
         _refuse(where, record, f"was given {name} by position, and a heuristic gives it by name")
-    if source in order and name in order and order.index(source) < order.index(name):
+    if _is_given_before(record, source, name):
         return _Filled(value=test == "is_not_none")  # what a heuristic has given before is not None
     if source not in positional and source not in names:
         _refuse(where, record, f"was not given {source}, of which a heuristic for {name} asks whether it is None")
     return _Filled(source=positional.index(source) if source in positional else source, is_none=test == "is_none")
 
 
-def is_only_in_python(record: Record) -> bool:
-    """Return True if the extension cannot put the arguments in order."""
-    names = [argument["name"] for argument in record["arguments"]]
-    return len(set(names)) < len(names) or any(_is_by_heuristic(record, name) for name in names)
+def _test_of(argument: Argument) -> str | None:
+    """Return the key of an argument that a heuristic gives, which asks whether another one is None; else None."""
+    return "is_none" if "is_none" in argument else "is_not_none" if "is_not_none" in argument else None
 
 
-def _is_by_heuristic(record: Record, name: str) -> bool:
-    """Return True for an argument that is True or False by a heuristic that asks whether another one is None."""
-    return any(each["name"] == name and ("is_none" in each or "is_not_none" in each) for each in record["arguments"])
+def _is_given_before(record: Record, source: str, name: str) -> bool:
+    """Return True if such a heuristic gives `source`, and before that for `name` is called."""
+    order = [each["name"] for each in record["arguments"] if _test_of(each) is not None]
+    order = [each for each in record.get("heuristics", order) if each in order]
+    return source in order and name in order and order.index(source) < order.index(name)
 
 
 def _default(where: str, record: Record, at: int, argument: Argument) -> object:

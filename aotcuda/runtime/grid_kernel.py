@@ -45,7 +45,7 @@ class GridKernel(Kernel):
         super().__init__(name, loader)
         self.binds: dict[tuple[object, ...], Bind] = {}
         self._left_out: Any = None
-        self._named: tuple[Record, Named] | None = None
+        self._named: tuple[Record, Named | None] | None = None
 
     @property
     def may_change(self) -> bool:
@@ -247,10 +247,10 @@ class GridKernel(Kernel):
         if specializations is None:
             return launcher
         record = self.record()
-        if grid_binding.is_only_in_python(record):
-            return launcher
         if self._named is None or self._named[0] is not record:
             self._named = record, grid_binding.named(record)
+        if self._named[1] is None:
+            return launcher
         return extension.in_front(launcher, configuration, specializations, self._named[1])
 
 

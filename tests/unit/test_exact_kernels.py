@@ -216,6 +216,7 @@ class Dtype:
 
 
 Dtype.__module__, Dtype.__name__ = "triton.language.core", "dtype"
+DTYPE = Dtype("fp16")
 
 
 @pytest.mark.parametrize(
@@ -349,3 +350,80 @@ def test_a_variant_for_another_gpu_is_no_code_that_is_preloaded(cuda, package) -
     package(TABLE)
     sys.modules["mypkg.kernels"].__aotcuda__.preload()
     assert len(cuda.calls("cuKernelGetFunction")) == len(TABLE["overloads"]) - 1
+
+
+def test_each_of_many_variants_is_quick_after_its_first_launch(cuda, package, general) -> None:
+    names = ["x", "n", "BLOCK", "ACT", "HAS", "num_stages"]
+    classes = [("i32:16", 32), ("i32", 33), (1, 1), ("i64", 2**40 + 1), ("u64:16", 2**63)]
+    constants = [7, True, 2.5, "=relu", None, "=tl.float16"]
+    given = dict(zip(map(str, constants), [7, True, 2.5, "relu", None, DTYPE], strict=True))
+    wanted = {
+        f"k{number}": (n, block, constant)
+        for number, ((what, n), constant, block) in enumerate(itertools.product(classes, constants, range(10)))
+    }
+    record = kernel(
+        names,
+        *(
+            variant(f"k{number}", names, ["*fp32:16", what, block, constant, False, 3])
+            for number, ((what, _), constant, block) in enumerate(itertools.product(classes, constants, range(10)))
+        ),
+        HAS={"is_not_none": "ACT"},
+        num_stages={"default": 3},
+    )
+    for each in record["overloads"]:
+        each["parameters"][4]["value"] = each["parameters"][3]["value"] is not None
+    k, x = package(record), cuda.array(64)
+    for turn in range(2):
+        for symbol, (n, block, constant) in wanted.items():
+            k[1](x, n, BLOCK=block, ACT=given[str(constant)])
+            assert turn or cuda.launches()[-1]["kernel"] == symbol
+        assert len(general) == len(wanted)
+    assert [call["kernel"] for call in cuda.launches()] == [*wanted] * 2
+    k[1](x, 34, 3, ACT="relu", HAS=None, num_stages=3, num_warps=4)
+    assert len(general) == len(wanted)
+
+
+def test_launches_that_differ_in_class_alone_are_told_apart_by_every_path(cuda, package) -> None:
+    record = kernel(
+        ["x", "n", "m", "eps"],
+        variant("one", ["x", "n", "m", "eps"], ["*fp32:16", "i32:16", "i64", 0.0]),
+        variant("two", ["x", "n", "m", "eps"], ["*fp32", "i32", "i64:16", 0.0]),
+        variant("three", ["x", "n", "m", "eps"], ["*fp32:16", 1, "i64", 1e-5]),
+        m={"annotation": "i64"},
+    )
+    k, generator = package(record), random.Random(3)
+    arrays = [cuda.array(64), cuda.array(64)]
+    arrays[1].interface["data"] = (arrays[1].address + 4, False)
+    for _ in range(600):
+        shift, n, m = (
+            generator.randrange(2),
+            generator.choice([1, 2, 16, 48, 2**33, True]),
+            generator.choice([1, 16, 17]),
+        )
+        eps = generator.choice([0.0, 0.0, -0.0, 1e-5])
+        wanted = None
+        if str(eps) == "0.0":
+            wanted = (
+                "one" if shift == 0 and n in (16, 48) and m != 16 else "two" if shift and n == 2 and m == 16 else None
+            )
+        elif eps and shift == 0 and n is not True and n == 1 and m != 16:
+            wanted = "three"
+        count = len(cuda.launches())
+        try:
+            k[1](arrays[shift], n, m, eps)
+        except MissingVariantError:
+            assert wanted is None
+        else:
+            assert [call["kernel"] for call in cuda.launches()[count:]] == [wanted]
+
+
+@pytest.mark.parametrize("attribute", ["cooperative", "dependent"])
+def test_variants_are_launched_with_their_attributes(cuda, package, launched, attribute) -> None:
+    names = ["x", "BLOCK"]
+    record = kernel(names, variant("with", names, ["*fp32:16", 1]), variant("without", names, ["*fp32:16", 2]))
+    record["overloads"][0]["launches"]["sm_90"][attribute] = True
+    k, x = package(record), cuda.array(64)
+    for block, wanted in [(1, "with"), (2, "without"), (1, "with")]:
+        assert launched(k, x, block) == wanted
+        call = cuda.calls("cuLaunchKernel", "cuLaunchKernelEx")[-1]
+        assert bool(call.get("cooperative") or call.get("attributes")) == (wanted == "with"), call

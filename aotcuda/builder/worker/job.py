@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from aotcuda.common.stamp import Stamp
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.toolkits import Toolkit
-    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Source
 
 
@@ -32,8 +33,7 @@ class Job:
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
         product: What is made of it: a `"wheel"`'s files, or one bare image for the `"jit"` fallback on this machine.
-        observe: What the project's code reads is wanted.
-        own: The beginnings of the paths of the project's files, for that.
+        own: The beginnings of the paths of the project's files, whose reads are observed.
         watched: Absolute globs of files that the build depends on besides.
         watched_variables: Names and patterns of such environment variables.
         carry: The files that are linked are wanted, to be packaged for a JIT build.
@@ -55,7 +55,6 @@ class Job:
     names: dict[str, tuple[str, ...]]
     jobs: int
     product: Literal["wheel", "jit"] = "wheel"
-    observe: bool = False
     own: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     watched_variables: tuple[str, ...] = ()
@@ -139,7 +138,7 @@ class Result:
         modules: One for each plan.
         sources: The project's files that were imported, by absolute path.
         warnings: What the user should know; the build went on.
-        seen: What was read, if that is wanted.
+        seen: The files, folders and variables that were read.
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
         questions: What the sources asked of a GPU.
         unseen: Sources whose text does not tell what was compiled, if there are any: an include by a macro's name, say.
@@ -154,7 +153,7 @@ class Result:
     modules: tuple[BuiltModule, ...]
     sources: tuple[Source, ...]
     warnings: tuple[str, ...]
-    seen: Stamp | None = None
+    seen: Stamp = field(default_factory=Stamp)
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
     unseen: tuple[str, ...] = ()

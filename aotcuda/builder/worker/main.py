@@ -126,7 +126,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         seen=_seen(loaded, pipeline),
         linkable=pipeline.linkable,
         questions=tuple(dict.fromkeys(questions)),
-        unseen=pipeline.unseen() if job.observe else (),
+        unseen=pipeline.unseen(),
         reused=cache.reused,
         made=cache.made,
         problems=cache.problems,
@@ -179,10 +179,8 @@ def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Sourc
     return tuple({source["path"]: source for source in every}.values())
 
 
-def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp | None:
-    """What the sources read, and what was read beside them, if that is wanted."""
-    if loaded.seen is None:
-        return None
+def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
+    """Return what the sources, the linker and the tools read."""
     tools = pipeline.tools(target for item in loaded.job.plans for target in item.targets)
     own = Stamp({("file", path): digest for path, digest in tools})
     return Stamp().add(

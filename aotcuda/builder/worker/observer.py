@@ -130,7 +130,7 @@ class Observer:
         # The import system reads a module's file for whoever imports it: what is noted is what will be run.
         if _reads(mode, flags) and self._is_new("file", path) and (_is_import() or self._is_on_the_stack()):
             self.seen.ask("file", path)
-        if _writes(mode, flags):
+        if _makes(path, mode, flags):
             self._made.add(path)
 
     def _listed(self, name: object) -> None:
@@ -140,7 +140,7 @@ class Observer:
 
     def _created(self, *names: object) -> None:
         path = _absolute(names[0] if len(names) < 4 else names[1])
-        if path is not None:
+        if path is not None and not os.path.isdir(path):
             self._made.add(path)
 
     def _is_new(self, question: str, path: str) -> bool:
@@ -292,10 +292,14 @@ def _reads(mode: object, flags: object) -> bool:
     return not isinstance(flags, int) or (flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_TRUNC | os.O_EXCL))
 
 
-def _writes(mode: object, flags: object) -> bool:
+def _makes(path: str, mode: object, flags: object) -> bool:
+    """Return True if a file is created or loses its content; a folder is opened for a temporary file without a name."""
     if isinstance(mode, str):
-        return any(letter in mode for letter in "wax+")
-    return isinstance(flags, int) and flags & os.O_ACCMODE != os.O_RDONLY
+        writes, empties = any(letter in mode for letter in "wax+"), "w" in mode
+    else:
+        number = flags if isinstance(flags, int) else os.O_RDONLY
+        writes, empties = number & os.O_ACCMODE != os.O_RDONLY, bool(number & os.O_TRUNC)
+    return writes and (not os.path.lexists(path) or (empties and not os.path.isdir(path)))
 
 
 def _is_standard(path: str) -> bool:

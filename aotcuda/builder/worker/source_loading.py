@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from aotcuda.builder import failures, plan
 from aotcuda.builder.frontends import error_table, loading, python_source
 from aotcuda.builder.frontends.protocol import Wanted
 from aotcuda.builder.worker import flows, imports, observer, pool, telemetry
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import CompileError, ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import FrontEnd, Question, Unit
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Job
-    from aotcuda.common.stamp import Stamp
     from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Source
 
@@ -45,7 +45,7 @@ class Loaded:
         functions: By unit, what it is compiled from.
         attempt: The block for more attempts, whose errors are told together with those of loading.
         questions: What the sources asked of a GPU.
-        seen: What they read, if that is wanted.
+        seen: The files, folders and variables that they read.
         of_prelude: The modules that the prelude imported.
         warnings: What of the recorded units is left out.
     """
@@ -54,7 +54,7 @@ class Loaded:
     functions: dict[Unit, object]
     attempt: Callable[[], AbstractContextManager[None]]
     questions: Iterable[Question]
-    seen: Stamp | None
+    seen: Stamp
     of_prelude: frozenset[str]
     warnings: tuple[str, ...] = ()
 
@@ -67,14 +67,14 @@ class Elsewhere:
         units: The units, as the sources have made them.
         compiled: What became of them, for each target of that capability.
         questions: What the sources asked of a GPU.
-        seen: What they read, if that is wanted.
+        seen: The files, folders and variables that they read.
         sources: The project's files that were imported.
     """
 
     units: tuple[Unit, ...]
     compiled: Compiled
     questions: tuple[Question, ...] = ()
-    seen: Stamp | None = None
+    seen: Stamp = field(default_factory=Stamp)
     sources: tuple[Source, ...] = ()
 
 
@@ -89,7 +89,7 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     ask: Callable[[Target], AbstractContextManager[Iterable[Question]]] = getattr(
         front, "importing", lambda _: nullcontext(())
     )
-    observing = observer.observing(job.own, job.watched, job.watched_variables) if job.observe else nullcontext()
+    observing = observer.observing(job.own, job.watched, job.watched_variables)
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
     before, of_prelude = frozenset(sys.modules), frozenset[str]()

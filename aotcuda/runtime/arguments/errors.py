@@ -126,7 +126,7 @@ def missing_variant(
         problems = [_problem(parameter, arg) for parameter, arg in zip(nearest["parameters"], args, strict=True)]
         found = [problem for problem in problems if problem] or ["the arguments could not be packed"]
     differences = f"in the nearest one, {nearest['signature']}, {', '.join(found)}"
-    return f"{where}: no variant is packaged for these arguments; {differences}"
+    return f"{where} has no packaged variant for these arguments; {differences}"
 
 
 def _wanted(parameter: Parameter) -> str:

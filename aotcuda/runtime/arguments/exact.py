@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from aotcuda.errors import ArgumentError
     from aotcuda.manifest import Argument, Kernel, Overload, Parameter
-    from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
 
@@ -111,11 +110,6 @@ class ExactOverloads(OverloadTable):
         """See OverloadTable. Arguments of types that no overload takes have candidates, too, and these are none."""
         key = (*map(type, args),)
         return self._candidates.get(key) or self._rank(key, args)
-
-    def select(self, args: tuple[object, ...], given: int | None) -> Selection | None:
-        """See OverloadTable; the fast path does not know exact kernels yet."""
-        found = super().select(args, given)
-        return found and (*found[:5], None)
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """See OverloadTable."""
@@ -290,4 +284,5 @@ def _way_of_array(at: int, read: Read, argument: Argument) -> Way:
     def code(view: Any) -> Code:
         return (view[0], multiples and view[1] % _ALIGNMENT == 0) if view is not None else keys.OTHER
 
-    return Way(read, coder=Coder(at, code, [("multiple", _ALIGNMENT)] if multiples else []))
+    tests: list[keys.Test] = [("multiple", _ALIGNMENT)] if multiples else []
+    return Way(read, coder=Coder(at, code, tests, any_dimensions=True))

@@ -33,11 +33,12 @@ class Coder:
         code: Returns the code of what was read of the argument.
         takes: Returns True if a parameter may take arguments of a code.
         tests: The bits of the code, behind dtype and dimensions of an array.
+        any_dimensions: Of an array, the code has no number of dimensions.
         of_type: Of a number, the code has the type that Triton gives it, too.
         of_value: The code is the value itself: all overloads have a constant there.
     """
 
-    __slots__ = ("at", "code", "of_type", "of_value", "takes", "tests")
+    __slots__ = ("any_dimensions", "at", "code", "of_type", "of_value", "takes", "tests")
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Coder:
         tests: Sequence[Test] = (),
         takes: Callable[[Parameter, Any], bool] = lambda _parameter, _code: True,
         *,
+        any_dimensions: bool = False,
         of_type: bool = False,
         of_value: bool = False,
     ) -> None:
@@ -53,6 +55,7 @@ class Coder:
         self.code = code
         self.takes = takes
         self.tests = tests
+        self.any_dimensions = any_dimensions
         self.of_type = of_type
         self.of_value = of_value
 
@@ -60,13 +63,16 @@ class Coder:
 def coders(overloads: Sequence[PackedOverload], args: tuple[object, ...]) -> list[Coder]:
     """Return the coders of the arguments by which these overloads differ; all of them take the arguments' types."""
     found = []
-    for at in range(len(args)):
+    for at, arg in enumerate(args):
+        parameters = [overload.parameters[at] for overload in overloads]
         forms = {overload.forms[at] for overload in overloads}
         if forms != {None}:
             # A parameter for any number of dimensions decides too, since the fast path is for arrays of one number.
-            divisors: list[int] = []
+            divisors = sorted({_divisor(parameter) for parameter in parameters})
             if len(forms) > 1 or len(divisors) > 1 or any(map(_takes_any, forms)):
                 found.append(_of_array(at, [divisor for divisor in divisors if divisor > 1]))
+        elif arg is not None:  # None fits all of them: it is their value, or they may be left out
+            found += _of_number(at, parameters)
     return found
 
 
@@ -83,7 +89,7 @@ def _of_array(at: int, divisors: list[int]) -> Coder:
             return True
         if code is None or form[0] != code[0] or form[1] not in (None, code[1]):
             return False
-        return divisor not in divisors or code[2 + divisors.index(divisor)]
+        return divisor == 1 or code[2 + divisors.index(divisor)]
 
     return Coder(at, code if divisors else plain, [("multiple", divisor) for divisor in divisors], takes)
 

@@ -55,14 +55,16 @@ class Specialization:
 
     Attributes:
         overloads: The overloads.
+        coders: The coders of the key.
         launches: How many launches the general path has made; of threads that count at once, one may be missed.
         taught: The configurations and contexts that the fast path was taught for arguments like these.
     """
 
-    __slots__ = ("launches", "overloads", "taught")
+    __slots__ = ("coders", "launches", "overloads", "taught")
 
-    def __init__(self, overloads: list[PackedOverload]) -> None:
+    def __init__(self, overloads: list[PackedOverload], coders: Sequence[Coder] = ()) -> None:
         self.overloads = overloads
+        self.coders = coders
         self.launches = 0
         self.taught: set[tuple[object, int]] = set()
 
@@ -131,7 +133,7 @@ class Candidates:
         """Find the overloads for a key, and keep them by it."""
         if len(self._specializations) >= max(_MOST_KEPT, 2 * len(self.overloads)):
             self._specializations.clear()
-        return self._specializations.setdefault(key, Specialization(self._find(key)))
+        return self._specializations.setdefault(key, Specialization(self._find(key), self.deciding))
 
     def _filtered(self, key: tuple[object, ...]) -> list[PackedOverload]:
         pairs = [*zip(self.deciding, key, strict=True)]

@@ -1,7 +1,7 @@
 """The fast path in C, if this installation has it: the extension `fast._launch`, which launch.h introduces.
 
 It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, and cooperative kernels. After launches, `fast.specializations` adds to what it knows.
+`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds to what it knows.
 `AOTCUDA_EXTENSION=0` leaves it out.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.grid_binding import Named
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 24
+_VERSION = 25
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")

@@ -70,15 +70,9 @@ static int is_within_limits(const unsigned *dimensions, const unsigned *limits) 
 
 /* Pack the parameter block of the first candidate that takes the arguments; return its number. Return -1 if none does, or if one
  * of the arguments is not for the fast path: it is not known then which candidate the general path would choose. */
-static int pack(const Specialization *specialization, PyObject *const *args, ArrayView *views, unsigned char *block) {
-    const ArgumentTypes *types = specialization->types;
-    Number numbers[types->count + 1]; /* no more of the stack than is needed: the driver has filled the processor's cache */
+static int pack(const Specialization *specialization, const Number *numbers, ArrayView *views, unsigned char *block) {
     for (int i = 0; i < specialization->arrays_count; i++)
         if (!normalize(&views[i], specialization->arrays[i].itemsize, specialization->arrays[i].address_alone))
-            return -1;
-    const Reader *reader = types->readers + types->arrays_count;
-    for (int i = 0; i < types->numbers_count; i++, reader++)
-        if (!read_number(reader->kind, args[reader->at], &numbers[reader->at]))
             return -1;
     for (int number = 0; number < specialization->candidates_count; number++) {
         const ArgumentLayout *layout = specialization->candidates[number].layout;
@@ -107,9 +101,10 @@ static int submit(const Launcher *self, const Specialization *specialization, co
         extra = NULL;
     }
     LaunchConfig config;
-    if (self->attributes)
-        config = (LaunchConfig){{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, PyBytes_AsString(self->attributes),
-                                (unsigned)(PyBytes_Size(self->attributes) / ATTRIBUTE_BYTES)};
+    PyObject *attributes = candidate->attributes ? candidate->attributes : self->attributes;
+    if (attributes)
+        config = (LaunchConfig){{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, PyBytes_AsString(attributes),
+                                (unsigned)(PyBytes_Size(attributes) / ATTRIBUTE_BYTES)};
     int code = 0, ordered = 0, waits = streams->waits;
     void *event = NULL;
     if (waits && (!may_order(streams) || !(event = take_event((Specialization *)specialization))))
@@ -118,7 +113,7 @@ static int submit(const Launcher *self, const Specialization *specialization, co
     Py_BEGIN_ALLOW_THREADS
     for (int i = 0; i < waits && !ordered; i++)
         ordered = order(event, streams->waits_for[i].stream, (uintptr_t)stream);
-    if (!ordered && !self->attributes)
+    if (!ordered && !attributes)
         code = driver.launch(candidate->kernel, d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, parameters, extra);
     else if (!ordered)
         code = driver.launch_with_config(&config, candidate->kernel, parameters, extra);
@@ -139,18 +134,22 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     const ArgumentTypes *types = find_types(table, args, count);
     if (!types)
         return DECLINED;
-    ArrayView views[types->arrays_count + 1];
+    ArrayView views[types->arrays_count + 1]; /* no more of the stack than is needed: the driver has filled the processor's cache */
+    Number numbers[types->count + 1];
     LaunchStreams streams;
     begin_streams(&streams, self->is_stream_given, self->stream, READ(table->last)->device >= 0);
     depth++;
     int arrays = read_arrays(types, args, views, &streams);
+    int is_read = arrays >= 0 && read_argument_numbers(types, args, numbers);
     depth--;
-    if (arrays < 0 || (!streams.is_known && !set_launch_stream(&streams, 0)))
+    if (!is_read || (!streams.is_known && !set_launch_stream(&streams, 0)))
         return DECLINED;
     void *context = NULL;
-    if (table->needs_context && driver.current_context(&context))
+    if (READ(table->needs_context) && driver.current_context(&context))
         return DECLINED;
-    const Specialization *specialization = find_specialization(table, types, context, views);
+    Key key;
+    make_key(&key, types, context, views, numbers);
+    const Specialization *specialization = find_specialization(table, &key);
     if (!specialization || !is_within_limits(self->dimensions, specialization->limits))
         return DECLINED;
     if (specialization->device >= 0 &&
@@ -158,9 +157,7 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
         return DECLINED;
     uint64_t room[(specialization->most_bytes + 15) / 16 * 2 + 2]; /* of the block, which begins at a multiple of 16 */
     unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
-    depth++;
-    int number = pack(specialization, args, views, block);
-    depth--;
+    int number = pack(specialization, numbers, views, block);
     if (number < 0 || !begin_launch(specialization))
         return DECLINED;
     int code = submit(self, specialization, &specialization->candidates[number], &streams, block);
@@ -203,6 +200,7 @@ static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t cou
     Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, next = count;
     if (count > self->positional)
         return DECLINED;
+    uint64_t by_name = 0;
     for (Py_ssize_t i = 0; i < total; i++)
         full[i] = i < count ? args[i] : PyTuple_GetItem(self->defaults, i);
     for (Py_ssize_t j = 0; j < named; j++) {
@@ -213,7 +211,17 @@ static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t cou
         if (!left) /* a name that the compiler did not intern, an unknown one, or one that is given by position, too */
             return DECLINED;
         full[i] = args[count + j];
+        by_name |= (uint64_t)1 << i;
         next = i + 1;
+    }
+    for (const Derived *d = self->derived; d < self->derived + self->derived_count; d++) {
+        int is_given = by_name >> d->source & 1;
+        if (d->at < count || (d->way != COPIED && d->source >= count && !is_given))
+            return DECLINED;
+        if (d->way == COPIED)
+            full[d->at] = is_given ? full[d->source] : full[d->at];
+        else
+            full[d->at] = (full[d->source] == Py_None) == (d->way == IS_NONE) ? Py_True : Py_False;
     }
     for (Py_ssize_t i = count; i < total; i++)
         if (full[i] == self->names)
@@ -257,13 +265,35 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
 
 /* ---------------------------------------------------------------------------------------------------------- the Python object */
 
+/* Read tuples (argument, source, way); 0, and an error, if one names no argument. */
+static int read_derived(Launcher *self, PyObject *described) {
+    Py_ssize_t count = PyTuple_Size(described), total = PyTuple_Size(self->names);
+    self->derived = PyMem_Calloc(count ? (size_t)count : 1, sizeof(Derived));
+    if (!self->derived) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (; self->derived_count < count; self->derived_count++) {
+        int at, source, way;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(described, self->derived_count), "iii", &at, &source, &way))
+            return 0;
+        if (at < 0 || at >= total || source < 0 || source >= total || way < COPIED || way > IS_NOT_NONE) {
+            PyErr_SetString(PyExc_ValueError, "an argument that follows from no other");
+            return 0;
+        }
+        self->derived[self->derived_count] = (Derived){(unsigned char)at, (unsigned char)source, (unsigned char)way};
+    }
+    return 1;
+}
+
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *general, *specializations, *given, *attributes, *names = NULL, *defaults = NULL;
+    PyObject *general, *specializations, *given, *attributes, *names = NULL, *defaults = NULL, *derived = NULL;
     int positional = 0;
     unsigned d[LIMITS];
-    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS|O!O!i", &general, specializations_type, &specializations, &d[0], &d[1], &d[2], &d[3],
-                          &d[4], &d[5], &d[6], &given, &attributes, &PyTuple_Type, &names, &PyTuple_Type, &defaults, &positional))
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS|O!O!iO!", &general, specializations_type, &specializations, &d[0], &d[1], &d[2], &d[3],
+                          &d[4], &d[5], &d[6], &given, &attributes, &PyTuple_Type, &names, &PyTuple_Type, &defaults, &positional,
+                          &PyTuple_Type, &derived))
         return NULL;
     if (names && (!defaults || PyTuple_Size(names) != PyTuple_Size(defaults) || PyTuple_Size(names) > MOST_ARGUMENTS ||
                   positional < 0 || positional > PyTuple_Size(names))) {
@@ -285,6 +315,10 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->names = Py_XNewRef(names);
     self->defaults = Py_XNewRef(defaults);
     self->positional = positional;
+    if (derived && !read_derived(self, derived)) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
     memcpy(self->dimensions, d, sizeof d);
     self->attributes = PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
     self->is_stream_given = given != Py_None;
@@ -334,6 +368,7 @@ static void launcher_dealloc(Launcher *self) {
     Py_XDECREF(self->attributes);
     Py_XDECREF(self->names);
     Py_XDECREF(self->defaults);
+    PyMem_Free(self->derived);
     Py_XDECREF((PyObject *)self->specializations);
     PyObject_GC_Del(self);
     Py_DECREF(type);
@@ -379,7 +414,7 @@ static PyMemberDef launcher_members[] = {
 
 static PyType_Slot launcher_slots[] = {
     /* Users see this text. Python makes one of (general, specializations, (grid x, y, z, block x, y, z, shared), stream, attributes[,
-     * names, defaults, positional]). */
+     * names, defaults, positional, derived]). */
     {Py_tp_doc, "A kernel with a launch configuration; call it with the kernel's arguments."},
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
