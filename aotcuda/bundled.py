@@ -45,11 +45,9 @@ def _choose() -> ModuleType:
     wanted = os.environ.get("AOTCUDA_RUNTIME", "").strip()
     if wanted == "bundled" or _PACKAGE == _INSTALLED:
         return own
-    if wanted not in ("", "installed"):
-        from aotcuda.errors import ConfigError  # noqa: PLC0415 (only errors come here)
+    from aotcuda.common import variables  # noqa: PLC0415 (of this copy)
 
-        message = f"AOTCUDA_RUNTIME is {wanted!r}; write 'bundled' or 'installed'"
-        raise ConfigError(message)
+    variables.check("AOTCUDA_RUNTIME")
     found, problem = _installed()
     if found is None and wanted:
         from aotcuda.errors import RuntimeUnavailableError  # noqa: PLC0415 (likewise)

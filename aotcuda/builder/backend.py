@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
-from aotcuda.builder import api, output, progress, report, run_time_requirement, sbom, source_tree, temporary
+from aotcuda.builder import api, bundle, output, progress, report, run_time_requirement, sbom, source_tree, temporary
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.manifest import linkable
@@ -220,7 +220,10 @@ def assemble(built: Output, folder: Path, fresh: Container[Path]) -> list[Path]:
         BuildError: A file cannot be written.
     """
     source_tree.remove_stale(folder, fresh)
-    return output.write(built.files, folder)
+    bundle.remove_stale(folder)
+    written = output.write(built.files, folder)
+    bundle.let_replace(folder, built.files)
+    return written
 
 
 def named_files(table: Mapping[str, object], root: Path) -> list[str]:

@@ -8,23 +8,29 @@ Lines keep their numbers.
 from __future__ import annotations
 
 import ast
+import os
+import shutil
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aotcuda
 from aotcuda import manifest
 from aotcuda.builder import sbom, wheel_files
-from aotcuda.errors import ConfigError
+from aotcuda.errors import BuildError, ConfigError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from aotcuda.builder.built import Output
     from aotcuda.builder.config.model import Config
 
 NAME = "_aotcuda"
+VERSION = "VERSION"
+"""The file of a private copy that has the version of aotcuda."""
+
 _ROOT = Path(aotcuda.__file__).parent
 _BEGIN = (
     "aotcuda.bundled",
@@ -84,6 +90,19 @@ def sources(found: Sequence[manifest.Source], package_root: Path, module: str) -
     ]
 
 
+def remove_stale(folder: Path) -> None:
+    """Remove private copies of earlier builds from a folder from which wheels are packed."""
+    for version in folder.glob(f"*/{NAME}/{VERSION}"):
+        shutil.rmtree(version.parent)
+
+
+def let_replace(folder: Path, built: Iterable[str]) -> None:
+    """Make rewritten sources in a folder from which wheels are packed old: the next build copies them again."""
+    for name in built:
+        if name.endswith(".py") and f"/{NAME}/" not in name and not wheel_files.is_generated(folder / name):
+            os.utime(folder / name, (0, 0))
+
+
 def _packages(settings: Config) -> list[str]:
     names = [module.name for module in settings.modules]
     for name in names:
@@ -113,11 +132,21 @@ def files(package: str) -> dict[str, bytes]:
         found[_path(package, path)] = text.encode()
     for path in (_ROOT / "py.typed", *sorted(_ROOT.glob("common/*.toml"))):
         found[_path(package, path)] = path.read_bytes()
-    licence = next((item for item in (_ROOT / "LICENSE", _ROOT.parent / "LICENSE") if item.is_file()), None)
-    if licence is not None:
-        found[f"{package}/{NAME}/LICENSE"] = licence.read_bytes()
-    found[f"{package}/{NAME}/VERSION"] = f"{__version__}\n".encode()
+    found[f"{package}/{NAME}/LICENSE"] = _licence()
+    found[f"{package}/{NAME}/{VERSION}"] = f"{__version__}\n".encode()
     return found
+
+
+def _licence() -> bytes:
+    """Return aotcuda's licence: of the checkout, or of the installed distribution."""
+    file = _ROOT.parent / "LICENSE"
+    if file.is_file():
+        return file.read_bytes()
+    text = metadata.distribution("aotcuda").read_text("licenses/LICENSE")
+    if text is None:
+        message = "the installed aotcuda has no licence file, and a bundled run time needs it; install aotcuda again"
+        raise BuildError(message)
+    return text.encode()
 
 
 def rewritten_sources(package_root: Path, package: str) -> dict[str, bytes]:

@@ -74,12 +74,13 @@ def with_run_time(bom: bytes) -> bytes:
     about = {"version": __version__, "purl": f"pkg:pypi/aotcuda@{__version__}"}
     licences = [{"license": {"id": "Apache-2.0"}}]
     copy = _component("library", RUN_TIME, "aotcuda", "run time", **about, licenses=licences)
-    whole["components"] = sorted([*whole["components"], copy], key=lambda item: str(item["bom-ref"]))
-    whole["dependencies"] = [
-        {**item, "dependsOn": sorted([*item["dependsOn"], RUN_TIME])} if item["ref"].startswith("module:") else item
-        for item in whole["dependencies"]
-    ]
-    whole["dependencies"].append({"ref": RUN_TIME, "dependsOn": []})
+    components = {item["bom-ref"]: item for item in (*whole["components"], copy)}
+    uses = {item["ref"]: {*item["dependsOn"]} for item in whole["dependencies"]} | {RUN_TIME: set()}
+    for ref in uses:
+        if ref.startswith(_ref("")):
+            uses[ref].add(RUN_TIME)
+    whole["components"] = [components[ref] for ref in sorted(components)]
+    whole["dependencies"] = [{"ref": ref, "dependsOn": sorted(uses[ref])} for ref in sorted(uses)]
     return _dumped(whole)
 
 
