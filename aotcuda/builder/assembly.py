@@ -37,16 +37,8 @@ def assemble(
 ) -> Output:
     """Make the files of all modules, with warnings, notes and the bill of materials.
 
-    Args:
-        settings: The configuration.
-        table: `[tool.aotcuda]`.
-        plans: The plans of all modules.
-        project: The project.
-        results: The results of all workers.
-        made: Each module as each toolkit has built it; the last part has the images of all.
-        installed: The installed toolkits.
-        stamp: The build stamp; empty if nobody observed the build.
-        editable: The build is for an editable install.
+    `made` has each module as each toolkit has built it; the last part has the images of all. `stamp` is empty if nobody
+    observed the build.
     """
     unmatched = stamps.unmatched(settings.watch, project.root)
     of_plans = [text for item in plans for text in item.warnings]

@@ -41,12 +41,7 @@ def check(
 ) -> None:
     """Check the files of a cached build.
 
-    Args:
-        files: The files, by their paths from the folder that holds the package.
-        plans: The modules that the build makes.
-        folders: The project's folder, and those that its packages are imported from: carried files lie there.
-        package_root: The folder that holds the package.
-        editable: The build is of an editable install.
+    `folders` are the project's folder and those that its packages are imported from: carried files lie there.
 
     Raises:
         ManifestError: The build would not write these files.

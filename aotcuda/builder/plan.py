@@ -26,11 +26,7 @@ class ModulePlan:
     """All units of one module and the targets they are built for.
 
     Attributes:
-        config: The module's configuration.
-        frontend: Name of its front end.
         frontend_key: The key that names it, or would.
-        units: Its kernels', then its functions', in the configuration's order.
-        targets: What to link the kernels for, in order.
         code_targets: For each of them the `sm_*` target whose code is linked: code is compiled for a capability.
         ltoir_targets: The compute capabilities that the exported functions are compiled for, likewise; those of
             `code_targets` are among them.

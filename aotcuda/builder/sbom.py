@@ -35,12 +35,7 @@ _LONG = 100
 
 
 def make(made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Sequence[Toolkit]) -> bytes:
-    """Return the bill of materials of a build.
-
-    Args:
-        made: Each module as each toolkit has built it.
-        installed: The installed toolkits.
-    """
+    """Return the bill of materials of a build."""
     components = {_ref(module): _component("library", _ref(module), module, "module") for module in made}
     uses: dict[str, set[str]] = {}
     tools: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = {}  # modules have one toolchain, or a few

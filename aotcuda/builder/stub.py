@@ -29,13 +29,7 @@ _TYPES = {
 
 
 class _Names:
-    """Names of imports and builtins in a stub, changed where the module exports the usual ones.
-
-    Attributes:
-        typing: The module `typing`.
-        t: The module `aotcuda.typing`.
-        imports: The lines that import what has another name than usually, or is no builtin.
-    """
+    """Names of imports and builtins in a stub, changed where the module exports the usual ones."""
 
     def __init__(self, exported: Iterable[str]) -> None:
         self._taken = {*exported}

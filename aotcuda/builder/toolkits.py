@@ -30,10 +30,8 @@ class _Layout(NamedTuple):
     Attributes:
         home: What takes the place of a toolkit's folder, with `nvvm/libdevice` in it.
         libraries: By name, the libraries that are loaded; nvFatbin may be missing, since JIT builds pack nothing.
-        include_dirs: The folders of headers that there may be, in the order in which they are searched.
         compiler: The distribution whose version is the toolkit's.
         linker: The distribution of nvJitLink, which may be newer.
-        others: The distributions of what else the extras install.
     """
 
     home: str
@@ -88,9 +86,6 @@ class Toolkit:
         cuda: The CUDA version of its compilers, `(12, 9)`.
         linker: That of nvJitLink.
         home: What takes the place of a toolkit's folder.
-        libraries: Absolute paths of its libraries, by name.
-        include_dirs: Its folders of headers.
-        libdevice: The file of libdevice.
     """
 
     cuda: tuple[int, int]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import cubin
-from aotcuda.builder import resource_warnings, stub
+from aotcuda.builder import code_warnings, stub
 from aotcuda.builder.c_header import header
 from aotcuda.common import gpu_facts
 from aotcuda.errors import LinkError
@@ -44,13 +44,7 @@ def files(
 ) -> dict[str, bytes]:
     """Return all files of a module, by their paths from the folder that holds the package.
 
-    Args:
-        config: The configuration.
-        parts: The module as each toolkit has built it; the last one has the images of all.
-        dependencies: The dependencies that the manifest lists.
-        editable: The build is of an editable install.
-        rebuild: The inputs of the JIT fallback, if it has one.
-        warn: Takes each warning.
+    `parts` has the module as each toolkit has built it; the last one has the images of all.
     """
     *others, (result, module) = parts
     name = module.plan.config.name
@@ -63,7 +57,7 @@ def files(
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
     whole = describe(config, module, result)
-    for text in resource_warnings.local_memory(name, whole["kernels"]):
+    for text in code_warnings.local_memory(name, whole["kernels"]):
         warn(text)
     if module.kernel_fatbin:
         whole["files"]["kernels"] = add("kernels.fatbin", module.kernel_fatbin)

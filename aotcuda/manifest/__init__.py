@@ -36,6 +36,7 @@ from aotcuda.common.data_folder import IN_PLACE as IN_PLACE
 from aotcuda.common.data_folder import WHEEL as WHEEL
 from aotcuda.common.data_folder import frozen_remedy
 from aotcuda.errors import ManifestError
+from aotcuda.manifest import shared
 from aotcuda.version import __version__, is_older
 
 TYPE_CHECKING = False
@@ -89,7 +90,7 @@ def overloaded(manifest: Manifest) -> dict[str, list[Function]]:
 
 def dump(manifest: Manifest) -> bytes:
     """Return the content of the manifest's file; equal manifests give equal bytes."""
-    return (json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
+    return (json.dumps(shared.compact(manifest), indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
 
 
 def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
@@ -111,7 +112,9 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     try:
         manifest = json.loads(data)
         version = manifest["format"]
-    except (ValueError, LookupError, TypeError, RecursionError):
+        if version == FORMAT:
+            shared.expand(manifest)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
         raise ManifestError(message) from None
     _check_version(manifest, version, where)

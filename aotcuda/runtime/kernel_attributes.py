@@ -33,7 +33,7 @@ class OnThisGpu:
         self._overloads = [overload for overload in every if library.has_variant(overload, self._device)]
 
     def attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
-        """One of `ATTRIBUTES`: of one overload, or by signature of all of them."""
+        """Return one of `ATTRIBUTES`: of one overload, or of all by signature."""
         if signature is not None:
             return self.device_kernel(signature).attribute(ATTRIBUTES[name])
         return {

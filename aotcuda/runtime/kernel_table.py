@@ -110,7 +110,9 @@ class KernelTable:
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
             if cache.table is None:
-                cache.table = _table_class(record)(record, where, self.live, self.library.current_device)
+                made = _table_class(record)(record, where, self.live, self.library.current_device)
+                made.packs_directly = self.library.device >= 0 and not made.is_exact
+                cache.table = made
             return cache.table
 
     def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection | None:

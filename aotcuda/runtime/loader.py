@@ -129,7 +129,7 @@ class Loader:
     def enter(
         self, loaded: KernelTable, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = ""
     ) -> int:
-        """`Library.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
+        """Enter a context as `Library.enter` does; unload everything if a setup callback raises or is interrupted.
 
         Args:
             loaded: What is launched.

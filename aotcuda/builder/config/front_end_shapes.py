@@ -48,7 +48,7 @@ class Unread:
     which: str
 
     def read(self, shapes: Mapping[str, Shape], front_end: str, examples: Mapping[str, str]) -> Any:
-        """The value as a front end reads it, by its shapes; errors end with one of its `examples`, if it has them.
+        """Return the value as a front end reads it, by its shapes; errors end with one of its `examples`.
 
         Raises:
             ConfigError: It is not what that front end takes.
@@ -64,11 +64,7 @@ class Unread:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfFrontEnd:
-    """What the module's front end reads; which one that is, the whole table tells.
-
-    Attributes:
-        which: `source`, `functions`, `kernels` or `variants`.
-    """
+    """A value that the module's front end reads; the whole table tells which one that is."""
 
     which: str
 

@@ -34,7 +34,7 @@ _AXPY = '"void(float32, float32[::1], float32[::1])"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a module is compiled."""
+    """The compile options of a module."""
 
     fastmath: bool = field(
         default=False,

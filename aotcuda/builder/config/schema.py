@@ -57,13 +57,13 @@ def markdown() -> str:
 
 
 def sections() -> tuple[tuple[str, str, type], ...]:
-    """What the reference describes: title, table header as in TOML, class; those of the default front end last."""
+    """Return title, table header as in TOML and class of each table; those of the default front end come last."""
     of_front_end = loading.tables(registry.DEFAULT).SECTIONS
     return (*_SECTIONS, *((title, f"[{_MODULE}.{name}]", cls) for title, name, cls in of_front_end))
 
 
 def replace_generated(page: str) -> str:
-    """`page` with what stands between the markers replaced by `markdown()`."""
+    """Return `page` with what stands between the markers replaced by `markdown()`."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

@@ -1,4 +1,4 @@
-"""What a front end offers to the build, whatever compiler stands behind it.
+"""The interface of front ends.
 
 A front end is two modules, which its `aotcuda.registry.Registration` names:
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What a front end compiles at a time, for each capability: a kernel or a device function, for one signature.
+    """A kernel or a device function for one signature, which a front end compiles for each capability.
 
     This is what the build knows of it. Each front end makes units of a class of its own, with what it needs besides;
     they travel to the worker as pickles.
@@ -73,17 +73,17 @@ class Unit:
 
     @property
     def title(self) -> str:
-        """What progress and errors call it."""
+        """Return the unit's name in progress and errors."""
         return f"{self.module}.{self.name} {self.signature}".rstrip()
 
     @property
     def head(self) -> str:
-        """What errors about it begin with."""
+        """Return the beginning of errors about it."""
         return f"{self.key}: {self.signature}" if self.signature else self.key
 
     @property
     def loading(self) -> str:
-        """What the build does while it is loaded, as progress says it."""
+        """Return the step of loading it, as progress shows it."""
         return f"reading {self.origin}"
 
 
@@ -240,7 +240,7 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What a front end's own code generator made of a kernel's IR.
+    """Code that a front end's own code generator made of a kernel's IR.
 
     Attributes:
         name: Its name in the compile cache.
@@ -330,7 +330,7 @@ class CompiledFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What code that a build imports asked of a GPU.
+    """A GPU query of code that a build imports.
 
     Attributes:
         place: Its file and line.
@@ -367,7 +367,7 @@ class Recorded:
 
 
 class Tables(Protocol):
-    """How a front end reads its part of a module's table.
+    """The configuration side of a front end: it reads its part of a module's table.
 
     Attributes:
         SHAPES: The shapes of `source`, `functions` and `kernels`; a front end without device functions leaves them out.
@@ -390,13 +390,13 @@ class Tables(Protocol):
         """
 
     def modules(self, module: Module) -> Sequence[str]:
-        """The Python modules that hold the sources; none if they are files of another kind."""
+        """Return the Python modules that hold the sources; none if they are files of another kind."""
 
     def units(self, module: Module) -> Sequence[Unit]:
-        """The units of a module: its kernels' in the configuration's order, then its functions'."""
+        """Return the units of a module: its kernels' in the configuration's order, then its functions'."""
 
     def target(self, wanted: Target) -> Target:
-        """What is built where the configuration asks for `wanted`; without this, just that.
+        """Return the target to build where the configuration asks for `wanted`; without this, just that.
 
         Raises:
             ValueError: Nothing can be; what to write instead.
@@ -409,7 +409,7 @@ class Tables(Protocol):
         """
 
     def widened(self, kernel: Any, signature: str) -> Entry:
-        """The entry of a kernel for other types than those in the table; the JIT fallback asks for it.
+        """Return the entry of a kernel for other types than those in the table; the JIT fallback asks for it.
 
         `signature` is as the run time writes the types of a launch's arguments: in Numba's notation.
 
@@ -419,7 +419,7 @@ class Tables(Protocol):
 
 
 class FrontEnd(Protocol):
-    """How a front end compiles."""
+    """The compiler side of a front end."""
 
     def prepare(self, root: str) -> dict[str, str]:
         """Import and warm up the compiler; returns its components' versions.
@@ -434,33 +434,33 @@ class FrontEnd(Protocol):
         """
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
-        """The block in which sources are imported for `target`; gives what they ask of a GPU meanwhile.
+        """Return the block in which sources are imported for `target`; gives what they ask of a GPU meanwhile.
 
         If an answer depends on the target, they are imported once for each compute capability, in processes of their
         own. A front end whose sources can ask nothing has no need of it.
         """
 
     def load(self, unit: Any, root: str) -> Any:
-        """What `unit` is compiled from: a Python object, the content of a file.
+        """Return the object that `unit` is compiled from: a Python object, the content of a file.
 
         Raises:
             SourceError: There is no such thing.
         """
 
     def settled(self, unit: Any, loaded: Any) -> Sequence[Any]:
-        """The units that `unit` turns out to be: what the table leaves open, the source tells.
+        """Return the units that `unit` turns out to be: what the table leaves open, the source tells.
 
         A front end whose tables leave nothing open has no need of it.
         """
 
     def sources(self, unit: Any, loaded: Any, root: str) -> Sequence[LinkInput]:
-        """The files that `unit` is compiled from beside imported Python modules, as link inputs with their `folder`.
+        """Return the files that `unit` is compiled from besides Python modules, as link inputs with their `folder`.
 
         The build depends on them and on the headers that they include, and carries both to the JIT fallback.
         """
 
     def declared(self, unit: Any, loaded: Any) -> object:
-        """What beside the content of `sources` and their headers the units of a batch are made of; `unit` is the first.
+        """Return the inputs of a batch besides `sources` and their headers; `unit` is the first of the batch.
 
         It is what `aotcuda.builder.build_cache.hashing` can name. With this the build cache keeps batches, which must
         depend on no Python module.
@@ -486,27 +486,27 @@ class FrontEnd(Protocol):
         """
 
     def generated(self, unit: Any, loaded: Any, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
-        """Code for the linker, of an `ir` input that `compile_kernel` returned for the target.
+        """Return code for the linker, of an `ir` input that `compile_kernel` returned for the target.
 
         The compile cache names machine code by that input, so its data is all that the code depends on, beside the
         target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it out.
         """
 
     def is_fresh(self) -> bool:
-        """Whether what was compiled in this process is nothing to what is compiled in it next.
+        """Return True if what was compiled in this process is nothing to what is compiled in it next.
 
         Then several units are compiled one after the other in one process, which must make of each what a process of
         its own would. A front end that cannot tell has no need of it.
         """
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """One image of a module's kernels: a front end whose compiler has an assembler of its own makes it by that.
+        """Return one image of a module's kernels, for a front end whose compiler has an assembler of its own.
 
         Without this, `nvJitLink` links the kernels' code with what they need.
         """
 
     def tools(self, target: Target) -> list[str]:
-        """The paths of programs and libraries of its own that it runs, or links, for a target.
+        """Return the paths of programs and libraries of its own that it runs, or links, for a target.
 
         Without this, there are none: it has the toolkit's.
         """
@@ -527,7 +527,7 @@ class FrontEnd(Protocol):
         options: Options,
         form: Literal["ltoir", "ptx"] = "ltoir",
     ) -> bytes:
-        """One LTOIR or PTX that holds all `functions` (a fatbin takes one of each for a capability)."""
+        """Return one LTOIR or PTX that holds all `functions` (a fatbin takes one of each for a capability)."""
 
     def include_dirs(self) -> list[str]:
-        """Folders that CUDA C++ sources of the front end's own need."""
+        """Return folders that CUDA C++ sources of the front end's own need."""

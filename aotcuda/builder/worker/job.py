@@ -1,4 +1,4 @@
-"""What travels between the build and its worker process: the job, and what became of it."""
+"""The job and the result, which travel between the build and its worker process."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Job:
 
     @property
     def frontend(self) -> str:
-        """Name of the front end."""
+        """Return the name of the front end."""
         return self.plans[0].frontend
 
 
@@ -80,8 +80,6 @@ class LinkedItem:
     """Something that was linked into a module, as its bill of materials has it.
 
     Attributes:
-        name: What errors call it; for files their name.
-        sha256: The digest of its content.
         module: The packaged module that it is of; empty for all else.
         licence: What its line `SPDX-License-Identifier` says; empty if it has none.
     """
@@ -101,15 +99,8 @@ class BuiltModule:
     Attributes:
         plan: The module's plan, without the kernels that no target can have.
         left_out: The kernels that targets cannot have.
-        images: Its kernels linked for each target; empty when it has none.
-        kernels: What was compiled for each kernel unit.
         ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
-        functions: What was compiled for each function unit.
-        kernel_fatbin: The images, packed.
-        function_fatbin: What `ltoir` has, packed.
-        callbacks: The module's callbacks, in order, each once.
         foreign: Symbols of what was linked in, by the name of the item.
-        linked: What was linked in, but for the front end's own.
         function_links: What users of the exported functions have to link with them: name and packed content.
         carried: The project's files that are linked and the headers that they include, by their paths from its folder.
     """
@@ -134,19 +125,11 @@ class Result:
     """All that the worker built.
 
     Attributes:
-        toolchain: Versions of what took part, by component; `cuda` is the toolkit's `major.minor`.
-        modules: One for each plan.
-        sources: The project's files that were imported, by absolute path.
-        warnings: What the user should know; the build went on.
-        seen: The files, folders and variables that were read.
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
-        questions: What the sources asked of a GPU.
         unseen: Sources whose text does not tell what was compiled, if there are any: an include by a macro's name, say.
-        reused: How many results of its steps came from the build cache.
         made: How many were made.
         problems: What the user should know of the build cache.
         unanswered: Its URL did not answer.
-        steps: What it did, each with its seconds.
     """
 
     toolchain: dict[str, str]

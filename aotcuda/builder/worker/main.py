@@ -180,7 +180,7 @@ def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Sourc
 
 
 def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
-    """Return what the sources, the linker and the tools read."""
+    """Return the stamp of what the sources, the linker and the tools read."""
     tools = pipeline.tools(target for item in loaded.job.plans for target in item.targets)
     own = Stamp({("file", path): digest for path, digest in tools})
     return Stamp().add(
@@ -189,7 +189,7 @@ def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
 
 
 def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
-    """The project's files that functions of its sources imported when the compiler ran them."""
+    """Yield the project's files that functions of its sources imported when the compiler ran them."""
     imported = imports.files_of(list(sys.modules))
     for (question, path), digest in seen.reads.items():
         is_python = question == "file" and digest is not None and path.endswith(".py")
@@ -199,7 +199,7 @@ def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
 
 @contextmanager
 def _lasting() -> Iterator[None]:
-    """The block makes what lives as long as the process: nobody has to look for garbage there, then or later.
+    """Exempt the objects that the block makes from garbage collection, then and later.
 
     A compiler is 270 thousand objects; looking through them again and again is a sixth of the time that it takes to
     start. To compile a kernel makes some ten thousand more in a process that then ends: looking for garbage after every
@@ -216,7 +216,7 @@ def _lasting() -> Iterator[None]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The block loads NumPy with a BLAS that starts no threads, unless the user has said how many it may.
+    """Load NumPy in the block with a BLAS that starts no threads, unless the user has said how many it may.
 
     OpenBLAS stops its threads before each fork and starts them after it: a twelfth of a build's processor time. What
     sources compute by it then comes out the same, however many cores there are.

@@ -50,7 +50,7 @@ class Task:
 
     @property
     def where(self) -> str:
-        """The task's name in errors."""
+        """Return the task's name in errors."""
         return f"{self.key}: {self.title}" if self.key else self.title
 
 
@@ -59,12 +59,7 @@ class Child:
     """A child at work.
 
     Attributes:
-        index: The place of its task in the round.
-        task: The task.
-        pid: Its process.
-        pipe: The pipe that its outcome comes through.
         outcome: A tuple with the result, or an error; None until it is known.
-        status: The exit status, once the process has ended.
     """
 
     index: int

@@ -1,4 +1,4 @@
-"""Loading what units are compiled from: once for all targets, or once for each where the sources ask which it is.
+"""Load the sources of units: once for all targets, or once for each if the sources ask which it is.
 
 The order of imports is documented in docs/configuration.md: the prelude, then the sources in the order of the table.
 """
@@ -38,15 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Loaded:
-    """What was loaded.
+    """The loaded sources.
 
     Attributes:
-        job: The job, with the units that the sources have made of those in its plans.
-        functions: By unit, what it is compiled from.
         attempt: The block for more attempts, whose errors are told together with those of loading.
-        questions: What the sources asked of a GPU.
-        seen: The files, folders and variables that they read.
-        of_prelude: The modules that the prelude imported.
         warnings: What of the recorded units is left out.
     """
 
@@ -61,15 +56,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """What another process has loaded and compiled, for one compute capability.
-
-    Attributes:
-        units: The units, as the sources have made them.
-        compiled: What became of them, for each target of that capability.
-        questions: What the sources asked of a GPU.
-        seen: The files, folders and variables that they read.
-        sources: The project's files that were imported.
-    """
+    """Hold what another process has loaded and compiled, for one compute capability."""
 
     units: tuple[Unit, ...]
     compiled: Compiled
@@ -194,7 +181,7 @@ def direct_imports(job: Job, sources: Iterable[Source]) -> list[str]:
 
 
 def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]:
-    """The project's files that the prelude imports and that lie in no package of the wheel.
+    """Return the project's files that the prelude imports and that lie in no package of the wheel.
 
     Each with its path from the folder that it is imported from.
     """
@@ -231,7 +218,7 @@ def _check_new(unit: Unit, first: Unit) -> None:
 
 
 def targets(job: Job) -> list[list[Target]]:
-    """The targets that units are compiled for, those of one compute capability together, the lowest first."""
+    """Return the targets that units are compiled for, those of one compute capability together, the lowest first."""
     found: dict[tuple[int, int], dict[Target, None]] = {}
     for item in job.plans:
         for target in (target for unit in item.units for target in item.compiled_for(unit)):
@@ -240,7 +227,7 @@ def targets(job: Job) -> list[list[Target]]:
 
 
 def elsewhere(job: Job, front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]]) -> list[Elsewhere]:
-    """Everything loaded and compiled once more, for each of several compute capabilities, in a process for each.
+    """Load and compile everything once more, for each of several compute capabilities, in a process for each.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
@@ -326,7 +313,7 @@ _ROW = 16
 def _rows(
     front: FrontEnd, left: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], jobs: int
 ) -> list[pool.Task]:
-    """Tasks that compile several units each, as many as are nothing to each other; the rest has to be compiled yet.
+    """Return tasks that compile several units each; the rest has to be compiled yet.
 
     To start a process and to copy what it writes takes a third as long as to compile a unit. Rows are long at first and
     shorter towards the end, down to one unit, and all processes have nothing more to do at about the same time.
@@ -344,14 +331,18 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
         found: Compiled = {}
         for unit, targets in row.items():
             one = _task(front, [unit], functions, targets)
-            forget = telemetry.undo()
+            before = telemetry.take()
             try:
                 with telemetry.step(one.title):
                     found |= one.run()
             except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
-                forget()
+                telemetry.take()
+                telemetry.add(before)
                 break
-            if telemetry.warning_count() or not front.is_fresh():  # a warning comes once in a process
+            collected = telemetry.take()
+            telemetry.add(before)
+            telemetry.add(collected)
+            if collected.warnings or not front.is_fresh():  # a warning comes once in a process
                 break
         return found
 
@@ -366,7 +357,7 @@ def _units_of(compiled: Compiled) -> int:
 
 
 def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """Each target by itself, with the units that are of one batch together."""
+    """Return each target by itself, with the units that are of one batch together."""
     found: dict[tuple[object, Target], list[Unit]] = {}
     for unit, targets in left.items():
         for target in targets:

@@ -15,17 +15,12 @@ from typing import TYPE_CHECKING
 from aotcuda.builder.frontends import error_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 @dataclass(slots=True)
 class Telemetry:
-    """Collected warnings and times.
-
-    Attributes:
-        warnings: Python's warnings, each as often as it came.
-        steps: The title of each step that has ended, and its seconds.
-    """
+    """Collected warnings and times."""
 
     warnings: list[str] = field(default_factory=list)
     steps: list[tuple[str, float]] = field(default_factory=list)
@@ -60,16 +55,6 @@ def step(title: str) -> Iterator[None]:
         yield
     finally:
         _collected.steps.append((title, time.monotonic() - start))
-
-
-def undo() -> Callable[[], None]:
-    """Return a function that forgets all that is collected after this call."""
-    warnings_before, steps_before = len(_collected.warnings), len(_collected.steps)
-
-    def forget() -> None:
-        del _collected.warnings[warnings_before:], _collected.steps[steps_before:]
-
-    return forget
 
 
 class Phases:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _MOST_DIMENSIONS = 64  # NumPy's and PyTorch's
 _BEYOND = 1 << 63
+MOST_BYTES = _BEYOND - 1
+"""The most bytes of an array."""
+
 _MOST_KNOWN = 64
 _known: dict[str, tuple[str, int]] = {}
 """Type strings that were met, by what arrays call them, and the bytes of an element."""
@@ -115,7 +118,7 @@ def canonical(typestr: str) -> str:
 
 
 def item_bytes(typestr: str) -> int:
-    """Bytes of one element of a type string; 1 for one that NumPy has no such text for."""
+    """Return the bytes of one element of a type string; 1 for a type that NumPy has no type string for."""
     if typestr in NAMED:
         return NAMED[typestr]
     digits = typestr[2:].partition("{")[0].partition("[")[0]  # "|V16{...}", "<M8[ns]"
@@ -144,6 +147,17 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
             contiguous = False
         step *= extent
     return contiguous
+
+
+def count_items(shape: tuple[int, ...], itemsize: int) -> int | None:
+    """Return the number of elements of an array of this shape; None if no array can have it (rule 1)."""
+    items, size = 1, itemsize
+    for extent in shape:
+        if type(extent) is not int or extent < 0:
+            return None
+        items *= extent
+        size *= extent or 1
+    return items if size <= MOST_BYTES and len(shape) <= _MOST_DIMENSIONS else None
 
 
 def overlap(first: View, second: View) -> bool:

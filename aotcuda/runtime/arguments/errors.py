@@ -137,10 +137,11 @@ def _wanted(parameter: Parameter) -> str:
 def _variant_type(arg: object, code: object) -> str:
     """Return an argument as Triton's signatures write it: `i32:16`, `*fp32`; constants and others as they are."""
     form, is_multiple = code if isinstance(code, tuple) and len(code) == 2 else ("", None)
+    shown = quoted(arg) if type(arg) in (int, float, bool, str, tuple, type(None)) else type_names.name_of(arg)
     if not isinstance(form, str) or not isinstance(is_multiple, bool):
-        return quoted(arg)
+        return shown
     name = _TRITON_NUMBERS.get(form) or (f"*{_TRITON_ELEMENTS.get(form, form)}" if arrays.family(arg) else "")
-    return f"{name}{':16' * is_multiple}" if name else quoted(arg)
+    return f"{name}{':16' * is_multiple}" if name else shown
 
 
 def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]) -> ArgumentError:

@@ -29,11 +29,11 @@ from aotcuda.runtime.arguments.overloads import Candidates, OverloadTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
     from aotcuda.errors import ArgumentError
-    from aotcuda.manifest import Argument, Kernel, Overload, Parameter
+    from aotcuda.manifest import Argument, Kernel, Parameter
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
 
@@ -80,18 +80,17 @@ class ExactOverloads(OverloadTable):
         self._arguments = kernel.get("arguments", [])
         self._made: dict[int, PackedOverload] = {}
         self._keys: dict[tuple[Code, ...], list[int]] = {}
-        values: list[dict[Code, Code] | None] = [{} for _ in self._arguments]
-        codes = _Codes(self._arguments)
-        for number, record in enumerate(self._records):
-            key = codes.of(record)
+        self._values: list[dict[Code, Code] | None] = []
+        columns = []
+        rows = [each["parameters"] for each in self._records]
+        for argument, column in zip(self._arguments, zip(*rows, strict=True), strict=bool(rows)):
+            parameters = {id(parameter): parameter for parameter in column}  # thousands of overloads share a few
+            codes = {key: _code(parameter, argument) for key, parameter in parameters.items()}
+            is_constant = all(parameter["kind"] == "constant" for parameter in parameters.values())
+            self._values.append({code: code for code in codes.values()} if is_constant else None)
+            columns.append([codes[id(parameter)] for parameter in column])
+        for number, key in enumerate(zip(*columns, strict=True)):
             self._keys.setdefault(key, []).append(number)
-            for at, (parameter, code) in enumerate(zip(record["parameters"], key, strict=True)):
-                known = values[at]
-                if parameter["kind"] != "constant":
-                    values[at] = None
-                elif known is not None:
-                    known[code] = code
-        self._values = values
 
     @property
     def is_exact(self) -> bool:
@@ -117,8 +116,7 @@ class ExactOverloads(OverloadTable):
 
     def unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
         """See OverloadTable."""
-        explain = super().unreadable
-        return aotcuda.errors.MissingVariantError(lambda: str(explain(args, error, at)))
+        return aotcuda.errors.MissingVariantError(lambda: self._unreadable(args, error, at))
 
     def _overload(self, number: int) -> PackedOverload:
         found = self._made.get(number)
@@ -175,6 +173,13 @@ class ExactOverloads(OverloadTable):
         read = None if arrays.is_open(type(arg)) else arrays.reader(arg)
         return _way_of_array(at, read, argument) if read is not None else None
 
+    def _unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> str:
+        """Return the text of an error: an argument cannot be read."""
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (as above)
+
+        one = [self._overload(0)] if self._records else []
+        return str(errors.unreadable(self._where, one, args, at, error))
+
     def _explained(self, args: tuple[object, ...]) -> str:
         """Return the text of an error: the nearest variant, and what differs."""
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
@@ -185,27 +190,14 @@ class ExactOverloads(OverloadTable):
                 return None
             return way.code if way.coder is None else way.coder.code(way.read(arg, [], 0))
 
-        codes = [code(at, arg) for at, arg in enumerate(args)]
+        try:
+            codes = [code(at, arg) for at, arg in enumerate(args)]
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
+            return self._unreadable(args, error)
         numbers = {key: found[0] for key, found in self._keys.items()}
         return errors.missing_variant(self._where, self._records, numbers, args, codes)
-
-
-class _Codes:
-    """Makes the keys of overloads. Parameters of thousands of overloads are a few objects (`aotcuda.manifest`)."""
-
-    def __init__(self, arguments: Sequence[Argument]) -> None:
-        self._arguments = arguments
-        self._known: dict[tuple[int, int], Code] = {}
-
-    def of(self, record: Overload) -> tuple[Code, ...]:
-        """Return the key of an overload."""
-        known, found = self._known, []
-        for at, parameter in enumerate(record["parameters"]):
-            code = known.get((at, id(parameter)))
-            if code is None:
-                code = known[at, id(parameter)] = _code(parameter, self._arguments[at])
-            found.append(code)
-        return tuple(found)
 
 
 def _code(parameter: Parameter, argument: Argument) -> Code:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.array_view import View
-    from aotcuda.runtime.arguments.parameter_kinds import Fields, Fit
+    from aotcuda.runtime.arguments.parameter_kinds import Append, Fields, Fit
 
 
 class Pointer(Kind):
@@ -117,7 +117,7 @@ class Buffer(Address):
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        itemsize, sizes = array_view.item_bytes(dtype), parameter_kinds.sizes(parameter)
+        append = self.contiguous(parameter)
 
         def fit(view: View | None, values: list[object]) -> bool:
             if view is None:
@@ -125,15 +125,21 @@ class Buffer(Address):
             typestr, address, shape, strides, readonly = view
             if typestr != dtype or strides is not None or (readonly and writable):
                 return False
-            values.append(address)
-            if sizes:
-                items = 1
-                for extent in shape:
-                    items *= extent
-                values += [items if word == "items" else itemsize for word in sizes]
-            return True
+            return append(address, shape, values)
 
         return fit
+
+    def contiguous(self, parameter: Parameter) -> Append:
+        itemsize, sizes = array_view.item_bytes(parameter["dtype"]), parameter_kinds.sizes(parameter)
+
+        def append(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
+            items = array_view.count_items(shape, itemsize)
+            if items is None:
+                return False
+            values += address, *[items if word == "items" else itemsize for word in sizes]
+            return True
+
+        return append
 
     def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], "Q", True), *parameter_kinds.size_fields(parameter)]
@@ -283,6 +289,15 @@ class Elements(Address):
             return True
 
         return fit
+
+    def contiguous(self, parameter: Parameter) -> Append:
+        itemsize, divisor = array_view.item_bytes(parameter["dtype"]), parameter.get("divisor", 1)
+
+        def append(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
+            values.append(address)
+            return address % divisor == 0 and array_view.count_items(shape, itemsize) is not None
+
+        return append
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from aotcuda.errors import ArgumentError
     from aotcuda.manifest import Kernel, Parameter
     from aotcuda.runtime.arguments.argument_layout import Slot
+    from aotcuda.runtime.arguments.direct_packing import Select
     from aotcuda.runtime.arguments.keys import Coder
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     None for one that the fast path must not learn from."""
 
 _MOST_KEPT = 1024
+DIRECT_AT = 3
+"""The launch in a row at which a specialization is selected directly from then on; the fast path has it before."""
 
 
 class Specialization:
@@ -84,9 +87,25 @@ class Candidates:
         deciding: The coders of the arguments that decide which overloads may fit.
         plain: The specialization of all overloads, where there are no such arguments.
         cupy_at: The index of the first argument that is on CuPy's current stream; -1 if there is none.
+        direct: Selects and packs in one step what launches in a row selected (`direct_packing`); else None.
+        settled: The specialization that `direct` is for, or cannot be for.
     """
 
-    __slots__ = ("_find", "_key", "_specializations", "cupy_at", "deciding", "leader", "overloads", "plain", "readers")
+    __slots__ = (
+        "_find",
+        "_in_a_row",
+        "_key",
+        "_last",
+        "_specializations",
+        "cupy_at",
+        "deciding",
+        "direct",
+        "leader",
+        "overloads",
+        "plain",
+        "readers",
+        "settled",
+    )
 
     def __init__(
         self,
@@ -104,6 +123,10 @@ class Candidates:
         self.readers = [None if read is scalars.as_it_is else read for read in readers]
         self.plain = Specialization(overloads)
         self._specializations: dict[object, Specialization] = {}
+        self.direct: Select | None = None
+        self.settled: Specialization | None = None
+        self._last: Specialization | None = None
+        self._in_a_row = 0
         self.deciding = keys.coders(overloads, args) if coders is None else coders
         self._key = keys.key_of(self.deciding)
         self._find = find or self._filtered
@@ -123,6 +146,19 @@ class Candidates:
             return first(array, pending, stream)
 
         return [*self.readers[: self.cupy_at], read, *self.readers[self.cupy_at + 1 :]]
+
+    def note(self, specialization: Specialization, overload: PackedOverload, args: tuple[object, ...]) -> None:
+        """Note what a launch selected. Launches in a row that select the same get a function for that."""
+        if specialization is not self._last:
+            self._last, self._in_a_row = specialization, 0
+        self._in_a_row += 1
+        if self._in_a_row == DIRECT_AT:
+            from aotcuda.runtime.arguments import direct_packing  # noqa: PLC0415 (many kernels are launched once)
+
+            by_values = any(coder.tests or coder.of_value or coder.of_type for coder in self.deciding)
+            is_sure = overload is specialization.overloads[0] and not by_values
+            self.direct = direct_packing.make(specialization, args) if is_sure else None
+            self.settled = specialization
 
     def specialization(self, reads: Sequence[Any]) -> Specialization:
         """Return the overloads for the arguments of which this was read."""
@@ -150,6 +186,7 @@ class OverloadTable:
     Attributes:
         overloads: The overloads, in the configuration's order.
         live: The validity flag: empty once the images are unloaded, or the process forked.
+        packs_directly: Whether launches in a row may take `direct_packing`; all have to be on the only GPU.
     """
 
     __slots__ = (
@@ -162,6 +199,7 @@ class OverloadTable:
         "_where",
         "live",
         "overloads",
+        "packs_directly",
     )
 
     def __init__(self, kernel: Kernel, where: str, live: Mark, device: Callable[[], int | None] = lambda: None) -> None:
@@ -175,6 +213,7 @@ class OverloadTable:
         """
         self._where = where
         self._device = device
+        self.packs_directly = False
         self.live = live
         self.overloads = [PackedOverload(overload, where, self.live) for overload in kernel["overloads"]]
         self._nested = any(map(_has_tuple, self.overloads))
@@ -195,7 +234,16 @@ class OverloadTable:
         Raises:
             ArgumentError: An argument cannot be read.
         """
-        candidates = self.candidates(args)
+        found: Selection | None
+        try:
+            candidates = self._candidates.get((*map(type, args),))  # the key, where no argument needs more
+        except Exception:  # noqa: BLE001 (which `candidates` raises as an error of the argument)
+            candidates = None
+        if candidates is not None and candidates.direct is not None:
+            found = candidates.direct(args, given)
+            if found is not None:
+                return found
+        candidates = candidates or self.candidates(args)
         found = self._fit(candidates, args, given) if candidates is not None else None
         if found is None and self._tells_large:
             large = scalars.told_apart(args)
@@ -310,6 +358,8 @@ class OverloadTable:
                 except (struct.error, OverflowError):  # a number is out of its parameter's range
                     overload.slots.append(slot)
                     continue
+                if self.packs_directly and specialization is not candidates.settled:
+                    candidates.note(specialization, overload, args)
                 return overload, slot, values, pending, stream, specialization
         return None
 

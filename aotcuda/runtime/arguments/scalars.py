@@ -59,7 +59,7 @@ PLAIN = (bool, int, float, complex)
 
 
 def kind_of(value: object) -> str | None:
-    """`"bool"`, `"int"`, `"float"` or `"complex"`, or None if the value is no number."""
+    """Return `"bool"`, `"int"`, `"float"` or `"complex"`; None if the value is no number."""
     for kind, plain in zip(_KINDS, PLAIN, strict=True):
         if isinstance(value, plain):
             return kind
@@ -173,7 +173,7 @@ def rank(parameter: Parameter, value: object) -> int | None:
 
 
 def _numba_type(value: object, kind: str) -> tuple[str, str]:
-    """Kind and `struct` character of the type that Numba gives a number."""
+    """Return kind and `struct` character of the type that Numba gives a number."""
     own = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
     if type(value) is Large:
         return kind, "Q"

@@ -180,7 +180,7 @@ def _kind(arg: object) -> int | None:
     family = arrays.family(arg)
     if family == "torch" and hasattr(type(arg), _EXCHANGE) and _shows_its_memory(type(arg)):
         return _KINDS["exchange"]
-    if family == "cupy" and not arrays.is_of_library(arg):
+    if family == "cupy" and not arrays.is_own_class(type(arg)):
         return _KINDS["cupy subclass"]
     if family is not None:
         return _KINDS.get(family)

@@ -22,7 +22,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
-from aotcuda.builder import resource_warnings, toolchain
+from aotcuda.builder import code_warnings, toolchain
 from aotcuda.builder.build_cache import hashing
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import error_table, python_source
@@ -769,7 +769,7 @@ def _launch(unit: TritonUnit, metadata: Any, target: Target) -> FixedLaunch:
             f"{unit.head}: for {target} a block has {threads} threads, and {_MOST_THREADS} are possible; have fewer"
         )
         raise CompileError(message)
-    most = resource_warnings.most_shared(str(target))
+    most = code_warnings.most_shared(str(target))
     if metadata.shared > most:
         message = (
             f"{unit.head}: it needs {metadata.shared} bytes of shared memory for a block, and {target} has {most}; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from aotcuda.builder import resource_warnings
+from aotcuda.builder import code_warnings
 
 MOST = 523_776
 
@@ -17,7 +17,7 @@ def kernel(name: str, *overloads: dict[str, int | None]) -> Any:
 
 def test_no_warning_for_local_memory_that_fits_or_is_unknown() -> None:
     kernels = [kernel("k", {"sm_75": MOST, "sm_90a": 0}, {"sm_80": None}), kernel("n")]
-    assert resource_warnings.local_memory("m", kernels) == []
+    assert code_warnings.local_memory("m", kernels) == []
 
 
 def test_one_warning_for_the_local_memory_of_a_kernels_signatures() -> None:
@@ -27,7 +27,7 @@ def test_one_warning_for_the_local_memory_of_a_kernels_signatures() -> None:
         kernel("one", {"sm_90": MOST + 8, "sm_80": MOST}),
         kernel("two", {"sm_90": MOST + 16, "sm_80": 600_000}, {"sm_90": 700_000, "sm_80": 0}, {"sm_90": 8}),
     ]
-    assert resource_warnings.local_memory("pkg.m", kernels) == [
+    assert code_warnings.local_memory("pkg.m", kernels) == [
         f"pkg.m.one: it needs {problem}: 523784 bytes for sm_90; {advice}",
         f"pkg.m.two: 2 of its 3 signatures need {problem}: 600000 bytes for sm_80, 700000 bytes for sm_90; {advice}",
     ]
@@ -44,8 +44,8 @@ def unit_and_kernel(key: str, **launches: int) -> tuple[Any, Any]:
 def test_no_warning_for_shared_memory_that_fits() -> None:
     given = {"sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_90a": 227, "compute_80": 163, "sm_120a": 99, "sm_199": 999}
     fits = unit_and_kernel("k", **{name: at * KIB for name, at in given.items()})
-    assert resource_warnings.shared_memory([fits]) == []
-    assert resource_warnings.shared_memory([unit_and_kernel("k")]) == []
+    assert code_warnings.shared_memory([fits]) == []
+    assert code_warnings.shared_memory([unit_and_kernel("k")]) == []
 
 
 def test_one_warning_for_the_shared_memory_of_a_kernels_variants() -> None:
@@ -58,7 +58,7 @@ def test_one_warning_for_the_shared_memory_of_a_kernels_variants() -> None:
     problem = "more shared memory for a block than there is, and cannot be launched there"
     advice = "have smaller tiles or fewer stages"
     both = "262144 bytes for sm_120a, which has 101376, 204800 bytes for sm_80, which has 166912"
-    assert resource_warnings.shared_memory(kernels) == [
+    assert code_warnings.shared_memory(kernels) == [
         f"one: it needs {problem}: 166913 bytes for sm_80, which has 166912; {advice}",
         f"two: 2 of its 3 variants need {problem}: {both}; {advice}",
     ]

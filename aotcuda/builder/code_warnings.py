@@ -1,17 +1,19 @@
-"""Warn of kernels that need more memory than a GPU has. No compiler refuses them; their launches fail."""
+"""Warn of kernels that compile and do not work: they need more memory than a GPU has, or the compiler has a fault."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from aotcuda import arch
+from aotcuda.builder import failures
+from aotcuda.errors import CompileError
 from aotcuda.gpus import BY_NUMBER, MOST_LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aotcuda import manifest
-    from aotcuda.builder.frontends.protocol import CompiledKernel, Unit
+    from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Fault, Unit
 
 
 def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
@@ -53,16 +55,7 @@ def most_shared(target: str) -> int:
 def _excess(
     needs: Sequence[Mapping[str, int]], most: Callable[[str], int], noun: str
 ) -> tuple[str, list[tuple[str, int]]] | None:
-    """Find the variants of a kernel that need more bytes than a target has.
-
-    Args:
-        needs: For each variant the bytes that it needs, by target.
-        most: Returns the bytes that a target has.
-        noun: The plural noun for variants in the message.
-
-    Returns:
-        The start of a sentence and the largest excessive need for each target; None if every variant fits.
-    """
+    """Return the start of a sentence about variants that need more bytes than a target has, and their largest needs."""
     over = [{target: size for target, size in need.items() if size > most(target)} for need in needs]
     count = sum(map(bool, over))
     if not count:
@@ -72,3 +65,23 @@ def _excess(
     for found in over:
         worst |= {target: max(size, worst.get(target, 0)) for target, size in found.items()}
     return subject, sorted(worst.items())
+
+
+TABLE = "docs/frontends.md#known-faults"
+
+
+def known_faults(compiled: Iterable[tuple[Unit, CompiledKernel | CompiledFunction]], policy: str) -> list[str]:
+    """Return a warning for each kernel or function with known faults."""
+    found: dict[str, dict[Fault, None]] = {}
+    for unit, built in compiled:
+        if built.faults:
+            found.setdefault(unit.key, {}).update(dict.fromkeys(built.faults))
+    lines = [f"{key}: {_said(list(faults))}; {TABLE} has the table" for key, faults in found.items()]
+    if lines and policy == "error":
+        raise failures.join([CompileError(line) for line in lines])
+    return lines
+
+
+def _said(faults: Sequence[Fault]) -> str:
+    each = [f"{fault.fact} ({fault.place}); {fault.remedy}" for fault in faults]
+    return f"{faults[0].compiler} is known to compile this wrongly: {'; and '.join(each)}"
