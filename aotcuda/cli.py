@@ -148,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         "--merge",
         metavar="FILE",
         nargs="+",
+        action="extend",
         type=_file,
         help="merge records, variants files and tuning files of other machines",
     )

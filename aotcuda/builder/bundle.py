@@ -15,7 +15,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import aotcuda
 from aotcuda import manifest
 from aotcuda.builder import sbom, wheel_files
 from aotcuda.errors import BuildError, ConfigError
@@ -31,7 +30,7 @@ NAME = "_aotcuda"
 VERSION = "VERSION"
 """The file of a private copy that has the version of aotcuda."""
 
-_ROOT = Path(aotcuda.__file__).parent
+_ROOT = Path(manifest.__file__).parents[1]
 _BEGIN = (
     "aotcuda.bundled",
     "aotcuda.runtime.module",
