@@ -1,4 +1,7 @@
-"""Warn of kernels that compile and do not work: they need more memory than a GPU has, or the compiler has a fault."""
+"""Warn of kernels that compile and do not work: they need more memory than a GPU has, or the compiler has a fault.
+
+Constant arrays that do not fit are refused, since no image can be linked.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,12 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Fault, Unit
 
 
+CONSTANT_MEMORY = 1 << 16
+"""Bytes of constant memory of an image, on every GPU (CUDA C++ Programming Guide, "Compute Capabilities")."""
+
+_MOST_SHOWN = 8
+
+
 def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
     """Return a warning for each kernel whose compiled-in shared memory exceeds that of a target."""
     variants: dict[str, list[dict[str, int]]] = {}
@@ -29,6 +38,30 @@ def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
             problem = f"{subject} more shared memory for a block than there is, and cannot be launched there"
             found.append(f"{key}: {problem}: {sizes}; have smaller tiles or fewer stages")
     return found
+
+
+def check_constants(module: str, kernels: Iterable[tuple[Unit, CompiledKernel]]) -> None:
+    """Refuse a module whose constant arrays do not fit into the constant memory that the kernels of an image share.
+
+    Raises:
+        CompileError: They do not fit; with the kernels that have them, the largest first.
+    """
+    needs: dict[str, int] = {}
+    every: dict[str, int] = {}
+    for unit, built in kernels:
+        every.update(built.constants)
+        needs[unit.head] = sum(size for _, size in built.constants)
+    total = sum(every.values())
+    if total <= CONSTANT_MEMORY:
+        return
+    largest = sorted((head for head in needs if needs[head]), key=lambda head: -needs[head])
+    shown = ", ".join(f"{head.removeprefix(f'{module}.kernels.')} {needs[head]:,}" for head in largest[:_MOST_SHOWN])
+    more = f" and {len(largest) - _MOST_SHOWN} more" if len(largest) > _MOST_SHOWN else ""
+    message = (
+        f"{module}: the constant arrays of its kernels have {total:,} bytes, and an image has {CONSTANT_MEMORY:,} for "
+        f"all of them ({shown}{more}); pass large arrays as arguments, or make the kernels two modules"
+    )
+    raise CompileError(message)
 
 
 def local_memory(module: str, kernels: Iterable[manifest.Kernel]) -> list[str]:

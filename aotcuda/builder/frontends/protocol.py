@@ -203,6 +203,7 @@ class CompiledKernel:
         has_functions: Its code has the exported functions of its module in it, so these are not linked again.
         self_contained: Its code is LTOIR that names nothing outside of itself, and nothing in it but the kernel is to
             be found by name. So it may become machine code by itself, apart from the other kernels of its module.
+        constants: Its constant arrays with their bytes; arrays of one name are one in an image.
         apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
         seen: What functions of the project read while the compiler ran them, as the build notes it.
         generated: What the compile cache had of it, or is to have.
@@ -232,6 +233,7 @@ class CompiledKernel:
     one_by_one: bool = False
     has_functions: bool = False
     self_contained: bool = False
+    constants: tuple[tuple[str, int], ...] = ()
     apart: tuple[tuple[int, int], ...] = ()
     seen: Stamp | None = None
     generated: Generated | None = None

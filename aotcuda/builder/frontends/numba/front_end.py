@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from aotcuda.builder.frontends.error_table import relative
 from aotcuda.builder.frontends.numba import (
     c_abi,
+    constant_arrays,
     gpu,
     jit_options,
     llvm_text,
@@ -214,10 +215,14 @@ class NumbaFrontEnd(ABC):
         )
         found: dict[Target, CompiledKernel] = {}
         for group, texts, needed in code:
+            # Debug builds are linked as PTX, in which equal names of two kernels are an error.
+            merged, constants = (texts, ()) if jit.options.debug else constant_arrays.merged(texts)
             is_alone = not (jit.options.debug or needed.inputs or needed.externals)
-            ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(texts, jit.options))
-            contained = is_alone and llvm_text.is_self_contained(texts)
-            one = replace(every, code=(ir,), self_contained=contained, **self._links(needed, python))
+            ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(merged, jit.options))
+            contained = is_alone and llvm_text.is_self_contained(merged)
+            one = replace(
+                every, code=(ir,), self_contained=contained, constants=constants, **self._links(needed, python)
+            )
             found |= dict.fromkeys(group, one)
         return found
 
