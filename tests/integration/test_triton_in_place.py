@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ops(cuda: StandIn, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The installed package's module; a launch that goes to Triton's JIT fails."""
 
-    def run(self: Any, *_args: Any, **_named: Any) -> None:
+    def run(self: Any, *_args: Any, grid: Any, warmup: bool, **_named: Any) -> None:
         pytest.fail(f"Triton has to compile {self.__name__}")
 
     monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", run)
