@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from aotcuda import registry
-from aotcuda.builder import bundle, fallback_inputs, in_place, report, sbom, stamps, wheel_files
-=======
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda import manifest, registry
-from aotcuda.builder import in_place, plan, report, sbom, stamps, wheel_files
->>>>>>> main
+from aotcuda.builder import bundle, in_place, plan, report, sbom, stamps, wheel_files
 from aotcuda.builder.built import Output
 from aotcuda.common import project_file
 

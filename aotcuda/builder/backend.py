@@ -27,11 +27,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
-<<<<<<< HEAD
-from aotcuda.builder import api, bundle, output, progress, report, run_time_requirement, sbom, source_tree, temporary
-=======
 from aotcuda.builder import (
     api,
+    bundle,
     output,
     progress,
     report,
@@ -41,7 +39,6 @@ from aotcuda.builder import (
     temporary,
     wheel_content,
 )
->>>>>>> main
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.manifest import linkable
@@ -164,15 +161,11 @@ def build(
     Raises:
         AotcudaError: As for `aotcuda.builder.api.build`.
     """
-<<<<<<< HEAD
-    is_bundled = table.get("runtime") == "bundled"
-    of_dependencies = [] if is_bundled else run_time_requirement.warnings(dependencies, key=dependencies_key)
-=======
     if content is not None:
         wheel_content.check(table, root, content, remedy)
         packages = [*packages, *wheel_content.import_roots(content)]
-    of_dependencies = run_time_requirement.warnings(dependencies, key=dependencies_key)
->>>>>>> main
+    is_bundled = table.get("runtime") == "bundled"
+    of_dependencies = [] if is_bundled else run_time_requirement.warnings(dependencies, key=dependencies_key)
     watcher = progress.Progress() if quiet else None
     built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
     return replace(built, warnings=(*built.warnings, *of_dependencies))
