@@ -89,9 +89,7 @@ def build(
     entry = cached_build.open_entry(cache, project, known, watcher)
     built = entry.find(plans, roots, editable=editable) if entry is not None else None
     if built is None:
-        python = project.python(roots)
-        for path in (path for item in plans for path in item.recorded):
-            python.ask("file", path)
+        python = project.files(roots, plans)
         cache = entry.settings_of_workers() if entry is not None else cache
         job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
         results, made = _run(job, installed, watcher)

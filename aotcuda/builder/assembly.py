@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from aotcuda import registry
-from aotcuda.builder import fallback_inputs, in_place, report, sbom, stamps, wheel_files
+from aotcuda import manifest, registry
+from aotcuda.builder import in_place, plan, report, sbom, stamps, wheel_files
 from aotcuda.builder.built import Output
 from aotcuda.common import project_file
 
@@ -52,7 +54,7 @@ def assemble(
         dependencies = _dependencies([result for result, _ in parts], lasting, table, project)
         if has_fallback and not editable:
             needed = dict.fromkeys(_needed(dependencies, carried, project), name) | needed
-        rebuild = fallback_inputs.describe(table, plans, parts[-1][1], project, editable=editable)
+        rebuild = _rebuild(table, plans, parts[-1][1], project, editable=editable)
         files |= wheel_files.files(
             settings,
             parts,
@@ -112,3 +114,31 @@ def _is_of_nested_project(path: str, project: Project) -> bool:
             return True
         folder = folder.parent
     return False
+
+
+def _rebuild(
+    table: Mapping[str, Any], plans: Sequence[ModulePlan], built: BuiltModule, project: Project, *, editable: bool
+) -> manifest.Rebuild:
+    """Return the inputs from which the JIT fallback builds a module again, for its manifest."""
+    name, root, package_root = built.plan.config.name, project.root, project.package_root
+    alone: dict[str, Any] = {**table, "modules": {name: table["modules"][name]}}
+    if "arch" in table:  # order and repetition make no difference
+        alone["arch"] = sorted(set(table["arch"]))
+    folder = f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.SOURCES}"
+    return {
+        "table": alone if editable else _as_installed(alone, root, package_root),
+        "names": {module: list(names) for module, names in plan.names(plans).items()},
+        "root": os.path.relpath(root, package_root) if editable else folder,
+        "files": [{"path": path, "bytes": len(data), "sha256": manifest.digest(data)} for path, data in built.carried],
+    }
+
+
+def _as_installed(table: dict[str, object], root: Path, package_root: Path) -> dict[str, object]:
+    """Return `table` with the `watch` globs relative to the folder that holds the package.
+
+    Globs that lead out of that folder are left out, since a wheel has no such files.
+    """
+    globs = cast("list[str]", table.get("watch", []))
+    found = [os.path.relpath(root / text, package_root) if not Path(text).is_absolute() else text for text in globs]
+    kept = [text for text in found if not text.startswith("..")]
+    return {**table, "watch": kept} if globs else table

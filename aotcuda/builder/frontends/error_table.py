@@ -309,7 +309,7 @@ def find(text: str) -> Explanation | None:
     return None
 
 
-def explain(head: str, text: str, place: Callable[[str], str] | str = "", *, own: bool = True) -> str:
+def explain(head: str, text: str, place: Callable[[str], str] | str = "") -> str:
     """Return `head: fact (place); remedy`.
 
     Without a row for `text`, the fact is the compiler's own: its first line behind "error:", or else its first line
@@ -319,7 +319,6 @@ def explain(head: str, text: str, place: Callable[[str], str] | str = "", *, own
         head: The key, or the module and the target.
         text: The type of the exception and its message, or the log.
         place: The user's file and line, or a function that finds them in the text from the match on.
-        own: Append the compiler's text where it has several lines and no row explains it.
     """
     text = _COLOUR.sub("", text).strip().removesuffix(":")
     row = find(text)
@@ -331,7 +330,7 @@ def explain(head: str, text: str, place: Callable[[str], str] | str = "", *, own
     said = [line.strip().rstrip(".") for line in lines if not _NOISE.match(line)] or ["the compiler refuses it"]
     fact = next((found[1] for line in said if (found := _ERROR.search(line))), said[0])
     first = f"{head}: {fact}{where}{f'; {row.remedy}' if row else ''}"
-    return "\n".join([first, *(f"    {line}".rstrip() for line in lines if own and len(said) > 1)])
+    return "\n".join([first, *(f"    {line}".rstrip() for line in lines if len(said) > 1)])
 
 
 def named(error: BaseException) -> str:

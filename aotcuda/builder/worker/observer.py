@@ -242,10 +242,11 @@ def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[s
     The stamp also depends on the files that match the absolute globs `patterns`, on there being no others, and on the
     variables whose names match `variables`.
     """
-    _observers[:] = [Observer(own)]
-    with _observers[0].observing() as seen:
+    observer = Observer(own)
+    _observers[:] = [observer]
+    with observer.observing() as seen:
         yield seen
-    _observers[0].watch(patterns)
+    observer.watch(patterns)
     for name in variables:
         seen.ask_variable(name)
 

@@ -16,7 +16,6 @@ from aotcuda import manifest
 from aotcuda.arch import Target
 from aotcuda.binary import grid_sync, targets
 from aotcuda.builder import code_warnings, consistency, failures, toolchain
-from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LeftOut, LinkInput
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link import nvjitlink, nvrtc, preconditions, prototypes
@@ -34,7 +33,7 @@ from aotcuda.errors import CompileError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from aotcuda.builder.build_cache.compile_cache import Name
+    from aotcuda.builder.build_cache.compile_cache import CompileCache, Name
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Callbacks, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
@@ -74,8 +73,7 @@ class Pipeline:
         packager: JitPackager,
         functions: dict[Unit, object],
         tell: Callable[..., None],
-        elsewhere: Sequence[Elsewhere] = (),
-        cache: CompileCache | None = None,
+        cache: CompileCache,
     ) -> None:
         self.job = job
         self.packager = packager
@@ -83,8 +81,8 @@ class Pipeline:
         self._assemble: Callable[..., Any] | None = getattr(front, "assemble", None)
         self.functions = functions
         self.tell = tell
-        self.elsewhere = elsewhere
-        self.cache = cache or CompileCache()
+        self.elsewhere: Sequence[Elsewhere] = ()
+        self.cache = cache
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
@@ -373,7 +371,7 @@ class Pipeline:
             if item.name == name or item.name.startswith(f"{given.module} "):
                 return given.key
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
-        users = [unit for unit, found in built.items() if item.identity in _identities(found)]
+        users = [unit for unit, found in built.items() if item.identity in [one.identity for one in found.needed]]
         return users[0].key if users else plan.config.key
 
     def _elsewhere(self, plan: ModulePlan) -> dict[str, str]:
@@ -556,7 +554,7 @@ class Pipeline:
             functions=functions,
             merged={target: made["functions", target] for target in self.packager.function_targets(plan) if functions},
             callbacks=tuple(callbacks),
-            foreign=_foreign_symbols(surveyed),
+            foreign=tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal),
             linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
             called=tuple(self._called(plan, functions)),
             files=tuple(sorted(self._headers(plan).own)),
@@ -682,14 +680,6 @@ def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> Compiled
     codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
     launches = [(arch, compiled[unit, code].launch) for arch, code in codes if code in has]
     return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
-
-
-def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes, str]]:
-    return [item.identity for item in built.needed]
-
-
-def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
 
 
 def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:

@@ -222,6 +222,10 @@ class TritonUnit(VariantUnit):
     is_exact: bool = False
     in_place: bool = False
 
+    def __hash__(self) -> int:
+        """Units of a module have different symbols; to hash thousands of units by all fields takes seconds."""
+        return hash((self.module, self.symbol))
+
     @property
     def options_given(self) -> dict[str, int | bool | None]:
         """The options that a launch may name."""
