@@ -157,6 +157,7 @@ class Parameter(TypedDict):
         "constant",
         "buffer",
         "struct",
+        "small",
     ]
     offset: Block  # of its first byte in the parameter block
     format: NotRequired[Format]
@@ -355,6 +356,7 @@ _NEEDED = {
     "complex": ("format",),
     "pointer": (),
     "datetime": ("dtype",),
+    "small": ("dtype",),
     "record": ("dtype",),
     "array": ("dtype", "ndim", "layout", "words"),
     "type": ("dtype",),
