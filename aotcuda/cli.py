@@ -138,11 +138,19 @@ def _parser() -> argparse.ArgumentParser:
     record = commands.add_parser(
         "record",
         help="run a command and write down the signatures of what it launches",
-        usage="aotcuda record [-h] [--write] [--check] [--out FILE] -- COMMAND...",
+        usage="aotcuda record [-h] [--write] [--check] [--out FILE] -- COMMAND...\n"
+        "       aotcuda record [--out FILE] --merge FILE...",
     )
-    record.add_argument("--write", action="store_true", help="merge them into pyproject.toml")
+    record.add_argument("--write", action="store_true", help="merge them into pyproject.toml and variants files")
     record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
     record.add_argument("--out", metavar="FILE", type=_file, help="where runs add up (default: .aotcuda-record.json)")
+    record.add_argument(
+        "--merge",
+        metavar="FILE",
+        nargs="+",
+        type=_file,
+        help="merge records, variants files and tuning files of other machines",
+    )
     record.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
     record.set_defaults(run=_record, usage=record.error)
 
@@ -340,9 +348,14 @@ def _warn(text: str) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    from aotcuda.tools.record.command import run  # noqa: PLC0415
+    from aotcuda.tools.record.command import merge, run  # noqa: PLC0415
 
     command = arguments.command[arguments.command[:1] == ["--"] :]
+    if arguments.merge:
+        if command:
+            arguments.usage("--merge merges files and runs no command; give one of both")
+        merge(arguments.merge, out=arguments.out)
+        return 0
     if not command:
         arguments.usage("name the command to record, after --")
     return run(command, write=arguments.write, check=arguments.check, out=arguments.out)

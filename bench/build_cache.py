@@ -29,7 +29,7 @@ root = pathlib.Path.cwd()
 started = time.perf_counter()
 from aotcuda.builder import api
 built = api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)
-print(time.perf_counter() - started, built.reuse.whole, built.reuse.steps, built.reuse.made)
+print(time.perf_counter() - started, built.summary.whole, built.summary.reused, built.summary.made)
 print(hashlib.sha256(repr((sorted(built.files.items()), built.warnings, built.notes)).encode()).hexdigest())
 """
 

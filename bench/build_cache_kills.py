@@ -31,7 +31,7 @@ import hashlib, pathlib, sys, tomllib
 root = pathlib.Path.cwd()
 from aotcuda.builder import api
 built = api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)
-print(hashlib.sha256(repr(sorted(built.files.items())).encode()).hexdigest(), built.reuse.steps, built.reuse.whole)
+print(hashlib.sha256(repr(sorted(built.files.items())).encode()).hexdigest(), built.summary.reused, built.summary.whole)
 print(*built.warnings, *built.notes, sep="\\n", end="")
 """
 

@@ -74,8 +74,8 @@ def build(
         raise BuildError(problem)
     variables.check()
     settings = parser.parse(table, environ=os.environ)
-    plans = plan.make(settings)
     root = root.resolve()
+    plans = plan.make(settings, root)
     roots = layout.import_roots(root, import_roots)
     output.sweep([module.name for module in settings.modules], roots)
     layout.check(plans, roots, root, extensions)
@@ -87,33 +87,22 @@ def build(
     folders = [str(package_root), *map(str, roots), *build_settings.searched()]
     known = [table, settings, folders, compilers.everything(), editable, sorted(extensions)]
     entry = cached_build.open_entry(cache, project, known, watcher)
-    if entry is not None:
-        if (found := entry.find(plans, roots, editable=editable)) is not None:
-            summary = replace(found.summary, seconds=time.monotonic() - start)
-            return replace(found, summary=summary, depends=found.depends if followed else ())
-        cache = entry.settings_of_workers()
-    observe = editable or followed or entry is not None
-    python = project.python(roots) if observe else Stamp()
-    job = _job(settings, plans, project, roots, extensions, cache, carry=not editable, observe=observe)
-    results, made = _run(job, installed, watcher)
-    stamp = Stamp()
-    if observe:
-        stamp = stamps.with_versions(stamps.of(results, project, python, _set_by_workers(plans, installed)))
-    built = assembly.assemble(
-        settings,
-        table,
-        plans,
-        project,
-        results,
-        made,
-        installed=installed,
-        stamp=stamp,
-        editable=editable,
-        seconds=time.monotonic() - start,
-    )
-    if entry is not None:
-        built = entry.store(built, stamp, results)
-    return built if followed else replace(built, depends=())
+    built = entry.find(plans, roots, editable=editable) if entry is not None else None
+    if built is None:
+        observe = editable or followed or entry is not None
+        python = project.python(roots) if observe else Stamp()
+        for path in (path for item in plans for path in item.recorded if observe):
+            python.ask("file", path)
+        cache = entry.settings_of_workers() if entry is not None else cache
+        job = _job(settings, plans, project, roots, extensions, cache, carry=not editable, observe=observe)
+        results, made = _run(job, installed, watcher)
+        stamp = _stamp(results, project, python, plans, installed) if observe else Stamp()
+        built = assembly.assemble(
+            settings, table, plans, project, results, made, installed=installed, stamp=stamp, editable=editable
+        )
+        built = entry.store(built, stamp, results) if entry is not None else built
+    summary = replace(built.summary, seconds=time.monotonic() - start)
+    return replace(built, summary=summary, depends=built.depends if followed else ())
 
 
 def _job(
@@ -132,7 +121,7 @@ def _job(
         root=str(project.root),
         import_roots=tuple(map(str, roots)),
         arch_key=settings.arch_key,
-        plans=plans,
+        plans=tuple(item for item in plans if item.units),
         names=plan.names(plans),
         jobs=capacity.processes(),
         carry=carry and settings.fallback == "jit",
@@ -142,6 +131,7 @@ def _job(
         watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,
+        incomplete=settings.incomplete,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
     )
@@ -173,9 +163,15 @@ def _import(built: BuiltModule) -> consistency.Import:
     return consistency.Import(first, frozenset(item.units), compiled)
 
 
-def _set_by_workers(plans: Sequence[ModulePlan], installed: Sequence[toolkits.Toolkit]) -> set[str]:
-    """Return the environment variables whose values in workers differ; they follow from other inputs."""
+def _stamp(
+    results: Sequence[Result],
+    project: stamps.Project,
+    python: Stamp,
+    plans: Sequence[ModulePlan],
+    installed: Sequence[toolkits.Toolkit],
+) -> Stamp:
+    """Return the stamp of a build, without variables whose values in workers follow from other inputs."""
     names = {item.frontend for item in plans}
-    toolkit = next(iter(installed), None)
-    given = process.environment(os.environ, *sorted(names), toolkit=toolkit)
-    return {name for name in {*given, *os.environ} if given.get(name) != os.environ.get(name)}
+    given = process.environment(os.environ, *sorted(names), toolkit=next(iter(installed), None))
+    own = {name for name in {*given, *os.environ} if given.get(name) != os.environ.get(name)}
+    return stamps.with_versions(stamps.of(results, project, python, own))

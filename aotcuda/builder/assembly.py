@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from aotcuda import registry
 from aotcuda.builder import fallback_inputs, in_place, report, sbom, stamps, wheel_files
-from aotcuda.builder.built import Output, Reuse
+from aotcuda.builder.built import Output
 from aotcuda.common import project_file
-from aotcuda.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +33,6 @@ def assemble(
     installed: Sequence[Toolkit],
     stamp: Stamp,
     editable: bool,
-    seconds: float,
 ) -> Output:
     """Make the files of all modules, with warnings, notes and the bill of materials.
 
@@ -48,40 +46,36 @@ def assemble(
         installed: The installed toolkits.
         stamp: The build stamp; empty if nobody observed the build.
         editable: The build is for an editable install.
-        seconds: The duration of the build so far.
     """
     unmatched = stamps.unmatched(settings.watch, project.root)
-    warnings = [*unmatched, *(text for result in results for text in result.warnings)]
+    of_plans = [text for item in plans for text in item.warnings]
+    warnings = [*unmatched, *of_plans, *(text for result in results for text in result.warnings)]
     lasting = stamps.lasting(stamp, project) if editable else None
-    carries = settings.fallback == "jit" and not editable
+    has_fallback = settings.fallback == "jit"
     modules = [module for parts in made.values() for _, module in parts]
     carried = {project.relative(str(project.root / path)) for module in modules for path, _ in module.carried}
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
     for name, parts in made.items():
         dependencies = _dependencies([result for result, _ in parts], lasting, table, project)
-        if carries:
+        if has_fallback and not editable:
             needed = dict.fromkeys(_needed(dependencies, carried, project), name) | needed
+        rebuild = fallback_inputs.describe(table, plans, parts[-1][1], project, editable=editable)
         files |= wheel_files.files(
             settings,
             parts,
-            version=__version__,
             dependencies=dependencies,
             editable=editable,
-            rebuild=fallback_inputs.describe(
-                table, plans, parts[-1][1], project.root, project.package_root, editable=editable
-            )
-            if settings.fallback == "jit"
-            else None,
+            rebuild=rebuild if has_fallback and not _is_served(parts[-1][1].plan) else None,
             warn=warnings.append,
         )
     files |= in_place.files(results, files, project.package_root, editable=editable)
     return Output(
         files=files,
-        package_root=os.path.relpath(project.package_root, project.root),
+        package_root=project.relative_package_root,
         warnings=tuple(dict.fromkeys([*warnings, *report.size_warnings(files)])),
         notes=report.gpu_queries(question for result in results for question in result.questions),
-        sbom=sbom.make(made, installed, version=__version__),
+        sbom=sbom.make(made, installed),
         needed=needed,
         depends=tuple(stamps.files(stamp, project)),
         summary=report.Summary(
@@ -89,12 +83,17 @@ def assemble(
             kernels=len({(unit.module, unit.name) for item in plans for unit in item.kernels}),
             functions=len({(unit.module, unit.name) for item in plans for unit in item.functions}),
             targets=len({target for item in plans for target in item.targets}),
-            seconds=seconds,
+            seconds=0.0,
             size=sum(map(len, files.values())),
             steps=tuple(step for result in results for step in result.steps),
         ),
-        reuse=Reuse(steps=sum(result.reused for result in results), made=sum(result.made for result in results)),
     )
+
+
+def _is_served(item: ModulePlan) -> bool:
+    """Return True if the compiler's own JIT serves launches in place for which nothing is packaged."""
+    registered = registry.find(item.frontend)
+    return item.in_place and registered is not None and not registered.widens
 
 
 def _dependencies(

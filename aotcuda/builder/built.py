@@ -6,25 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from aotcuda.builder.report import Summary
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reuse:
-    """The part of a build that came from the build cache.
-
-    Attributes:
-        whole: The whole build came from the cache; nothing was imported or compiled.
-        steps: The number of steps whose results came from the cache: merged functions, linked images, machine code.
-        made: The number of steps that ran.
-    """
-
-    whole: bool = False
-    steps: int = 0
-    made: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +24,6 @@ class Output:
         needed: The sources that a wheel must contain for the JIT fallback, by their paths in it, each with a module
             that is compiled from it.
         summary: Counts and times.
-        reuse: The part that came from the build cache.
         depends: The files and folders that the build has read, without pyproject.toml; empty if nobody observed it.
     """
 
@@ -50,6 +33,5 @@ class Output:
     summary: Summary
     notes: tuple[str, ...] = ()
     sbom: bytes = b""
-    needed: Mapping[str, str] = field(default_factory=dict)
+    needed: dict[str, str] = field(default_factory=dict)
     depends: tuple[Path, ...] = ()
-    reuse: Reuse = Reuse()

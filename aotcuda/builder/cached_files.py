@@ -37,7 +37,6 @@ def check(
     folders: Sequence[Path],
     package_root: Path,
     *,
-    version: str,
     editable: bool,
 ) -> None:
     """Check the files of a cached build.
@@ -47,7 +46,6 @@ def check(
         plans: The modules that the build makes.
         folders: The project's folder, and those that its packages are imported from: carried files lie there.
         package_root: The folder that holds the package.
-        version: That of aotcuda.
         editable: The build is of an editable install.
 
     Raises:
@@ -55,7 +53,7 @@ def check(
     """
     expected: dict[str, bytes] = {}
     digests: dict[str, str] = {}
-    for item in plans:
+    for item in (plan for plan in plans if plan.units):
         name = item.config.name
         folder = f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}"
         path = f"{folder}/{manifest.FILE_NAME}"
@@ -72,7 +70,7 @@ def check(
         if item.in_place:
             digests[name] = manifest.digest(data)
         else:
-            expected |= wheel_files.generated(whole, data, version=version, editable=editable)
+            expected |= wheel_files.generated(whole, data, editable=editable)
     for path in files.keys() - expected.keys():
         if digests and path.endswith(_MARK) and _is_mark(path, files[path], digests, package_root, editable=editable):
             expected[path] = files[path]
@@ -93,7 +91,8 @@ def _listed(whole: Manifest, name: str) -> Iterator[File]:
     """Return the files that a manifest lists in its data folder, each with a name that a build gives it."""
     named: list[tuple[File, bool]] = []
     for kind, file in whole["files"].items():
-        path = header.file_name(name) if kind == "header" else f"{kind}.fatbin"
+        known = {"header": header.file_name(name), "tuning": "tuning.json"}
+        path = known.get(kind, f"{kind}.fatbin")
         named.append((file, file["path"] == path))
     parts = whole.get("toolchains", [])
     links = [*whole["function_links"], *(file for part in parts for file in part["function_links"])]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.stamps import Project
     from aotcuda.builder.worker.job import BuiltModule
 
 
@@ -20,22 +21,12 @@ def describe(
     table: Mapping[str, Any],
     plans: Sequence[ModulePlan],
     built: BuiltModule,
-    root: Path,
-    package_root: Path,
+    project: Project,
     *,
     editable: bool,
 ) -> manifest.Rebuild:
-    """Return the `rebuild` object of a module's manifest.
-
-    Args:
-        table: `[tool.aotcuda]`.
-        plans: The plans of all modules of the project.
-        built: The module.
-        root: The project's folder, where editable installs find files.
-        package_root: The folder that holds the package.
-        editable: It is an editable install.
-    """
-    name = built.plan.config.name
+    """Return the `rebuild` object of a module's manifest; `table` is `[tool.aotcuda]`, `plans` those of all modules."""
+    name, root, package_root = built.plan.config.name, project.root, project.package_root
     folder = f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.SOURCES}"
     return {
         "table": alone(table, name) if editable else _as_installed(alone(table, name), root, package_root),

@@ -20,7 +20,6 @@ from aotcuda.common import gpu_facts
 from aotcuda.common.jit_build import CUBIN, Result
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import ToolchainError
-from aotcuda.version import __version__
 
 if TYPE_CHECKING:
     from aotcuda.builder.config.model import Config, Module
@@ -71,7 +70,7 @@ def build(request: Request) -> Result:
         (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
     ]
     image = built.images[0].data
-    described = wheel_files.describe(settings, built, result, version=__version__)
+    described = wheel_files.describe(settings, built, result)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     results = [*linked, result]
     stamp = stamps.of(results, project, python, linked_modules.VARIABLES)

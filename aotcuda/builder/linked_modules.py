@@ -62,7 +62,7 @@ def job(
     # Beside a wheel's package lies what its prelude needs, which is imported from the folder that has come along.
     beside = settings.prelude is not None or not root.is_relative_to(package_root)
     roots = dict.fromkeys([package_root, root] if beside else [package_root])
-    ((_, plans),) = plan.share(plan.make(settings), (toolkit,) if toolkit is not None else ())
+    ((_, plans),) = plan.share(plan.make(settings, root), (toolkit,) if toolkit is not None else ())
     return Job(
         root=str(root),
         import_roots=tuple(map(str, roots)),
@@ -78,6 +78,7 @@ def job(
         watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,
+        incomplete=settings.incomplete,
         linkable={name: item for result in linked for name, item in result.linkable.items()},
         wanted=wanted,
         cache=cache,

@@ -21,9 +21,9 @@ def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
         variants.setdefault(unit.key, []).append({target: launch["shared"] for target, launch in built.launches})
     found = []
     for key, needs in variants.items():
-        if (excess := _excess(needs, _most_shared, "variants")) is not None:
+        if (excess := _excess(needs, most_shared, "variants")) is not None:
             subject, worst = excess
-            sizes = ", ".join(f"{size} bytes for {target}, which has {_most_shared(target)}" for target, size in worst)
+            sizes = ", ".join(f"{size} bytes for {target}, which has {most_shared(target)}" for target, size in worst)
             problem = f"{subject} more shared memory for a block than there is, and cannot be launched there"
             found.append(f"{key}: {problem}: {sizes}; have smaller tiles or fewer stages")
     return found
@@ -44,7 +44,8 @@ def local_memory(module: str, kernels: Iterable[manifest.Kernel]) -> list[str]:
     return found
 
 
-def _most_shared(target: str) -> int:
+def most_shared(target: str) -> int:
+    """Return the bytes of shared memory that a block may have on a target's GPUs; very many if they are not known."""
     row = BY_NUMBER.get(arch.parse(target).capability)
     return row.limits.shared_block if row is not None and row.limits is not None else 1 << 31
 

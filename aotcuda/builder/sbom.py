@@ -15,6 +15,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder import toolkits
+from aotcuda.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -30,15 +31,12 @@ _LONG = 100
 """Longer texts in the field `License` are full licence texts, not names."""
 
 
-def make(
-    made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Sequence[Toolkit], *, version: str
-) -> bytes:
+def make(made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Sequence[Toolkit]) -> bytes:
     """Return the bill of materials of a build.
 
     Args:
         made: Each module as each toolkit has built it.
-        installed: The toolkits that there are.
-        version: That of aotcuda.
+        installed: The installed toolkits.
     """
     components = {_ref(module): _component("library", _ref(module), module, "module") for module in made}
     uses: dict[str, set[str]] = {}
@@ -59,7 +57,7 @@ def make(
         "version": 1,
         "metadata": {
             "lifecycles": [{"phase": "build"}],
-            "tools": {"components": [{"type": "application", "name": "aotcuda", "version": version}]},
+            "tools": {"components": [{"type": "application", "name": "aotcuda", "version": __version__}]},
         },
         "components": [components[ref] for ref in sorted(components)],
         "dependencies": [{"ref": ref, "dependsOn": sorted(uses.get(ref, ()))} for ref in sorted(components)],

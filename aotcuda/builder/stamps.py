@@ -66,6 +66,11 @@ class Project:
         own = next((one for one in self.own if path.startswith(one)), None)
         return own is not None and INSTALLED.isdisjoint(path[len(own) :].split("/"))
 
+    @property
+    def relative_package_root(self) -> str:
+        """Return the folder that holds the package, relative to the project's folder."""
+        return os.path.relpath(self.package_root, self.root)
+
     def relative(self, path: str) -> str:
         """A path as manifests have it."""
         return Path(os.path.relpath(path, self.package_root)).as_posix()

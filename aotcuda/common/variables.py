@@ -21,6 +21,8 @@ VALUES = {
     "AOTCUDA_LOAD": ("import", "first-use"),
     "AOTCUDA_PROGRESS": ("0", "lines"),
     "AOTCUDA_SYNCHRONIZE": _SWITCH,
+    "AOTCUDA_TUNE": _SWITCH,
+    "AOTCUDA_TUNING": ("exact",),
     "AOTCUDA_UNTESTED": _SWITCH,
     "AOTCUDA_VERBOSE": _SWITCH,
 }

@@ -181,7 +181,6 @@ class FixedLaunch(TypedDict):
     threads: Annotated[int, Whole(1025, start=1)]  # of a block, all of them in x
     shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
     cluster: NotRequired[list[int]]  # its blocks in x, y and z
-    cooperative: NotRequired[bool]  # a cooperative launch: all blocks run at the same time
     dependent: NotRequired[bool]  # the launch may begin before the kernel before it in the stream has ended
 
 

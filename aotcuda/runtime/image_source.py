@@ -96,10 +96,13 @@ class Packaged:
         return self.manifest()["fallback"]
 
     def build_inputs(self) -> Request | None:
-        """See ImageSource."""
+        """See ImageSource; Triton compiles what modules in place lack."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
-        return build_inputs.packaged(self.manifest(), self.package_root)
+        manifest = self.manifest()
+        if manifest.get("in_place") and manifest.get("by_grid"):
+            return None
+        return build_inputs.packaged(manifest, self.package_root)
 
     @property
     def is_read(self) -> bool:

@@ -166,8 +166,9 @@ class Loader:
         loaded = self.ready()
         device = self.enter(loaded, ())
         for name in loaded.kernels:
-            for overload in loaded.table(name).overloads:
-                loaded.device_kernel(overload, device).load()
+            for overload in loaded.table(name).every():
+                if loaded.library.has_variant(overload, device):
+                    loaded.device_kernel(overload, device).load()
 
     def load_early(self) -> None:
         """Read, check and load at import; what the machine lacks is no error yet.

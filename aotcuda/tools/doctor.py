@@ -58,7 +58,7 @@ OWN = (
         "AOTCUDA_EXTENSION",
     ),
     *("AOTCUDA_SYNCHRONIZE", "AOTCUDA_HOST_ARRAYS", "AOTCUDA_IN_PLACE", "AOTCUDA_UNTESTED", "AOTCUDA_PROGRESS"),
-    *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG"),
+    *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG", "AOTCUDA_TUNE", "AOTCUDA_TUNING"),
 )
 """aotcuda's own variables, to find misspelt ones."""
 

@@ -124,20 +124,20 @@ def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_first_build_is_as_without_a_cache(cached: Output, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
     assert outcome(build(project)) == outcome(cached)
-    assert (cached.reuse.whole, cached.reuse.steps) == (False, 0)
+    assert (cached.summary.whole, cached.summary.reused) == (False, 0)
 
 
 @pytest.mark.usefixtures("no_process")
 def test_where_nothing_changed_nothing_is_started(cached: Output, project: Path) -> None:
     again = build(project)
     assert outcome(again) == outcome(cached)
-    assert again.reuse.whole
+    assert again.summary.whole
 
 
 def test_another_folder_lowers_kernels_and_makes_nothing(cached: Output, edited: Path) -> None:
     built = build(edited)
     assert outcome(built) == outcome(cached)
-    assert (built.reuse.whole, built.reuse.made) == (False, 0)
+    assert (built.summary.whole, built.summary.made) == (False, 0)
 
 
 BESIDE = {
@@ -174,7 +174,7 @@ def test_nothing_is_started_for_a_dependency_file(
     root = project
     table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
     taken = api.build(table, root, followed=True)
-    assert taken.reuse.whole
+    assert taken.summary.whole
     assert build(root).depends == ()
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
     made = api.build(table, root, followed=True)
@@ -186,7 +186,7 @@ def test_no_compiler_is_imported_where_nothing_changed(cached: Output, project: 
     code = (
         "import pathlib, sys, tomllib; from aotcuda.builder import api; root = pathlib.Path.cwd(); "
         "table = tomllib.loads((root / 'pyproject.toml').read_text())['tool']['aotcuda']; "
-        "assert api.build(table, root).reuse.whole; "
+        "assert api.build(table, root).summary.whole; "
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'numba', 'numba_cuda', 'numba_cuda_mlir', "
         "'llvmlite', 'numpy', 'cuda', 'fsspec'}))"
     )
@@ -221,9 +221,9 @@ def test_an_edit_makes_what_it_concerns_and_the_rest_is_taken(
     built = build(edited)
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
     assert outcome(build(edited)) == outcome(built), "as without the cache"
-    assert not built.reuse.whole
-    assert built.reuse.made == made
-    assert built.reuse.steps == cached.reuse.made - made
+    assert not built.summary.whole
+    assert built.summary.made == made
+    assert built.summary.reused == cached.summary.made - made
 
 
 @pytest.mark.front_end("numba-cuda-mlir")
@@ -233,7 +233,7 @@ def test_the_same_of_the_other_front_end(cached: Output, edited: Path, monkeypat
     built = build(edited)
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
     assert outcome(build(edited)) == outcome(built)
-    assert (built.reuse.made, built.reuse.steps) == (2 + 2, cached.reuse.made - 4)
+    assert (built.summary.made, built.summary.reused) == (2 + 2, cached.summary.made - 4)
 
 
 @pytest.mark.front_end("numba-cuda")
@@ -241,8 +241,8 @@ def test_another_target_compiles_and_links_that_alone(cached: Output, edited: Pa
     config = edited / "pyproject.toml"
     config.write_text(config.read_text().replace(ARCH, 'arch = ["sm_80", "sm_90", "sm_100"]'))
     built = build(edited)
-    assert built.reuse.steps == cached.reuse.made
-    assert built.reuse.made == 1 + 2 + 1
+    assert built.summary.reused == cached.summary.made
+    assert built.summary.made == 1 + 2 + 1
 
 
 @pytest.mark.front_end("numba-cuda")
@@ -281,7 +281,7 @@ def test_damaged_entries_cost_one_warning(
         path.write_bytes(path.read_bytes()[:-1])
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "another"))
     again = build(project)
-    assert (again.files, again.reuse.made) == (cached.files, cached.reuse.made)
+    assert (again.files, again.summary.made) == (cached.files, cached.summary.made)
     (warning,) = again.warnings
     assert f"{where} has entries that are damaged" in warning
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "a third"))
@@ -326,7 +326,7 @@ def test_packages_are_the_same_from_every_level_of_the_cache(
             entry.unlink()
     from_steps = build(root)
     assert outcome(from_steps) == plain
-    assert (from_steps.reuse.whole, from_steps.reuse.made) == (False, 0)
+    assert (from_steps.summary.whole, from_steps.summary.made) == (False, 0)
 
 
 @pytest.mark.front_end("numba-cuda")
@@ -343,11 +343,11 @@ def test_a_url_is_filled_and_read_where_the_folder_cannot_be_used(
     assert ["can be written by others" in text for text in first.warnings] == [True]
     shown: list[str] = []
     watcher = Mock(progress.Progress, show=lambda step, *_: shown.append(step))
-    assert api.build(table, edited, watcher=watcher).reuse.whole
+    assert api.build(table, edited, watcher=watcher).summary.whole
     assert {*shown} == {f"looking in file://{tmp_path / 'url'}"}
     assert watcher.mock_calls[-1] == call.clear()
     again = api.build({**table, "arch": table["arch"][::-1]}, edited)  # another table, and the same steps
-    assert (again.reuse.steps, again.reuse.made) == (first.reuse.made, 0)
+    assert (again.summary.reused, again.summary.made) == (first.summary.made, 0)
     assert again.files == first.files
 
 

@@ -73,13 +73,13 @@ def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypat
     """One build after the other, each with what those before it have kept."""
     cache = str(tmp_path / "cache")
     # Beside that there is the other file, and there are functions' prototypes, which are read from what is declared.
-    prototypes = build_with(project, cache, monkeypatch).reuse.made - FIRST - SECOND - FUNCTIONS - 1
+    prototypes = build_with(project, cache, monkeypatch).summary.made - FIRST - SECOND - FUNCTIONS - 1
     said = {}
     for what, (file, text, made) in EDITS.items():
         (project / file).write_text(text)
         built, plain = build_with(project, cache, monkeypatch), build_with(project, "0", monkeypatch)
         assert (built.files, built.warnings) == (plain.files, plain.warnings), what
-        said[what] = 0 if built.reuse.whole else built.reuse.made - prototypes
+        said[what] = 0 if built.summary.whole else built.summary.made - prototypes
         assert said[what] == made, what
 
 
@@ -106,4 +106,4 @@ def test_a_header_that_knows_where_it_lies_is_compiled_in_each_folder(
         root = put(tmp_path.resolve() / folder / "project", {**FILES, "include/c.h": header})
         built, plain = build_with(root, cache, monkeypatch), build_with(root, "0", monkeypatch)
         assert built.files == plain.files
-    assert (built.reuse.whole, built.reuse.steps > 0) == (False, True)  # what has no such header
+    assert (built.summary.whole, built.summary.reused > 0) == (False, True)  # what has no such header

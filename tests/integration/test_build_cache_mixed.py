@@ -115,7 +115,7 @@ def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert built == build("0"), file
         changed = {name for name in built if name.endswith(".fatbin") and built[name] != before[name]}
         assert changed == concerned, file
-        assert build_with(root, str(tmp_path / "cache"), monkeypatch).reuse.whole, file
+        assert build_with(root, str(tmp_path / "cache"), monkeypatch).summary.whole, file
         before = built
 
 
@@ -135,7 +135,7 @@ def test_what_a_build_takes_is_not_what_it_depends_on(tmp_path: Path, monkeypatc
     followed_without, editable_without = build("0")
     assert followed.depends == followed_without.depends
     assert editable.files == editable_without.files
-    assert editable.reuse.steps > 0
+    assert editable.summary.reused > 0
 
 
 def test_two_checkouts_have_the_same_names_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_two_checkouts_have_the_same_names_and_files(tmp_path: Path, monkeypatch
         built = build_with(put(folder / "project", FILES), str(folder / "cache"), monkeypatch)
         entries = [json.loads(path.read_text())["record"] for path in (folder / "cache").rglob("entry.json")]
         names.append({(entry["key"], entry["about"]) for entry in entries if entry["kind"] != "build"})
-        files.append((built.files, built.warnings, built.reuse.steps))
+        files.append((built.files, built.warnings, built.summary.reused))
     assert names[0] == names[1]
     for module in ("pkg.f", "pkg.k", "pkg.m", "pkg.t"):
         assert any(module in about or "csrc/f.cu" in about for _, about in names[0])

@@ -153,7 +153,7 @@ def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypat
     """One build after the other, each with what those before it have kept."""
     cache = str(tmp_path / "cache")
     before = build_with(project, cache, monkeypatch)
-    assert (before.reuse.made, before.reuse.steps) == (12, 0)
+    assert (before.summary.made, before.summary.reused) == (12, 0)
     assert build_with(project, "0", monkeypatch).files == before.files
     said = {}
     for what, (file, old, new) in EDITS.items():
@@ -164,7 +164,7 @@ def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypat
         assert (built.files, built.warnings) == (plain.files, plain.warnings), what
         is_same = built.files["pkg/k.aotcuda/kernels.fatbin"] == before.files["pkg/k.aotcuda/kernels.fatbin"]
         assert is_same is (what in _HARMLESS), what
-        said[what] = built.reuse.made, built.reuse.steps
+        said[what] = built.summary.made, built.summary.reused
         before = built
     # PTX of one kernel and the image, for two targets each, of five kernels.
     assert said == {what: (0, 12) if what in _HARMLESS else (4, 8) for what in EDITS}

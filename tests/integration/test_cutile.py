@@ -169,13 +169,13 @@ def test_an_edit_makes_what_it_concerns(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
         return api.build(table, root)
 
-    assert build(str(tmp_path / "cache")).reuse.made == 26
+    assert build(str(tmp_path / "cache")).summary.made == 26
     for what, (before, after, made) in EDITS.items():
         assert before in source.read_text()
         source.write_text(source.read_text().replace(before, after))
         built = build(str(tmp_path / "cache"))
         assert build("0").files == built.files, what
-        assert (built.reuse.made, built.reuse.steps) == (made, 26 - made), what
+        assert (built.summary.made, built.summary.reused) == (made, 26 - made), what
 
 
 @pytest.fixture(params=["9.0"])

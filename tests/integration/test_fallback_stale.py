@@ -117,7 +117,7 @@ def built(front_end, kind, when, tmp_path_factory):
             ask(found)
         elif kind == "build cache":
             patch.setenv("AOTCUDA_BUILD_CACHE", str(found.cache))
-            assert not api.build(table_of(root), root).reuse.whole
+            assert not api.build(table_of(root), root).summary.whole
         else:
             source_tree.install(api.build(table_of(root), root, editable=True), root)
     found.keep()

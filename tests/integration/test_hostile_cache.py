@@ -49,10 +49,11 @@ def test_an_entry_with_another_name_counts_as_missing(project: Project, kind: st
 @pytest.mark.parametrize("name", OUTPUTS, ids=short)
 def test_a_cached_build_writes_only_what_the_plan_makes(project: Project, name: str, content: str, place: str) -> None:
     def redirected(raw: Raw) -> None:
-        reads, variables, (files, *others) = serialization.decode(raw.contents["value"])
+        reads, variables, built = serialization.decode(raw.contents["value"])
+        files = built.files
         whole = files["pkg/k.aotcuda/manifest.json"]
         files[named(name, project.outside)] = b"import planted\n" if content == "code" else whole
-        raw.contents["value"] = serialization.encode((reads, variables, (files, *others)))
+        raw.contents["value"] = serialization.encode((reads, variables, built))
 
     assert project.read_build(place, redirected) == ("missing", ())
 
@@ -60,9 +61,10 @@ def test_a_cached_build_writes_only_what_the_plan_makes(project: Project, name: 
 @pytest.mark.parametrize("name", ["pkg/k.py", "pkg/k.pyi", "pkg/k.aotcuda/manifest.json", "pkg/k.aotcuda/pkg_k.h"])
 def test_a_generated_file_with_other_text_counts_as_missing(project: Project, name: str) -> None:
     def changed(raw: Raw) -> None:
-        reads, variables, (files, *others) = serialization.decode(raw.contents["value"])
+        reads, variables, built = serialization.decode(raw.contents["value"])
+        files = built.files
         files[name] += b"\nimport planted\n"
-        raw.contents["value"] = serialization.encode((reads, variables, (files, *others)))
+        raw.contents["value"] = serialization.encode((reads, variables, built))
 
     assert project.read_build("folder", changed) == ("missing", ())
 

@@ -132,6 +132,26 @@ triton.runtime.interpreter.GridExecutor = lambda *args: lambda *args, **named: N
 """
 
 
+PROJECT = """
+[project]
+name = "mypkg"
+version = "1"
+"""
+TABLES = """
+[tool.aotcuda]
+arch = ["sm_90"]
+
+[tool.aotcuda.modules."mypkg.tri"]
+source = "mypkg._tri"
+frontend = "triton"
+
+[tool.aotcuda.modules."mypkg.odd"]
+source = "mypkg._odd"
+frontend = "triton"
+"""
+"""Modules with names of their own, whose variants stand in pyproject.toml."""
+
+
 @pytest.fixture
 def odd_launches(project: Path) -> Path:
     """The project with kernels that are hard to record, and a program that launches them and compiles nothing."""
@@ -162,7 +182,7 @@ def project(tmp_path: Path) -> Path:
     (folder / "mypkg" / "__init__.py").write_text("")
     (folder / "mypkg" / "_tri.py").write_text(KERNELS)
     (folder / "run.py").write_text(PROGRAM)
-    (folder / "pyproject.toml").write_text('[project]\nname = "mypkg"\nversion = "1"\n')
+    (folder / "pyproject.toml").write_text(PROJECT)
     return folder
 
 
@@ -173,10 +193,15 @@ def record(project: Path, *options: str, run: tuple[str, ...] = (), **environ: s
 
 
 def table(text: str) -> dict[str, Any]:
-    return tomllib.loads(text)["tool"]["aotcuda"]["modules"]["mypkg._tri_packaged"]
+    return tomllib.loads(text)["tool"]["aotcuda"]["modules"]["mypkg.tri"]
+
+
+def with_tables(project: Path) -> None:
+    (project / "pyproject.toml").write_text(PROJECT + TABLES)
 
 
 def test_launches_become_variants_and_what_was_tuned_configs(project: Path) -> None:
+    with_tables(project)
     done = record(project, "--write")
     assert done.status == 0, done.err
     written = table((project / "pyproject.toml").read_text())
@@ -213,13 +238,14 @@ def test_launches_become_variants_and_what_was_tuned_configs(project: Path) -> N
     )
     done = record(project, "--write", run=("more",))
     assert (project / "pyproject.toml").read_text() == before
-    assert 'add was launched with more than tool.aotcuda.modules."mypkg._tri_packaged".kernels.add has' in done.err
+    assert 'add was launched with more than tool.aotcuda.modules."mypkg.tri".kernels.add has' in done.err
 
 
 def test_what_was_recorded_is_a_table_that_a_build_takes(project: Path) -> None:
     from aotcuda.builder import plan
     from aotcuda.builder.config.parser import parse
 
+    with_tables(project)
     done = record(project)
     assert done.status == 0, done.err
     found = tomllib.loads(done.out)["tool"]["aotcuda"]
@@ -233,9 +259,10 @@ def test_what_was_recorded_is_a_table_that_a_build_takes(project: Path) -> None:
 
 def written_of_odd(project: Path, **environ: str) -> tuple[dict[str, Any], list[str]]:
     """The kernels in what is printed, and what is said to be left out."""
+    with_tables(project)
     done = record(project, **environ)
     assert done.status == 0, done.err
-    found = tomllib.loads(done.out)["tool"]["aotcuda"]["modules"]["mypkg._odd_packaged"]["kernels"]
+    found = tomllib.loads(done.out)["tool"]["aotcuda"]["modules"]["mypkg.odd"]["kernels"]
     return found, [line.partition("left out: ")[2] for line in done.err.splitlines() if "left out: " in line]
 
 
@@ -285,7 +312,7 @@ def test_what_is_written_would_launch_what_tritons_jit_does(odd_launches: Path, 
     for words in (
         "A is a tuple, and",
         "A is a function, and a packaged constexpr is a number",
-        "A is a string that tables have another meaning for, and",
+        "A is a string that tables have another meaning for, which",
         "A: 'a b' is not a number",
         "A is a number that is not finite",
         '"*fp8e5:16" is no type; write',
@@ -298,6 +325,7 @@ def test_what_heuristics_compute_is_said_and_a_build_takes_what_is_written(odd_l
     from aotcuda.builder import plan
     from aotcuda.builder.config.parser import parse
 
+    with_tables(odd_launches)
     said = "@triton.heuristics computes EVEN: launches of the packaged kernel have to name it"
     done = record(odd_launches)
     assert f"# {said}\neven = {{" in done.out
@@ -314,3 +342,147 @@ def test_where_nothing_was_launched_nothing_is_said_to_be_there(project: Path) -
     said = f"so there is nothing to write into {project / 'pyproject.toml'}; run what launches the kernels"
     assert f"aotcuda: no kernel of the project was launched, {said}" in record(project, "--write").err
     assert (project / "pyproject.toml").read_text() == before
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_a_source_without_a_table_is_packaged_in_place_with_its_variants_and_choices_in_files(project: Path) -> None:
+    done = record(project, "--write")
+    assert done.status == 0, done.err
+    written = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]["modules"]
+    variants = "mypkg/_tri.variants.json"
+    assert written == {"mypkg._tri": {"source": "mypkg._tri", "frontend": "triton", "variants": variants}}
+    assert (
+        "aotcuda: mypkg/_tri.py: replace its two imports of Triton: from aotcuda.triton import triton, tl" in done.err
+    )
+    types = ["*fp32:16", "*fp32:16", "*fp32:16"]
+    eight = {"constexprs": {"BLOCK": 128}, "num_warps": 8}
+    assert read(project / variants) == {
+        "format": "aotcuda variants",
+        "version": 1,
+        "source": "mypkg._tri",
+        "kernels": {
+            "add": {
+                "parameters": ["x", "y", "out", "n", "BLOCK"],
+                "variants": [{"types": [*types, "i32:16"], **eight}, {"types": [*types, "i32"], **eight}],
+            },
+            "scale": {
+                "parameters": ["x", "factor", "n", "BLOCK"],
+                "variants": [
+                    {"types": ["*fp32:16", "fp32", "i32:16"], "constexprs": {"BLOCK": 64}, "num_warps": 2},
+                ],
+            },
+        },
+    }
+    (gpu,) = read(project / "mypkg" / "_tri.tuning.json")["kernels"]["scale"].pop("gpus").values()
+    assert gpu == {"capability": "9.0", "default": 0, "choices": [[[4096, "float32"], 0]]}
+    before = (project / variants).read_text()
+    assert record(project, "--check").status == 0
+    done = record(project, "--check", run=("more",))
+    assert done.status == 1
+    assert "add: void(*fp32:16, *fp32, *fp32:16, i32:1; BLOCK=1024" in done.err
+    assert f"is not in {variants}" in done.err
+    assert "has every signature that was recorded" in record(project, "--write").err
+    assert (project / variants).read_text() == before
+    assert f"added to {variants}: 1 variant of 1 kernel" in record(project, "--write", run=("more",)).err
+    assert len(read(project / variants)["kernels"]["add"]["variants"]) == 3
+
+
+def test_a_run_without_launches_writes_what_earlier_runs_recorded(project: Path) -> None:
+    assert record(project).status == 0
+    (project / "run.py").write_text("")
+    record(project, "--write")
+    assert (project / "mypkg" / "_tri.variants.json").exists()
+
+
+ASSIGNED = """
+import triton
+import triton.language as tl
+
+def body(x, n, BLOCK: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), 1.0)
+
+kernel = triton.jit(body)
+decorated = triton.heuristics({"BLOCK": lambda args: 64})(
+    triton.heuristics({})(triton.autotune([triton.Config({})], key=[])(triton.jit(body)))
+)
+"""
+
+
+def test_what_a_kernel_was_assigned_to_is_its_name(odd_launches: Path) -> None:
+    (odd_launches / "mypkg" / "_odd.py").write_text(ASSIGNED)
+    text = (odd_launches / "run.py").read_text()
+    launches = "k.kernel[(1,)](Tensor(256), 4, BLOCK=32, maxnreg=64, enable_fp_fusion=False)\n"
+    (odd_launches / "run.py").write_text(text.partition("x = Tensor(256)")[0] + launches)
+    assert record(odd_launches, "--write").status == 0
+    assert read(odd_launches / "mypkg" / "_odd.variants.json")["kernels"] == {
+        "kernel": {
+            "parameters": ["x", "n", "BLOCK"],
+            "variants": [
+                {
+                    "types": ["*fp32:16", "i32"],
+                    "constexprs": {"BLOCK": 32},
+                    "maxnreg": 64,
+                    "enable_fp_fusion": False,
+                }
+            ],
+        }
+    }
+
+
+def test_autotuners_are_recorded_without_a_gpu(project: Path) -> None:
+    text = (project / "run.py").read_text()
+    head, _, tail = text.partition("triton.runtime.driver.set_active(Driver())")
+    tail = tail.partition("\n\n")[2]
+    (project / "run.py").write_text(head + INTERPRETED + "\n" + tail)
+    done = record(project, "--write", TRITON_INTERPRET="1")
+    assert done.status == 0, done.err
+    kernels = read(project / "mypkg" / "_tri.variants.json")["kernels"]
+    assert [item["constexprs"] for item in kernels["scale"]["variants"]] == [{"BLOCK": 64}]
+    assert not (project / "mypkg" / "_tri.tuning.json").exists()
+
+
+def test_files_of_several_machines_are_merged(project: Path, tmp_path: Path) -> None:
+    assert record(project, "--write").status == 0
+    variants, tuning = (project / "mypkg" / f"_tri.{kind}.json" for kind in ("variants", "tuning"))
+    other = read(tuning)
+    gpus = other["kernels"]["scale"]["gpus"]
+    ((name, gpu),) = [*gpus.items()]
+    other["kernels"]["scale"] |= {
+        "configs": [{"kwargs": {"BLOCK": 256}, "num_warps": 4}, *other["kernels"]["scale"]["configs"]],
+        "gpus": {
+            "NVIDIA A100": {"capability": "8.0", "default": 0, "choices": [[[64, "float32"], 0]]},
+            name: {**gpu, "default": 1, "choices": [[[64, "float32"], 0]]},
+        },
+    }
+    more = read(variants)
+    more["kernels"]["add"]["variants"] = [{"types": ["*fp32"] * 3 + ["i32"], "constexprs": {"BLOCK": 1}}]
+    (tmp_path / "tuning.json").write_text(json.dumps(other))
+    (tmp_path / "variants.json").write_text(json.dumps(more))
+    (tmp_path / "record.json").write_text((project / ".aotcuda-record.json").read_text())
+    command = [sys.executable, "-m", "aotcuda", "record", "--merge"]
+    for _ in range(2):
+        done = projects.run(project, *command, *[str(tmp_path / f"{name}.json") for name in ("tuning", "variants")])
+        assert done.status == 0, done.err
+        merged = read(tuning)["kernels"]["scale"]
+        assert [item["kwargs"]["BLOCK"] for item in merged["configs"]] == [64, 256]
+        assert {name: [item["default"], *item["choices"]] for name, item in merged["gpus"].items()} == {
+            "NVIDIA A100": [1, [[64, "float32"], 1]],
+            name: [0, [[4096, "float32"], 0], [[64, "float32"], 1]],
+        }
+        assert len(read(variants)["kernels"]["add"]["variants"]) == 3
+    done = projects.run(project, *command, str(tmp_path / "record.json"))
+    assert done.status == 0, done.err
+    assert read(project / ".aotcuda-record.json")["runs"] == 2
+    for text, words in (
+        ("{}", "cannot be read as a record"),
+        (json.dumps({**more, "version": 9}), "is no file of variants of version 1"),
+        (json.dumps({**more, "source": "other"}), "no module of"),
+    ):
+        (tmp_path / "bad.json").write_text(text)
+        done = projects.run(project, *command, str(tmp_path / "bad.json"))
+        assert (done.status, words in done.err) == (1, True), done.err
+        assert done.err.count("\n") == 1

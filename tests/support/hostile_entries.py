@@ -360,8 +360,9 @@ def _remanifest(raw: Raw, chance: random.Random, outside: Path) -> None:
 
 def _redirect(raw: Raw, chance: random.Random, outside: Path) -> None:
     """Have the build's files lie elsewhere, or say something else."""
-    with contextlib.suppress(LookupError, TypeError, ValueError):  # another way has spoilt it before
-        reads, variables, (files, *others) = serialization.decode(raw.contents["value"])
+    with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # another way has spoilt it before
+        reads, variables, built = serialization.decode(raw.contents["value"])
+        files = built.files
         name = chance.choice([*files])
         way = chance.randrange(4)
         if way == 0:
@@ -373,7 +374,7 @@ def _redirect(raw: Raw, chance: random.Random, outside: Path) -> None:
         else:
             path = [each for each in files if each.endswith(manifests.FILE_NAME)][0]  # noqa: RUF015 (LookupError)
             files[path] = manifests.dump(_changed(json.loads(files[path]), chance))
-        raw.contents["value"] = serialization.encode((reads, variables, (files, *others)))
+        raw.contents["value"] = serialization.encode((reads, variables, built))
 
 
 def _flip(raw: Raw, chance: random.Random, outside: Path) -> None:

@@ -79,7 +79,7 @@ def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
 ) -> None:
     (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
-    empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": ()}
+    empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": (), "left_out": ()}
     lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=(), in_place=False)
     version = tuple(map(int, cuda.split(".")))
     made_images = [Image(target, b"", version, version) for target in targets]
@@ -89,9 +89,9 @@ def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wheel_files, "_resources", lambda module: {})
         settings = parser.parse(tomllib.loads(TABLE), environ={})
-        found = wheel_files.describe(settings, module, result, version="1")
+        found = wheel_files.describe(settings, module, result)
         functions = [(target, b"") for target in targets]
         functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": functions})
-        alone = wheel_files.describe(settings, functions_alone, result, version="1")
+        alone = wheel_files.describe(settings, functions_alone, result)
     assert found["min_driver"] == alone["min_driver"] == whole
     assert [image["min_driver"] for image in found["images"]] == each

@@ -48,7 +48,7 @@ def installed(tmp_path: Path) -> tuple[toolkits.Toolkit, ...]:
 
 def test_compilers_have_their_versions_and_licences(installed: tuple[toolkits.Toolkit, ...]) -> None:
     made = {"pkg.k": [built(**{"numba-cuda": version("numba-cuda"), "nvvm": "2.0.3.1"})]}
-    found = read(sbom.make(made, installed, version="1.0"))
+    found = read(sbom.make(made, installed))
     compiler = found["components"][f"pkg:pypi/numba-cuda@{version('numba-cuda')}"]
     assert compiler["licenses"] == [{"expression": "BSD-2-Clause"}]
     assert compiler["properties"] == [{"name": "aotcuda:role", "value": "compiler"}]
@@ -60,12 +60,12 @@ def test_compilers_have_their_versions_and_licences(installed: tuple[toolkits.To
 
 
 def test_a_compiler_of_another_version_than_was_used_is_not_listed() -> None:
-    found = read(sbom.make({"pkg.k": [built(numba="0.1")]}, (), version="1.0"))
+    found = read(sbom.make({"pkg.k": [built(numba="0.1")]}, ()))
     assert found["uses"]["module:pkg.k"] == ["cuda-toolkit@13.0"]
 
 
 def test_both_toolkits_of_a_wide_wheel_are_listed(installed: tuple[toolkits.Toolkit, ...]) -> None:
-    found = read(sbom.make({"pkg.k": [built(), built(cuda="12.9")]}, installed, version="1.0"))
+    found = read(sbom.make({"pkg.k": [built(), built(cuda="12.9")]}, installed))
     assert {"pkg:pypi/nvidia-cuda-nvrtc@13.0.88", "pkg:pypi/nvidia-cuda-nvrtc-cu12@12.9.86"} <= {
         *found["uses"]["module:pkg.k"]
     }
@@ -73,7 +73,7 @@ def test_both_toolkits_of_a_wide_wheel_are_listed(installed: tuple[toolkits.Tool
 
 def test_linked_files_have_digest_and_licence() -> None:
     made = {"pkg.k": [built(FILE, LinkedItem(name="a.o", sha256="6" * 64))]}
-    files = [one for one in read(sbom.make(made, (), version="1.0"))["components"].values() if one["type"] == "file"]
+    files = [one for one in read(sbom.make(made, ()))["components"].values() if one["type"] == "file"]
     assert [(one["name"], one["hashes"], one.get("licenses")) for one in files] == [
         ("a.o", [{"alg": "SHA-256", "content": "6" * 64}], None),
         ("csrc/table.cu", [{"alg": "SHA-256", "content": "5" * 64}], [{"expression": "MIT OR Apache-2.0"}]),
@@ -91,7 +91,7 @@ def test_a_linked_module_is_the_wheels_own_or_its_distributions(
     (tmp_path / "otherpkg" / "__init__.py").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     linked = [LinkedItem(name=name, sha256="7" * 64, module=name) for name in ("pkg.f", "otherpkg.k", "nowhere.k")]
-    found = read(sbom.make({"pkg.k": [built(*linked)], "pkg.f": [built()]}, (), version="1.0"))
+    found = read(sbom.make({"pkg.k": [built(*linked)], "pkg.f": [built()]}, ()))
     assert found["uses"]["module:pkg.k"] == [
         "cuda-toolkit@13.0",
         "module:nowhere.k",
@@ -121,5 +121,5 @@ def test_licences_are_what_the_metadata_say(
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: somecompiler\nVersion: 1.0\n{metadata}")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    found = read(sbom.make({"pkg.k": [built(somecompiler="1.0")]}, (), version="1.0"))
+    found = read(sbom.make({"pkg.k": [built(somecompiler="1.0")]}, ()))
     assert found["components"]["pkg:pypi/somecompiler@1.0"].get("licenses", []) == licences

@@ -54,7 +54,7 @@ UNREAD = ["@cuda.jit(signatures())", "@cuda.jit([s for s in BOTH])", "@cuda.jit(
 
 
 def only(decorator: str) -> sources.Found:
-    (found,) = sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n")
+    (found,) = sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").found
     return found
 
 
@@ -67,7 +67,7 @@ def test_a_decorated_function_is_a_kernel(decorator: str, signatures: tuple[str,
 
 @pytest.mark.parametrize("decorator", NONE)
 def test_other_decorators_make_none(decorator: str) -> None:
-    assert sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n") == []
+    assert sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").found == ()
 
 
 @pytest.mark.parametrize("decorator", UNREAD)
@@ -93,7 +93,7 @@ def test_signatures_that_are_computed_are_said_to_be(decorator: str) -> None:
     ],
 )
 def test_a_helper_under_a_bare_decorator_is_no_kernel(body: str, others: str, device: bool) -> None:
-    found = {item.path: item for item in sources.read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}")}
+    found = {item.path: item for item in sources.read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}").found}
     assert found["k"].device is device
     assert "other" not in found or not found["other"].device
 
@@ -128,7 +128,7 @@ typed = cuda.jit(SIG)(plain)
 made = make(3)
 decorator = cuda.jit(SIG)
 """
-    )
+    ).found
     assert [(item.path, item.inside) for item in found] == [
         ("Solver.step", ""),
         ("make.inner", "make"),
@@ -137,3 +137,32 @@ decorator = cuda.jit(SIG)
         ("typed", ""),
     ]
     assert found[-1].signatures == ONE
+
+
+KERNEL = "@triton.jit\ndef kernel(x):\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "call", "device"),
+    [
+        ("from mypkg.ops.utils import softcap", "softcap(x)", True),
+        ("from .utils import softcap as cap", "cap(x)", True),
+        ("from ..ops import softcap", "softcap(x)", True),  # which the package hands on
+        ("from . import utils", "utils.softcap(x)", True),
+        ("import mypkg.ops.utils as u", "u.softcap(x)", True),
+        ("from .others import softcap", "softcap(x)", False),
+        ("from .utils import softcap", "tl.store(x, 1)", False),
+    ],
+)
+def test_what_a_kernel_of_another_module_calls_is_no_kernel(imports: str, call: str, device: bool) -> None:
+    triton = "from aotcuda.triton import triton, tl\n"
+    found = sources.without_helpers(
+        {
+            "mypkg.ops.norm": sources.read(f"{triton}{imports}\n{KERNEL.format(call)}"),
+            "mypkg.ops.utils": sources.read(f"import triton\n{KERNEL.format('pass').replace('kernel', 'softcap')}"),
+        }
+    )
+    assert [(item.path, item.device) for items in found.values() for item in items] == [
+        ("kernel", False),
+        ("softcap", device),
+    ]

@@ -16,14 +16,19 @@ def one(count: int, **more: object) -> records.Record:
     return records.Record(**{**facts, "file": "m.py", "line": 1, "launches": {"A": count} if count else {}, **more})
 
 
+def run(*found: records.Record) -> records.Recorded:
+    return records.Recorded().plus(found, ())
+
+
 def test_launches_add_up_and_the_rest_is_the_last_ones(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
-    records.add(path, [one(2, path="k", site="x.py:1", declared=True)])
-    merged, runs = records.add(path, [one(3, line=7), one(1, options={"fastmath": True})])
-    assert runs == 2
+    records.add(path, run(one(2, path="k", site="x.py:1", declared=True)))
+    found = records.add(path, run(one(3, line=7), one(1, options={"fastmath": True})))
+    merged = found.records
+    assert found.runs == 2
     assert [item.launches for item in merged] == [{"A": 1}, {"A": 5}]
     assert (merged[1].line, merged[1].path, merged[1].site, merged[1].declared) == (7, "k", "x.py:1", True)
-    assert records.load(path) == (merged, 2)
+    assert records.load(path) == found
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,7 @@ def test_a_file_of_something_else_is_left_alone(text: str, tmp_path: Path) -> No
     path = tmp_path / "record.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"cannot be read as a record \(.*\); remove it, or name another file"):
-        records.add(path, [one(1)])
+        records.add(path, run(one(1)))
     assert path.read_text() == text
     assert [item.name for item in tmp_path.iterdir()] == ["record.json"]
 
@@ -72,5 +77,5 @@ def test_a_newer_file_says_so(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
-        records.add(tmp_path / "nowhere" / "record.json", [one(1)])
-    assert records.load(tmp_path / "nowhere" / "record.json") == ([], 0)
+        records.add(tmp_path / "nowhere" / "record.json", run(one(1)))
+    assert records.load(tmp_path / "nowhere" / "record.json") == records.Recorded()

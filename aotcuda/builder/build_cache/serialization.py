@@ -11,12 +11,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.build_cache import shapes
+from aotcuda.builder.built import Output
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
+from aotcuda.builder.report import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CLASSES: Mapping[str, type] = {item.__name__: item for item in (Assembled, CompiledKernel, LinkInput)}
+CLASSES: Mapping[str, type] = {item.__name__: item for item in (Assembled, CompiledKernel, LinkInput, Output, Summary)}
 
 
 class ForeignValueError(ValueError):

@@ -6,9 +6,11 @@ import dataclasses
 import functools
 import types
 import typing
+from pathlib import Path
 from typing import Any, Literal
 
 from aotcuda.arch import Target
+from aotcuda.builder.report import Summary
 from aotcuda.manifest import linkable, schema
 
 _NAMES = {
@@ -18,9 +20,11 @@ _NAMES = {
     "Parameter": schema.Parameter,
     "Stamp": types.NoneType,  # entries have no notes of what was read
     "Generated": types.NoneType,
+    "Path": Path,
+    "Summary": Summary,
     "Target": Target,
 }
-"""What annotations of the front ends' protocol name that its module imports for type checkers alone."""
+"""Names in the annotations of stored classes that their modules import for type checkers alone."""
 
 
 def fits(value: object, hint: Any) -> bool:

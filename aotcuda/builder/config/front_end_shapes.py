@@ -67,7 +67,7 @@ class OfFrontEnd:
     """What the module's front end reads; which one that is, the whole table tells.
 
     Attributes:
-        which: `source`, `functions` or `kernels`.
+        which: `source`, `functions`, `kernels` or `variants`.
     """
 
     which: str
@@ -79,8 +79,12 @@ class OfFrontEnd:
 
     @property
     def default(self) -> Shape:
-        """Return the shape of the default front end."""
-        return next(self._shapes((registry.DEFAULT,)))
+        """Return the shape of the default front end, or of the first one that has such a key."""
+        return next(self._shapes((registry.DEFAULT, *registry.BUILT_IN)))
+
+    def is_of(self, front_end: str) -> bool:
+        """Return True if a front end has such a key."""
+        return next(self._shapes((front_end,)), None) is not None
 
     def read(self, value: object, key: Key) -> Unread:
         return Unread(value, key, self.which)

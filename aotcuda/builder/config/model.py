@@ -201,6 +201,15 @@ class Module:
             f"{{ axpy = [{_AXPY}] }}",
         ),
     )
+    variants: str | None = field(
+        default=None,
+        metadata=setting(
+            OfFrontEnd("variants"),
+            "A file of variants that `aotcuda record --write` has written, relative to the project's folder: kernels "
+            "beside those of `kernels`. [Triton's](triton.md#variants-that-a-run-used) alone.",
+            '"mypkg/ops/norm.variants.json"',
+        ),
+    )
     types: tuple[tuple[str, str], ...] = ()
 
 
@@ -241,6 +250,14 @@ class Config:
         metadata=setting(
             Choice(("warn", "error")),
             "What becomes of code that the compiler is [known to get wrong](frontends.md#known-faults).",
+            '"error"',
+        ),
+    )
+    incomplete: str = field(
+        default="warn",
+        metadata=setting(
+            Choice(("warn", "error")),
+            "What becomes of a kernel that [a target cannot have](triton.md#what-a-target-cannot-have).",
             '"error"',
         ),
     )

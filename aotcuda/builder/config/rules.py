@@ -172,6 +172,7 @@ LINK_PATH = Text(
     f"the path of a file that ends in {', '.join(LINK_SUFFIXES)}",
     rf"[^/]\.({'|'.join(LINK_SUFFIXES).replace('.', '')})$",
 )
+VARIANTS_PATH = Text("the path of a file that ends in .json", r"[^/]\.json$")
 SIGNATURE = Text("a signature in Numba's notation", r"\)\s*$", type_text)
 TYPE_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", type_name)
 TYPE = Text("a type, as signatures have it", r"\S", type_text)

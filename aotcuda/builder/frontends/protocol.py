@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Entry, Module, Options
     from aotcuda.builder.config.shapes import Shape
     from aotcuda.common.stamp import Stamp
+    from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
     from aotcuda.manifest.linkable import Kind
 
@@ -50,6 +51,8 @@ class Unit:
         signature: Its types as the user wrote them; empty where the source alone says them.
         signature_key: The key that holds them.
         shared_name: A name by which all functions that have it may be called, beside their own; may be empty.
+        only: The `sm_*` targets whose code it is compiled for; empty for all of its module.
+        recorded: It comes from a file that a run wrote: if it cannot be compiled, it is left out with a warning.
         batch: Units that share what is compiled have one name for it here, and are compiled one after the other in one
             child; alone where it is empty.
     """
@@ -65,6 +68,8 @@ class Unit:
     signature_key: str = ""
     shared_name: str = ""
     batch: str = ""
+    only: tuple[Target, ...] = ()
+    recorded: bool = False
 
     @property
     def title(self) -> str:
@@ -190,6 +195,8 @@ class CompiledKernel:
         lazy: Its decorator names no signatures, so in a program the compiler takes each argument for exactly its type.
         launch: Block, shared memory and cluster of its launches, for this capability; None where users say them.
         launches: The same by the images' targets, as the build notes it.
+        heuristics: The arguments that the source computes at each launch, in the order in which it does.
+        exact: It is for just the launches that the compiler's own run time would compile it for.
         arguments: The names by which launches may give arguments, in order; None where only positions count.
         one_by_one: Where its parameters lie differs between GPUs, since C++ aligns one by more than the beginning of
             them all is; of `layout` the order and the sizes hold.
@@ -220,6 +227,8 @@ class CompiledKernel:
     launch: FixedLaunch | None = None
     launches: tuple[tuple[str, FixedLaunch], ...] = ()
     arguments: tuple[Argument, ...] | None = None
+    heuristics: tuple[str, ...] = ()
+    exact: bool = False
     one_by_one: bool = False
     has_functions: bool = False
     self_contained: bool = False
@@ -256,16 +265,33 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Stands for a kernel that a target cannot have.
+
+    Attributes:
+        error: What the compiler says, as a build says it that fails for want of the kernel.
+        reason: The same in a few words, without the place.
+        seen: As for a kernel.
+    """
+
+    error: AotcudaError
+    reason: str
+    seen: Stamp | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
     """A module's kernels as one image, by the front end's own tools.
 
     Attributes:
         data: A cubin, or PTX.
         cuda: The CUDA version that the machine code is written for.
+        left_out: The symbols of kernels that the target cannot have, each with the reason.
     """
 
     data: bytes
     cuda: tuple[int, int]
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +349,23 @@ class Question:
     mere: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What runs have recorded of a module.
+
+    Attributes:
+        units: Its kernels.
+        tuning: The content of the file beside it that says which configs autotuners have chosen; may be empty.
+        warnings: What is ignored of both files.
+        files: The absolute paths of both, whether they are there or not.
+    """
+
+    units: Sequence[Unit]
+    tuning: bytes
+    warnings: Sequence[str]
+    files: Sequence[str]
+
+
 class Tables(Protocol):
     """How a front end reads its part of a module's table.
 
@@ -357,6 +400,12 @@ class Tables(Protocol):
 
         Raises:
             ValueError: Nothing can be; what to write instead.
+        """
+
+    def recorded(self, module: Module, root: str) -> Recorded:
+        """What is of the file that the module's key `variants` names; `root` is the project's folder.
+
+        A front end whose `SHAPES` have no `variants` has no need of it.
         """
 
     def widened(self, kernel: Any, signature: str) -> Entry:
@@ -420,8 +469,8 @@ class FrontEnd(Protocol):
     def resolve(self, unit: Any, loaded: Any) -> str:
         """Check that `loaded` can be compiled and the signature fits it; the signature as understood."""
 
-    def compile_kernel(self, unit: Any, loaded: Any, target: Target) -> CompiledKernel:
-        """Compile a kernel."""
+    def compile_kernel(self, unit: Any, loaded: Any, target: Target) -> CompiledKernel | LeftOut:
+        """Compile a kernel; one that the target cannot have, though others may, is left out."""
 
     def compile_function(self, unit: Any, loaded: Any, target: Target) -> CompiledFunction:
         """Compile a device function with the C ABI under the name `unit.symbol`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aotcuda import manifest
     from aotcuda.arch import Target
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, Question
@@ -38,6 +39,7 @@ class Job:
         carry: The files that are linked are wanted, to be packaged for a JIT build.
         prelude: A module that is imported before the sources.
         known_faults: `warn` or `error`: what becomes of code that the compiler is known to compile wrongly.
+        incomplete: `warn` or `error`: what becomes of a kernel that a target cannot have.
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
         extensions: Files of extension modules that are not in the import roots, by their names.
@@ -60,6 +62,7 @@ class Job:
     carry: bool = False
     prelude: str | None = None
     known_faults: str = "warn"
+    incomplete: str = "warn"
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
     extensions: Mapping[str, str] = field(default_factory=dict)
@@ -97,7 +100,8 @@ class BuiltModule:
     Those of several toolkits are together in the last one that is built.
 
     Attributes:
-        plan: The module's plan.
+        plan: The module's plan, without the kernels that no target can have.
+        left_out: The kernels that targets cannot have.
         images: Its kernels linked for each target; empty when it has none.
         kernels: What was compiled for each kernel unit.
         ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
@@ -116,6 +120,7 @@ class BuiltModule:
     kernels: tuple[CompiledKernel, ...]
     ltoir: tuple[tuple[Target, bytes], ...] = ()
     functions: tuple[CompiledFunction, ...] = ()
+    left_out: tuple[manifest.LeftOut, ...] = ()
     kernel_fatbin: bytes = b""
     function_fatbin: bytes = b""
     callbacks: tuple[Callbacks, ...] = ()

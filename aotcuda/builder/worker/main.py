@@ -120,7 +120,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         },
         modules=tuple(modules),
         sources=_sources(pipeline, own, job),
-        warnings=tuple(dict.fromkeys([*vain, *pipeline.warnings])),
+        warnings=tuple(dict.fromkeys([*vain, *loaded.warnings, *pipeline.warnings])),
         seen=_seen(loaded, pipeline),
         linkable=pipeline.linkable,
         questions=tuple(dict.fromkeys(questions)),

@@ -17,17 +17,18 @@ from aotcuda.arch import Target
 from aotcuda.binary import grid_sync, targets
 from aotcuda.builder import consistency, failures, resource_warnings, source_faults, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
-from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LeftOut, LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import flows, kernel_groups, pool, source_loading
+from aotcuda.builder.worker import flows, kernel_groups, left_out, pool, source_loading
 from aotcuda.builder.worker.job import LinkedItem
 from aotcuda.builder.worker.observer import INSTALLED
 from aotcuda.builder.worker.packaging import Parts
 from aotcuda.cache import compilers
 from aotcuda.common.stamp import Stamp
+from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -147,7 +148,8 @@ class Pipeline:
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
     def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
-        compiled = yield from self._compile(plan)
+        compiled, lacking = yield from self._compile(plan)
+        plan, notes = self._without(plan, lacking)
         built = ((unit, one) for (unit, _), one in compiled.items())
         self.warnings += source_faults.check(built, self.job.known_faults)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
@@ -158,8 +160,17 @@ class Pipeline:
         objects = yield from self._objects(plan, compiled)
         tasks = merges | self._links(plan, compiled, merged, objects)
         made = yield from self._cached_round(_LINK, plan, tasks, compiled, merged, objects)
-        parts = self._parts(plan, compiled, merged | made, surveyed)
+        plan, more = self._without(plan, _refused(plan, made))
+        parts = replace(self._parts(plan, compiled, merged | made, surveyed), left_out=(*notes, *more))
         return parts, (yield from self._packing(parts))
+
+    def _without(
+        self, plan: ModulePlan, found: Mapping[tuple[Unit, Target], LeftOut]
+    ) -> tuple[ModulePlan, list[manifest.LeftOut]]:
+        """A plan without kernels that targets cannot have, and the notes of these."""
+        plan, notes, warnings = left_out.without(plan, found, self.job.incomplete)
+        self.warnings += warnings
+        return plan, notes
 
     def _packing(self, parts: Parts) -> flows.Flow[list[bytes]]:
         """Pack a module's images."""
@@ -176,8 +187,11 @@ class Pipeline:
         self.total += len(tasks)
         return (yield from _shared(_PACK, tasks, self.job.jobs))
 
-    def _compile(self, plan: ModulePlan) -> flows.Flow[Compiled]:
-        """Every unit for every target; those that other processes have compiled are taken as they are."""
+    def _compile(self, plan: ModulePlan) -> flows.Flow[tuple[Compiled, dict[tuple[Unit, Target], LeftOut]]]:
+        """Every unit for every target, and what stands for those that targets cannot have.
+
+        What other processes have compiled is taken as it is.
+        """
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
         batches = self._batch_names(plan, own)
@@ -193,15 +207,16 @@ class Pipeline:
         others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
         for one in (compiled, *(found for _, found in others)):
             self.seen.add(built.seen for built in one.values())
-        imports = [consistency.Import(own[0], frozenset(plan.units), compiled)]
+        imports = [consistency.Import(own[0], frozenset(plan.units), _had(compiled))]
         for other, found in others:
             target = next(target for _, target in other.compiled)
             of_module = frozenset(unit for unit in other.units if unit.module == plan.config.name)
-            imports.append(consistency.Import(target, of_module, found))
+            imports.append(consistency.Import(target, of_module, _had(found)))
         consistency.check(imports)
         for _, found in others:
             compiled |= found
-        return {key: _plain(built) for key, built in compiled.items()}
+        lacking = {key: built for key, built in compiled.items() if isinstance(built, LeftOut)}
+        return {key: _plain(built) for key, built in _had(compiled).items()}, lacking
 
     def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
         """The names of the code of units that are compiled from files, and no Python: of a batch, for each target."""
@@ -315,6 +330,8 @@ class Pipeline:
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[dict[LinkInput, Symbols]]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
+        if not plan.units:
+            return {}
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
         wanted = {unit: found.externals for unit, found in built.items()}
@@ -403,7 +420,7 @@ class Pipeline:
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
         """Whether a module's kernels have nothing in common, so that some become machine code without the others."""
-        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels_for(target)]
         return (
             self._assemble is None
             and target.kind == "sass"
@@ -459,7 +476,7 @@ class Pipeline:
         return any(self._takes_functions(plan, target, compiled) for target in plan.targets if plan.kernels)
 
     def _takes_functions(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
-        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels_for(target)]
         exported = {unit.symbol for unit in plan.functions}
         wanted = {external.name for kernel in kernels for external in kernel.externals}
         return bool(exported & wanted) or (
@@ -468,7 +485,7 @@ class Pipeline:
 
     def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
         code = plan.code_targets[target]
-        kernels = [compiled[unit, code] for unit in plan.kernels]
+        kernels = [compiled[unit, code] for unit in plan.kernels_for(target)]
         inputs = [item for kernel in kernels for item in kernel.code]
         if not self._takes_functions(plan, target, compiled) or any(kernel.has_functions for kernel in kernels):
             return [*inputs, *self._foreign(plan, kernels)]
@@ -626,6 +643,23 @@ def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
     return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
 
 
+def _had(compiled: Compiled) -> Compiled:
+    """What was compiled, without what stands for kernels that targets cannot have."""
+    return {key: built for key, built in compiled.items() if not isinstance(built, LeftOut)}
+
+
+def _refused(plan: ModulePlan, made: PerTarget) -> dict[tuple[Unit, Target], LeftOut]:
+    """The kernels that the front end's assembler has refused."""
+    units = {unit.symbol: unit for unit in plan.kernels}
+    return {
+        (units[symbol], plan.code_targets[target]): LeftOut(
+            error=CompileError(f"{units[symbol].head}: {reason}"), reason=reason
+        )
+        for (_, target), image in made.items()
+        for symbol, reason in getattr(image, "left_out", ())
+    }
+
+
 def _plain(built: Any) -> Any:
     """What was compiled, without what is told of it for the caches."""
     if built.seen is None and getattr(built, "generated", None) is None:
@@ -640,7 +674,9 @@ def _of(module: str, compiled: Compiled) -> Compiled:
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
     """A kernel, and how each of its images has to be launched."""
     built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
-    launches = [(str(target), compiled[unit, plan.code_targets[target]].launch) for target in plan.targets]
+    has = {*plan.compiled_for(unit)}
+    codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
+    launches = [(arch, compiled[unit, code].launch) for arch, code in codes if code in has]
     return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
 
 

@@ -18,7 +18,7 @@ from aotcuda.builder import failures, plan
 from aotcuda.builder.frontends import loading, python_source
 from aotcuda.builder.frontends.protocol import Wanted
 from aotcuda.builder.worker import flows, imports, observer, pool, telemetry
-from aotcuda.errors import ConfigError
+from aotcuda.errors import CompileError, ConfigError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Job
     from aotcuda.common.stamp import Stamp
+    from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Source
 
     Compiled = dict[tuple[Unit, Target], Any]
@@ -45,6 +46,7 @@ class Loaded:
         questions: What the sources asked of a GPU.
         seen: What they read, if that is wanted.
         of_prelude: The modules that the prelude imported.
+        warnings: What of the recorded units is left out.
     """
 
     job: Job
@@ -53,6 +55,7 @@ class Loaded:
     questions: Iterable[Question]
     seen: Stamp | None
     of_prelude: frozenset[str]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +92,15 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
     before, of_prelude = frozenset(sys.modules), frozenset[str]()
+    warnings: list[str] = []
     with failures.gathered() as attempt, observing as seen, ask(target) as questions:
         with attempt():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
                 of_prelude = frozenset(sys.modules) - before
-            _load(job, front, settle, tell, attempt, functions, understood)
-        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, of_prelude)
+            warnings = _load(job, front, settle, tell, attempt, functions, understood)
+        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, of_prelude, tuple(warnings))
 
 
 def _load(
@@ -107,18 +111,39 @@ def _load(
     attempt: Callable[[], AbstractContextManager[None]],
     functions: dict[Unit, object],
     understood: dict[tuple[str, str, str], Unit],
-) -> None:
+) -> list[str]:
+    """Load and settle all units; return warnings of recorded ones that the sources do not fit, one for each kernel."""
+    left_out: dict[str, list[AotcudaError]] = {}
     for item in job.plans:
         for unit in item.units:
             tell(step=unit.loading, done=0, total=0)
-            with attempt():
+            with attempt(), _recorded(unit, left_out):
                 found = front.load(unit, job.root)
                 for settled in settle(unit, found):
-                    functions[settled] = found
                     signature = front.resolve(settled, found)
-                    _check_new(settled, understood.setdefault((unit.module, unit.name, signature), settled))
+                    first = understood.setdefault((unit.module, unit.name, signature), settled)
+                    if unit.recorded and first is not settled:
+                        continue  # the source does not tell the two apart
+                    functions[settled] = found
+                    _check_new(settled, first)
         with attempt():
             plan.check_symbols([unit for unit in functions if unit.module == item.config.name])
+    return [f"{errors[0]}; {_variants(len(errors))} left out" for errors in left_out.values()]
+
+
+@contextmanager
+def _recorded(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[None]:
+    """Collect the error of a recorded unit whose source is there but does not fit it; the errors of others go on."""
+    try:
+        yield
+    except (CompileError, SourceError) as error:
+        if not unit.recorded or isinstance(error.__cause__, Exception):  # a source that cannot be imported
+            raise
+        left_out.setdefault(unit.key, []).append(error)
+
+
+def _variants(count: int) -> str:
+    return "its one variant is" if count == 1 else f"its {count} variants are"
 
 
 def _import_prelude(job: Job, name: str) -> None:
@@ -136,11 +161,12 @@ def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
     """Warnings of modules in place of projects that have the compiler itself: no launch asks for what is packaged."""
     registered = registry.find(job.frontend)
     instead = registered.in_place if registered is not None else ""
+    names = "triton, tl" if instead == "aotcuda.triton" else "cuda"
     if any(instead.encode() in Path(source["path"]).read_bytes() for source in sources):
         return []
     return [
         f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "
-        f"{instead}, so that its launches go by the compiler itself; write from {instead} import cuda"
+        f"{instead}, so that its launches go by the compiler itself; write from {instead} import {names}"
         for item in job.plans
         if item.in_place
     ]

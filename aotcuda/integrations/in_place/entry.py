@@ -7,10 +7,8 @@ simulator.
 
 from __future__ import annotations
 
-import os
 import sys
 
-from aotcuda.common import variables
 from aotcuda.integrations.in_place import sources
 from aotcuda.runtime.module import is_simulated as is_simulated_here
 
@@ -45,9 +43,7 @@ def attribute(package: str, name: str, namespace: dict[str, Any]) -> object:
 
 def is_numba(package: str, namespace: dict[str, Any]) -> bool:
     """Return True if a source gets Numba itself."""
-    environ = os.environ
-    variables.check("AOTCUDA_IN_PLACE")
-    if environ.get("AOTCUDA_BUILDING") == "1" or environ.get("AOTCUDA_IN_PLACE") == "0" or is_simulated(package):
+    if sources.is_switched_off() or is_simulated(package):
         return True
     if str(namespace.get("__name__")).partition(".")[0] in _COMPILERS:
         return True  # the compiler resolves a name in a kernel

@@ -13,19 +13,33 @@ from aotcuda.integrations.in_place.numba_proxy import Proxy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FunctionType
     from typing import Any
 
     from aotcuda.integrations.in_place.sources import InPlaceModule, Source
+    from aotcuda.runtime.kernel import Kernel
 
 _checked: dict[Source, str | None] = {}  # by source, why its images are not its own
 
 
 def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
+    """Return the packaged kernel of a function that Numba's decorators have; errors as for `packaged`."""
+    found = packaged(kernel, function, lambda value: value if isinstance(value, Proxy) else None)
+    assert found is None or isinstance(found, PackagedKernel)  # noqa: S101 (only to tell mypy)
+    return found
+
+
+def packaged(kernel: object, function: FunctionType, resolve: Callable[[Any], object]) -> Kernel | None:
     """Return the packaged kernel of a decorated function, or None.
 
     A packaged kernel is that of the object that has its name in the source, if that begins in the line that the build
     saw; or, where a decorator of the source's own has wrapped it, that of the function that is defined there.
+
+    Args:
+        kernel: The object that the compiler's decorator made.
+        function: The Python function.
+        resolve: Returns the object that the compiler's decorator made from an object of a source; None for others.
 
     Raises:
         ManifestError: What the build left was altered.
@@ -36,24 +50,25 @@ def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
         return None
     defined = f"{source.name}:{function.__qualname__}:{function.__code__.co_firstlineno}"
     for module in source.modules():
-        name = _named(kernel, defined, module, source)
+        name = _name(kernel, defined, module, source, resolve)
         if name is not None:
             if not source.editable:
                 _check(source, module)
-            found = module.kernels[name]
-            assert isinstance(found, PackagedKernel)  # noqa: S101 (only to tell mypy)
-            return found
+            return module.kernels[name]
     return None
 
 
-def _named(kernel: Proxy, defined: str, module: InPlaceModule, source: Source) -> str | None:
+def _name(
+    kernel: object, defined: str, module: InPlaceModule, source: Source, resolve: Callable[[Any], object]
+) -> str | None:
     """Return the name under which a module packages a kernel of a source."""
     wrapped = None
     for record in module.manifest["kernels"]:
         same = record.get("defined") == defined
-        if _value(record["origin"], source) is kernel:
+        found = resolve(_value(record["origin"], source))
+        if found is kernel:
             return record["name"] if same or source.editable else None
-        if same and not isinstance(_value(record["origin"], source), Proxy):
+        if same and found is None:
             wrapped = record["name"]
     return wrapped
 
@@ -89,7 +104,7 @@ def _difference(source: Source, module: InPlaceModule) -> str | None:
         return None
     return (
         f"{file} is not the file that its images were built from; install the package again, or set "
-        "AOTCUDA_IN_PLACE=0, and Numba compiles it"
+        "AOTCUDA_IN_PLACE=0, and its compiler compiles it"
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.common import data_folder
+from aotcuda.common import data_folder, variables
 from aotcuda.runtime.module import Module
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ _modules: dict[str, InPlaceModule] = {}  # by the file of the manifest
 
 
 class InPlaceModule(Module):
-    """The `Module` of a source that is packaged in place; its kernels have Numba's semantics."""
+    """The `Module` of a source that is packaged in place; its kernels have the semantics of their compiler."""
 
     def attribute(self, name: str) -> object:
         """Return an export by name; the source keeps its own names.
@@ -43,6 +43,10 @@ class InPlaceModule(Module):
         return value
 
     def _kernel(self, name: str) -> Kernel:
+        if self.manifest.get("by_grid"):
+            from aotcuda.integrations.in_place.triton.kernel import PlacedKernel  # noqa: PLC0415 (likewise)
+
+            return self._kernels.setdefault(name, PlacedKernel(name, self._loader, os.path.dirname(self.path)))
         from aotcuda.integrations.in_place.kernel import PackagedKernel  # noqa: PLC0415 (not before something is launched)
 
         return self._kernels.setdefault(name, PackagedKernel(name, self._loader))
@@ -121,6 +125,16 @@ def of(namespace: dict[str, Any]) -> Source | None:
     if found is None or found.namespace is not namespace:  # a module may be executed again, or be __main__ too
         found = _known[path] = Source(name, namespace, path) if os.path.isfile(path) else None
     return found
+
+
+def is_switched_off() -> bool:
+    """Return True in builds and with `AOTCUDA_IN_PLACE=0`: all sources get their compiler itself.
+
+    Raises:
+        ConfigError: `AOTCUDA_IN_PLACE` has an unknown value.
+    """
+    variables.check("AOTCUDA_IN_PLACE")
+    return os.environ.get("AOTCUDA_BUILDING") == "1" or os.environ.get("AOTCUDA_IN_PLACE") == "0"
 
 
 def is_packaged(namespace: dict[str, Any]) -> bool:

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from aotcuda.runtime.grid_binding import Named
     from aotcuda.runtime.launch_config import Configuration
-
-    Named = tuple[tuple[str, ...], tuple[object, ...], int]
-    """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
-    may be given by position."""
 
 _VERSION = 24
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""

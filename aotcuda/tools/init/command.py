@@ -91,18 +91,19 @@ def run(folder: Path) -> None:
 
 
 def _sources(owner: Project) -> tuple[list[Source], list[str]]:
-    found, unreadable = [], []
+    files: dict[str, str] = {}
+    read: dict[str, sources.Content] = {}
+    unreadable = []
     for module, path in project.python_files(owner):
         file = path.relative_to(owner.root).as_posix()
         try:
             content = foreign.content(path)
-            items = tuple(sources.read(content)) if b"jit" in content else ()
+            if b"jit" in content:
+                files[module], read[module] = file, sources.read(content)
         except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             unreadable.append(f"{file}{_problem(error)}")
-            continue
-        if items:
-            found.append(Source(module=module, file=file, found=items))
-    return found, unreadable
+    found = sources.without_helpers(read)
+    return [Source(module=name, file=files[name], found=items) for name, items in found.items() if items], unreadable
 
 
 def _problem(error: Exception) -> str:

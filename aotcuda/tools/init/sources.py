@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aotcuda.tools.record import notation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-mlir", "triton.jit": "triton"}
 NAMED_BY_RECORD = frozenset({"triton"})
@@ -19,7 +19,12 @@ NAMED_BY_RECORD = frozenset({"triton"})
 WITHOUT_GPU = {"numba-cuda": "NUMBA_ENABLE_CUDASIM=1", "triton": "TRITON_INTERPRET=1"}
 """Variables that run a front end's kernels on the processor, where they are recorded too."""
 
-_IN_PLACE = {"aotcuda.numba": "numba", "aotcuda.numba_cuda_mlir": "numba_cuda_mlir"}
+_IN_PLACE = {
+    "aotcuda.numba": "numba",
+    "aotcuda.numba_cuda_mlir": "numba_cuda_mlir",
+    "aotcuda.triton.triton": "triton",
+    "aotcuda.triton.tl": "triton.language",
+}
 _MODULES = ("numba", "triton")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -48,8 +53,22 @@ class Found:
     inside: str
 
 
-def read(content: str | bytes) -> list[Found]:
-    """Return the kernels and device functions in the text of a module, in order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The content of a module.
+
+    Attributes:
+        found: Its kernels and device functions, in order.
+        calls: The functions of other modules that these call: the last name of a module, or of a package above it, and
+            the name of the function.
+    """
+
+    found: tuple[Found, ...]
+    calls: frozenset[tuple[str, str]]
+
+
+def read(content: str | bytes) -> Content:
+    """Read the text of a module.
 
     Raises:
         SyntaxError: It is not Python.
@@ -59,7 +78,21 @@ def read(content: str | bytes) -> list[Found]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what stands in there, which its import warns of
         tree = ast.parse(content)
-    return _Reader(tree).found()
+    reader = _Reader(tree)
+    return Content(found=tuple(reader.found()), calls=frozenset(reader.calls))
+
+
+def without_helpers(modules: Mapping[str, Content]) -> dict[str, tuple[Found, ...]]:
+    """Return what modules have, by their names; a function that a kernel of another one calls is a device function."""
+    calls = {pair for content in modules.values() for pair in content.calls}
+
+    def is_called(module: str, item: Found) -> bool:
+        return any((part, item.path) in calls for part in module.split("."))
+
+    return {
+        module: tuple(replace(item, device=True) if is_called(module, item) else item for item in content.found)
+        for module, content in modules.items()
+    }
 
 
 def makes_kernels(tree: ast.Module, node: ast.AST) -> bool:
@@ -76,6 +109,8 @@ class _Reader:
         self._values: dict[str, ast.expr] = {}
         self._partials: dict[str, ast.Call] = {}
         self._called: set[str] = set()
+        self._others: dict[str, tuple[str, str]] = {}
+        self.calls: set[tuple[str, str]] = set()
         for node in ast.walk(tree):
             self._import(node)
         for node in tree.body:
@@ -96,11 +131,14 @@ class _Reader:
                 whole = item.asname is not None
                 name = item.name if whole else item.name.partition(".")[0]
                 self._names[item.asname or name] = _IN_PLACE.get(name, name)
+                self._others[item.asname or name] = "", last_part(item.name)
         elif isinstance(node, ast.ImportFrom):
             for item in node.names:
                 module = _IN_PLACE.get(node.module or "", node.module or "")
+                self._others[item.asname or item.name] = last_part(module), item.name
                 # A package may well hand `cuda` on from a module of its own, where Numba may be missing.
-                known = f"{module}.{item.name}" if module.startswith(_MODULES) and not node.level else None
+                known = _IN_PLACE.get(f"{module}.{item.name}")
+                known = known or (f"{module}.{item.name}" if module.startswith(_MODULES) and not node.level else None)
                 if known or item.name == "cuda":
                     self._names[item.asname or item.name] = known or "numba.cuda"
 
@@ -133,12 +171,21 @@ class _Reader:
                     made = self._jitted(decorator, (*path, child.name), child.lineno, inside)
                     if made is not None:
                         self._called |= {name for name in _calls(child) if name != child.name}
+                        self.calls |= set(self._calls_of_others(child))
                         yield replace(made, device=True) if _returns_a_value(child) else made
                 yield from self._definitions(child, (*path, child.name), ".".join((*path, child.name)))
             elif isinstance(child, ast.ClassDef):
                 yield from self._definitions(child, (*path, child.name), inside)
             else:
                 yield from self._definitions(child, path, inside)
+
+    def _calls_of_others(self, function: _Function) -> Iterator[tuple[str, str]]:
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._others:
+                yield self._others[node.func.id]
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                holder = last(node.func.value)
+                yield self._others.get(holder, ("", holder))[1], node.func.attr
 
     def _assignments(self) -> Iterator[Found]:
         """Handle `name = cuda.jit(function)` and `name = cuda.jit(...)(function)`."""
@@ -247,6 +294,11 @@ def _returns_a_value(function: ast.AST) -> bool:
         elif not isinstance(node, (*_FUNCTIONS, ast.Lambda)) and _returns_a_value(node):
             return True
     return False
+
+
+def last_part(name: str) -> str:
+    """Return the last part of a module's name."""
+    return name.rpartition(".")[2]
 
 
 def last(node: ast.expr) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotcuda.tools.record.records import Record, merge
+from aotcuda.tools.record.records import Choice, Record, merge, merged_choices
 
 _FACTS = (
     "frontend", "kind", "module", "function", "signature", "options", "line", "path", "refused", "types_refused",
@@ -21,6 +21,7 @@ class Run:
 
     Attributes:
         records: What it launched and compiled.
+        choices: What autotuners chose.
         started: A Python process of it has had the recorder.
         imported: The front ends that its processes imported.
         without_gpu: Front ends whose launches failed because there is no GPU.
@@ -28,6 +29,7 @@ class Run:
     """
 
     records: tuple[Record, ...]
+    choices: tuple[Choice, ...]
     started: bool
     imported: frozenset[str]
     without_gpu: frozenset[str]
@@ -43,6 +45,7 @@ def read(folder: Path, root: Path) -> Run:
 
     return Run(
         records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
+        choices=tuple(merged_choices(_choice(item) for item in of("choice"))),
         started=(folder / "started").exists(),
         imported=frozenset(item["frontend"] for item in of("imported")),
         without_gpu=frozenset(item["frontend"] for item in of("no-gpu")),
@@ -69,6 +72,11 @@ def _record(item: dict[str, Any], root: Path) -> Record:
         site=_relative(item["site"], root) if "site" in item else None,
         launches={item["gpu"]: item["count"]} if item["count"] else {},
     )
+
+
+def _choice(item: dict[str, Any]) -> Choice:
+    facts: dict[str, Any] = {name: item.get(name) for name in ("module", "function", "path", "keys", "key", "config")}
+    return Choice(**facts, launches={item["gpu"]: item["count"]})
 
 
 def _relative(path: str, root: Path) -> str:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from aotcuda.common import foreign, project_file
 from aotcuda.errors import ConfigError
-from aotcuda.tools.record import collect, process, project, pyproject, records, report, tables
+from aotcuda.tools.record import collect, process, project, pyproject, records, report, tables, variant_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aotcuda.tools.record.collect import Run
     from aotcuda.tools.record.project import Project
-    from aotcuda.tools.record.records import Record
+    from aotcuda.tools.record.records import Recorded
 
 
 _NOT_FOUND = 127
@@ -33,7 +33,7 @@ def run(command: Sequence[str], *, write: bool = False, check: bool = False, out
 
     Args:
         command: The program and its arguments.
-        write: Merge what is missing into pyproject.toml.
+        write: Merge what is missing into pyproject.toml and the variants files.
         check: Say what the tables lack of this run.
         out: Where runs add up; by default a file beside pyproject.toml, which `check` alone leaves out.
 
@@ -55,11 +55,11 @@ def run(command: Sequence[str], *, write: bool = False, check: bool = False, out
             report.say(f"{command[0]} cannot be run: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
         done = collect.read(Path(folder), owner.root)
-    every, runs = list(done.records), 1
-    keep = keep and bool(done.records)
+    every = records.Recorded().plus(done.records, done.choices)
     if keep:
-        every, runs = records.add(path, done.records)
-    report.summary(done, owner, f"; {runs} run{'s' * (runs != 1)} in {path}" if keep else "")
+        every = records.add(path, every) if done.records else records.load(path)
+    kept = f"; {every.runs} run{'s' * (every.runs != 1)} in {path}" if keep and done.records else ""
+    report.summary(done, owner, kept)
     lacking = _check(done, owner) if check else []
     if write:
         _write(every, project.read(owner.root))
@@ -67,6 +67,31 @@ def run(command: Sequence[str], *, write: bool = False, check: bool = False, out
         _print(every, owner)
     troubled = _troubles(done, check=check)
     return status or int(bool(lacking) or troubled)
+
+
+def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
+    """Merge what other machines recorded into the project: files of records, variants files and tuning files.
+
+    Args:
+        files: The files; for the same GPU and key of an autotuner the last one counts.
+        out: As of `run`.
+
+    Raises:
+        ConfigError: A file is none of these, or belongs to no module of the project; it and all before it were merged,
+            the rest was not.
+        DependencyError: tomlkit is not installed.
+    """
+    owner = _project(needed=True)
+    _check_writable(owner)
+    path = out or owner.root / records.FILE_NAME
+    for file in files:
+        kind = variant_files.kind_of(file)
+        if kind is None:
+            every = records.add(path, records.load_given(file))
+            report.say(f"{file}: merged into {path}")
+            _write(every, project.read(owner.root))
+        else:
+            report.say(f"{file}: merged into {variant_files.merge(file, kind, owner)}")
 
 
 def _project(*, needed: bool) -> Project:
@@ -92,7 +117,9 @@ def _check(done: Run, owner: Project) -> list[str]:
         report.say("no kernel was launched, so nothing says what the table lacks; run what launches them")
         return []
     wanted, left, _ = tables.sort(launched, owner)
-    lacking = report.lacking(tables.Tables(owner.aotcuda).additions(wanted))
+    in_toml, in_files = variant_files.split(wanted, owner)
+    lacking = report.lacking(tables.Tables(owner.aotcuda).additions(in_toml))
+    lacking += report.lacking_variants(variant_files.plan(in_files, owner))
     lost = [item for item in left if tables.is_of_the_wheel(item.record, owner)]
     for line in lacking:
         report.say(line)
@@ -101,30 +128,39 @@ def _check(done: Run, owner: Project) -> list[str]:
     return lacking
 
 
-def _write(every: list[Record], owner: Project) -> None:
-    wanted, left, _ = tables.sort(every, owner)
-    known = tables.Tables(owner.aotcuda)
-    additions = known.additions(wanted)
+def _write(every: Recorded, owner: Project) -> None:
+    wanted, left, _ = tables.sort(every.records, owner)
     if not wanted:
         what = "what was launched was left out" if left else "no kernel of the project was launched"
         report.say(f"{what}, so there is nothing to write into {owner.pyproject}; run what launches the kernels")
         return
-    if not additions:
-        report.say(f"{owner.pyproject} has every signature that was recorded")
-        return
-    editor = pyproject.Editor(owner.text or "")
-    pyproject.add_kernels(editor, additions, known.default_frontend)
-    pyproject.write(owner.pyproject, editor.text())
-    for line in [*report.added(additions), *report.notes(additions)]:
+    in_toml, in_files = variant_files.split(wanted, owner)
+    known = tables.Tables(owner.aotcuda)
+    additions = known.additions(in_toml)
+    modules = variant_files.plan(in_files, owner)
+    files = [(module.file, module.merged()) for module in modules if module.missing]
+    tunings = [(module.tuning_file, variant_files.tuned(module, every.choices)) for module in modules]
+    files += [(path, content) for path, content in tunings if content is not None]
+    new = {module.module: module.settings for module in modules if module.settings}
+    if additions or new:
+        editor = pyproject.Editor(owner.text or "")
+        pyproject.add_kernels(editor, additions, known.default_frontend)
+        pyproject.add_settings(editor, new)
+        pyproject.write(owner.pyproject, editor.text())
+    written = [path for path, content in files if variant_files.write(path, content)]
+    for line in [*report.added(additions), *report.notes(additions), *report.added_variants(modules, written, owner)]:
         report.say(line)
+    if not additions and not new and not written:
+        report.say(f"{owner.pyproject} has every signature that was recorded")
     system = project_file.table(owner.data, "build-system")
-    if not any("aotcuda" in item for item in project_file.strings(system.get("requires"))):
+    if (additions or new) and not any("aotcuda" in item for item in project_file.strings(system.get("requires"))):
         report.say("`aotcuda init` adds what the build needs beside these tables, where it is missing")
 
 
-def _print(every: list[Record], owner: Project) -> None:
+def _print(every: Recorded, owner: Project) -> None:
     """Print the tables for all records, by the existing modules."""
-    wanted, _, _ = tables.sort(every, owner)
+    wanted, _, _ = tables.sort(every.records, owner)
+    in_toml, in_files = variant_files.split(wanted, owner)
     modules = project_file.table(owner.aotcuda, "modules")
     bare = {
         name: {key: value for key, value in module.items() if key not in ("kernels", "functions")}
@@ -132,7 +168,8 @@ def _print(every: list[Record], owner: Project) -> None:
         if isinstance(module, dict)
     }
     known = tables.Tables({**owner.aotcuda, "modules": bare})
-    text = report.printed(known.additions(wanted), [item for item in every if item.kind == "device"])
+    text = report.printed(known.additions(in_toml), [item for item in every.records if item.kind == "device"])
+    text += report.printed_variants(variant_files.plan(in_files, owner))
     if text:
         foreign.show(text.removesuffix("\n"))
     sys.stdout.flush()

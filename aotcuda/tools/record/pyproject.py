@@ -19,7 +19,7 @@ from aotcuda.gpus import default_targets
 from aotcuda.tools.record import variants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from aotcuda.tools.record.tables import Addition
@@ -142,12 +142,19 @@ class Editor:
             target[keys[-1]] = value
 
 
+def add_settings(editor: Editor, modules: Mapping[str, dict[str, Any]]) -> None:
+    """Add keys to the tables of modules; a module without a table gets one."""
+    if modules:
+        _add_targets(editor)
+    for name, settings in modules.items():
+        keys = ("tool", "aotcuda", "modules", name)
+        (editor.table if editor.get(keys) is None else editor.values)(keys, settings)
+
+
 def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend: str) -> None:
     """Merge kernels into `[tool.aotcuda]`."""
-    if editor.get(("tool", "aotcuda")) is None:
-        editor.table(("tool", "aotcuda"), {"arch": list(default_targets())})
-    elif editor.get(("tool", "aotcuda", "arch")) is None:
-        editor.values(("tool", "aotcuda"), {"arch": list(default_targets())})
+    if additions:
+        _add_targets(editor)
     by_module: dict[str, list[Addition]] = {}
     for addition in additions:
         by_module.setdefault(addition.module, []).append(addition)
@@ -165,6 +172,13 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend:
         for item in found:
             if not item.new_kernel and not item.is_by_hand:
                 _extend_kernel(editor, (*keys, "kernels", item.kernel), item.signatures)
+
+
+def _add_targets(editor: Editor) -> None:
+    if editor.get(("tool", "aotcuda")) is None:
+        editor.table(("tool", "aotcuda"), {"arch": list(default_targets())})
+    elif editor.get(("tool", "aotcuda", "arch")) is None:
+        editor.values(("tool", "aotcuda"), {"arch": list(default_targets())})
 
 
 def kernel_value(addition: Addition) -> Any:

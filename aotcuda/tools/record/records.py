@@ -76,6 +76,42 @@ class Record:
         return f"{self.file}:{self.line}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A config that an autotuner chose for one of its keys.
+
+    Attributes:
+        module, function, path: As of a Record.
+        keys: The names of the arguments that the autotuner's key begins with.
+        key: The autotuner's key, as Triton makes it: values of `keys`, then dtypes of arguments.
+        config: `kwargs`, and options by name.
+        launches: How often it was launched so, by GPU (`NVIDIA H100 80GB HBM3, compute capability 9.0`).
+    """
+
+    module: str
+    function: str
+    path: str | None = None
+    keys: list[str]
+    key: list[Any]
+    config: dict[str, Any]
+    launches: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Return a key that is equal for the same choice of the same kernel."""
+        return (self.module, self.function, json.dumps([self.keys, self.key, self.config], sort_keys=True))
+
+
+def merged_choices(choices: Iterable[Choice]) -> list[Choice]:
+    """Merge equal choices: add up launches; sorted."""
+    found: dict[tuple[str, ...], Choice] = {}
+    for choice in choices:
+        launches = Counter(found[choice.order].launches if choice.order in found else {})
+        launches.update(choice.launches)
+        found[choice.order] = replace(choice, launches=dict(sorted(launches.items())))
+    return [found[order] for order in sorted(found)]
+
+
 def merge(records: Iterable[Record]) -> list[Record]:
     """Merge records with the same key: add up launches, take other values from the last record; sorted."""
     found: dict[tuple[str, ...], Record] = {}
@@ -95,23 +131,62 @@ def merge(records: Iterable[Record]) -> list[Record]:
     return [found[key] for key in sorted(found)]
 
 
-def load(path: Path) -> tuple[list[Record], int]:
-    """Return the records in a file and the number of its runs; none if there is no file.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """The content of a file of records; empty where there is no file.
+
+    Attributes:
+        records: The records.
+        choices: The choices of autotuners.
+        runs: How many runs were added up.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
+    runs: int = 0
+
+    def plus(self, records: Iterable[Record], choices: Iterable[Choice], runs: int = 1) -> Recorded:
+        """Return this with more records."""
+        return Recorded(
+            records=merge([*self.records, *records]),
+            choices=merged_choices([*self.choices, *choices]),
+            runs=self.runs + runs,
+        )
+
+
+def load(path: Path) -> Recorded:
+    """Return what a file holds.
 
     Raises:
         ConfigError: It is not one that `aotcuda record` wrote.
     """
     try:
         if not os.path.lexists(path):
-            return [], 0
+            return Recorded()
         data = json.loads(foreign.read(path, _LARGEST, remedy=_REMEDY, error=ConfigError))
         if data["version"] != _VERSION:
             message = f"{path} is of version {data['version']}, which this aotcuda does not read; update aotcuda"
             raise ConfigError(message)
-        return [Record(**_known(item)) for item in data["functions"]], int(data["runs"])
+        return Recorded(
+            records=[Record(**_known(item, Record)) for item in data["functions"]],
+            choices=[Choice(**_known(item, Choice)) for item in data.get("choices", ())],
+            runs=int(data["runs"]),
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         message = f"{path} cannot be read as a record ({error}); {_REMEDY}"
         raise ConfigError(message) from None
+
+
+def load_given(path: Path) -> Recorded:
+    """Return what a file holds that has to be there.
+
+    Raises:
+        ConfigError: There is no such file, or it is none of ours.
+    """
+    if not path.exists():
+        message = f"{path}: there is no such file"
+        raise ConfigError(message)
+    return load(path)
 
 
 def check(path: Path) -> None:
@@ -128,16 +203,17 @@ def check(path: Path) -> None:
         raise ConfigError(message)
 
 
-def add(path: Path, records: Iterable[Record]) -> tuple[list[Record], int]:
-    """Add the records of a run to those in a file; returns all of them and the number of runs.
+def add(path: Path, more: Recorded) -> Recorded:
+    """Add the records of runs to those in a file; returns all of them.
 
     Raises:
         ConfigError: The file is none of ours, or cannot be written; it is as it was before.
     """
     with _locked(path):
-        before, runs = load(path)
-        merged = merge([*before, *records])
-        data = {"version": _VERSION, "runs": runs + 1, "functions": [asdict(record) for record in merged]}
+        found = load(path).plus(more.records, more.choices, more.runs)
+        data = {"version": _VERSION, "runs": found.runs, "functions": [asdict(record) for record in found.records]}
+        if found.choices:
+            data["choices"] = [asdict(choice) for choice in found.choices]
         partial = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
             partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
@@ -147,7 +223,7 @@ def add(path: Path, records: Iterable[Record]) -> tuple[list[Record], int]:
             raise ConfigError(message) from error
         finally:
             partial.unlink(missing_ok=True)
-    return merged, runs + 1
+    return found
 
 
 @contextlib.contextmanager
@@ -165,6 +241,6 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _known(item: dict[str, Any]) -> dict[str, Any]:
-    names = {entry.name for entry in fields(Record)}
+def _known(item: dict[str, Any], kind: type[Record | Choice]) -> dict[str, Any]:
+    names = {entry.name for entry in fields(kind)}
     return {name: value for name, value in item.items() if name in names}

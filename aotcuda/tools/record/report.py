@@ -12,11 +12,13 @@ from aotcuda.tools.record import pyproject, tables, variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from aotcuda.tools.record.collect import Run
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Record
     from aotcuda.tools.record.tables import Addition, Left
+    from aotcuda.tools.record.variant_files import VariantModule
 
 
 def say(text: str) -> None:
@@ -58,6 +60,16 @@ def lacking(additions: Iterable[Addition]) -> list[str]:
     ]
 
 
+def lacking_variants(modules: Iterable[VariantModule]) -> list[str]:
+    """Return the missing variants of files, one per line."""
+    return [
+        f"{record.place}: {module.wanted[key].path}: {record.signature} is not in {module.name}{_launched(record)}"
+        for module in modules
+        for key, records in module.missing.items()
+        for record in records
+    ]
+
+
 def complete(left: Sequence[Left]) -> str:
     """Return a message that the tables are complete, except for kernels that `summary` lists."""
     said = "the table has every signature that was launched"
@@ -79,6 +91,34 @@ def added(additions: Iterable[Addition]) -> list[str]:
 def notes(additions: Iterable[Addition]) -> list[str]:
     """Return notes on merged kernels."""
     return [f"{item.wanted.path}: {note}" for item in additions for note in item.notes]
+
+
+def added_variants(modules: Iterable[VariantModule], written: Sequence[Path], owner: Project) -> list[str]:
+    """Return lines on variants files and tuning files that were written, and on the imports of new modules."""
+    found = []
+    for module in modules:
+        if module.missing:
+            kernels = _number(len(module.missing), "kernel")
+            found.append(f"added to {module.name}: {_number(module.count, 'variant')} of {kernels}")
+        if module.tuning_file in written:
+            found.append(f"added to {module.tuning_file.relative_to(owner.root)}: choices of autotuners")
+        source = owner.file_of(module.source)
+        if module.table is None and source is not None and b"aotcuda.triton" not in source.read_bytes():
+            name = source.relative_to(owner.root)
+            found.append(f"{name}: replace its two imports of Triton: from aotcuda.triton import triton, tl")
+    return found
+
+
+def printed_variants(modules: Sequence[VariantModule]) -> str:
+    """Return the tables of modules with variants files, for pyproject.toml."""
+    lines: list[str] = []
+    for module in modules:
+        count = f"{_number(module.count, 'variant')} of {_number(len(module.missing), 'kernel')}"
+        lines += ["", pyproject.header(("tool", "aotcuda", "modules", module.module))]
+        lines += [f"# --write adds {count} to the variants file"] if module.missing else []
+        settings = module.settings or {"variants": module.name}
+        lines += [pyproject.assignment(key, value) for key, value in settings.items()]
+    return "\n".join(lines) + "\n" if lines else ""
 
 
 def printed(additions: Sequence[Addition], devices: Sequence[Record]) -> str:

@@ -98,7 +98,8 @@ def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[
         if file is None and record.module not in ("__main__", "__mp_main__") and not _inside(record):
             others[record.module.partition(".")[0]] += record.count
             continue
-        reason = _reason(record, file is not None)
+        in_table = is_in_table(owner.aotcuda, record.module)
+        reason = _reason(record, file is not None, in_table=in_table)
         if reason:
             left.append(Left(record=record, reason=reason))
         else:
@@ -120,7 +121,17 @@ def _inside(record: Record) -> bool:
     return not record.file.startswith("/") and "site-packages" not in record.file
 
 
-def _reason(record: Record, importable: bool) -> str | None:
+def is_in_table(settings: Mapping[str, Any], source: str) -> bool:
+    """Return True if the variants of a source's kernels stand in pyproject.toml, and in no variants file."""
+    modules = settings.get("modules")
+    for name, table in (modules if _is_table(modules) else {}).items():
+        given = table.get("source") if _is_table(table) else None
+        if source in (given if isinstance(given, list) else [given]):
+            return "variants" not in table and given not in (name, [name])
+    return False
+
+
+def _reason(record: Record, importable: bool, *, in_table: bool) -> str | None:
     if record.refused:
         return record.refused
     if project.is_test(record.file):
@@ -129,7 +140,7 @@ def _reason(record: Record, importable: bool) -> str | None:
         return f"the project has no module {record.module}; import it by the name that it has in the wheel"
     if record.types_refused:
         return record.types_refused
-    if problem := variants.refused(record):
+    if problem := variants.refused(record, for_table=in_table):
         return problem
     if record.path is None and ("<" in record.function or record.launches):
         inside = record.function.rpartition(".<locals>")[0]
@@ -224,8 +235,6 @@ class Tables:
             if wanted.source in sources and self.frontend(name) == wanted.frontend:
                 return name
         name = wanted.source
-        if variants.is_one(wanted.records[0]):  # such a source cannot be packaged in place
-            name = f"{name}_packaged"
         while self._made.setdefault(name, wanted.frontend) != wanted.frontend or name in self._modules:
             name += "_mlir" if wanted.frontend.endswith("mlir") else "_cuda"
         return name

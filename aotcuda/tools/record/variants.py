@@ -43,17 +43,20 @@ def is_one(record: Record) -> bool:
     return "types" in record.options
 
 
-def refused(record: Record) -> str | None:
-    """Return the reason that a build refuses a record, or None."""
+def refused(record: Record, *, for_table: bool) -> str | None:
+    """Return the reason that a build refuses a record, or None; a table cannot have all constants."""
     if not is_one(record):
         return None
     where = ""
     try:
         for kind in record.options["types"]:
             type_notation.parse_signature(kind)
-        for name, item in _constants(record).items():
-            where = f"{name}: "
-            type_notation.check_constant(item)
+        if for_table:
+            for name, item in record.options["constants"].items():
+                where = f"{name}: "
+                if isinstance(item, str) and (item == type_notation.NONE or item.startswith("tl.")):
+                    return f"{name} is a string that tables have another meaning for, which none can hold"
+                type_notation.check_constant(_in_table(item))
     except ValueError as error:
         return f"{where}{error}"
     return None
@@ -162,9 +165,14 @@ def _unlike(items: Iterable[Any]) -> list[Any]:
 
 
 def _constants(record: Record) -> dict[str, Any]:
-    """Return the constexprs of a record in the notation of tables; a record may have None itself."""
-    found: dict[str, Any] = record.options["constants"]
-    return {name: type_notation.NONE if item is None else item for name, item in found.items()}
+    """Return the constexprs of a record in the notation of tables."""
+    return {name: _in_table(item) for name, item in record.options["constants"].items()}
+
+
+def _in_table(constant: Any) -> Any:
+    if constant is None:
+        return type_notation.NONE
+    return f"tl.{constant['dtype']}" if isinstance(constant, dict) else constant
 
 
 def _set(record: Record) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is to be said of a Python function: where it is defined, which name leads to it, what bars it from a wheel."""
+"""Describe a Python function: where it is defined, which name leads to it, what bars it from a wheel."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def module_name(function: FunctionType) -> str:
 
 
 def reach(function: FunctionType) -> Facts:
-    """`path`, by which the function is reached from its module; nothing if there is none."""
+    """Return `path`, by which the function is reached from its module; nothing if there is none."""
     path = None if _problem(function) else _path(function)
     return {} if path is None else {"path": path}
 
@@ -82,11 +82,14 @@ def _path(function: FunctionType) -> str | None:
     direct: object = module
     for part in function.__qualname__.split("."):
         direct = getattr(direct, part, None)
-    if _leads(direct, function):
+    if direct is not function and _leads(direct, function):
         return function.__qualname__
     names = {name: value for name, value in vars(module).items() if name.isidentifier()}
-    found = [name for name, value in names.items() if _leads(value, function)]
+    # The function itself comes last: of `k = jit(f)` the kernel is `k`.
+    found = [name for name, value in names.items() if value is not function and _leads(value, function)]
     found += [f"{name}.{inner}" for name, value in names.items() for inner in _inner(value, function)]
+    found += [function.__qualname__] if direct is function else []
+    found += [name for name, value in names.items() if value is function]
     return found[0] if found else None
 
 
@@ -99,7 +102,7 @@ def _inner(value: object, function: FunctionType) -> Iterator[str]:
             yield name
 
 
-def _leads(value: object, function: FunctionType, depth: int = 3) -> bool:
+def _leads(value: object, function: FunctionType, depth: int = 8) -> bool:
     if value is function:
         return True
     held: Mapping[str, object] = getattr(value, "__dict__", {})

@@ -1,11 +1,13 @@
-"""Records what Triton launches: all goes through `JITFunction.run`, what is autotuned through `Autotuner.run` before.
+"""Record Triton's launches, which go through `JITFunction.run`, and the choices of autotuners, through `Autotuner.run`.
 
-Without a GPU, Triton's interpreter (`TRITON_INTERPRET=1`) runs kernels on the processor; what they would have been
-compiled for is told by the function that Triton's own launches ask.
+Without a GPU, Triton's interpreter (`TRITON_INTERPRET=1`) runs kernels on the processor. The types and hints that they
+would have been compiled for come from the function that Triton's own launches ask. Autotuners have nothing to time
+there, and take their first config.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import sys
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
 FRONT_END = "triton"
 _DIVISOR = 16
 _DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
+_OPTIONAL = ("maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid")
+"""Options that are recorded where a launch gives them."""
+
 _DEEPEST = 16
-_NONE = "None"
-"""None in the tables, which have no value for it."""
 _now = threading.local()
 """`tuner`: the autotuner whose launch is under way; `trying`: it is timing its configs."""
 
@@ -37,7 +40,7 @@ def patch(module: ModuleType) -> None:
         function.run = _running(function.run)
     elif name == "autotuner":
         tuner: Any = module.__dict__["Autotuner"]
-        tuner._bench = _trying(tuner._bench)
+        tuner._bench = _timing(tuner._bench)
         tuner.run = _tuning(tuner.run)
     else:
         interpreted: Any = module.__dict__["InterpretedFunction"]
@@ -73,9 +76,11 @@ def _interpreting(run: Callable[..., Any]) -> Callable[..., Any]:
     return recorded
 
 
-def _trying(bench: Callable[..., Any]) -> Callable[..., Any]:
+def _timing(bench: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(bench)
     def quietly(self: Any, *args: Any, **named: Any) -> Any:
+        if _is_interpreted():
+            return [0.0, 0.0, 0.0]
         _now.trying = True
         try:
             return bench(self, *args, **named)
@@ -85,22 +90,78 @@ def _trying(bench: Callable[..., Any]) -> Callable[..., Any]:
     return quietly
 
 
+def _is_interpreted() -> bool:
+    knobs: Any = sys.modules.get("triton.knobs")
+    return bool(knobs.runtime.interpret) if knobs is not None else False
+
+
 def _tuning(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
     def noted(self: Any, *args: Any, **named: Any) -> Any:
         before = getattr(_now, "tuner", None)
-        _now.tuner = self, dict(zip(self.arg_names, args)) | named  # noqa: B905 (constants follow by name)
+        given = dict(zip(self.arg_names, args)) | named  # noqa: B905 (constants follow by name)
+        _now.tuner = self, given
         try:
-            return run(self, *args, **named)
+            result = run(self, *args, **named)
         finally:
             _now.tuner = before
+        if not named.get("warmup") and not _is_interpreted():
+            try:
+                _count_choice(self, given)
+            except Exception:  # noqa: BLE001 (as above)
+                log.failed("an autotuner's choice cannot be recorded")
+        return result
 
     return noted
 
 
-def _options(named: dict[str, Any]) -> dict[str, int]:
+def _options(named: dict[str, Any]) -> dict[str, object]:
     """Return the options as the launch gave them; warp specialisation changes some in the compiled kernel."""
-    return {name: named.get(name, default) for name, default in _DEFAULTS.items()}
+    found: dict[str, object] = {name: named.get(name, default) for name, default in _DEFAULTS.items()}
+    return found | {name: named[name] for name in _OPTIONAL if named.get(name) is not None}
+
+
+def _count_choice(tuner: Any, given: dict[str, Any]) -> None:
+    """Count a launch with the config that an autotuner has chosen, by the autotuner's key as Triton makes it."""
+    if len(tuner.configs) < 2:
+        return
+    arguments = {name: value for name, value in given.items() if name in tuner.arg_names}
+    key = [_plain(arguments[name]) for name in tuner.keys if name in arguments]
+    key += [str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")]
+    python = tuner.base_fn
+    config = {
+        name: value for name, value in tuner.best_config.all_kwargs().items() if name not in tuner.best_config.kwargs
+    }
+    chosen = {"kwargs": {name: _plain(value) for name, value in tuner.best_config.kwargs.items()}, **config}
+    facts = {
+        "frontend": FRONT_END,
+        "kind": "choice",
+        **functions.describe(python),
+        "keys": list(tuner.keys),
+        "key": key,
+        "config": chosen,
+    }
+    active = sys.modules["triton.runtime.driver"].__dict__["driver"].active
+    device = active.get_current_device()
+    entry = log.entry(facts, lambda: functions.reach(python))
+    entry.count(device, lambda: f"{_gpu_name(device)}, compute capability {active.get_current_target().arch / 10:.1f}")
+
+
+def _plain(value: object) -> object:
+    """Return a part of an autotuner's key or config as tuning files have it."""
+    return value if value is None or type(value) in (bool, int, float, str) else str(value)
+
+
+def _gpu_name(device: int) -> str:
+    """Return the name that the driver has for a GPU, `NVIDIA H100 80GB HBM3`."""
+    handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:  # Triton runs on a driver of another kind
+        return "a GPU"
+    driver.cuDeviceGet(ctypes.byref(handle), device)
+    driver.cuDeviceGetName(name, 256, handle)
+    return name.value.decode()
 
 
 def _compiled(function: Any, kernel: Any) -> tuple[list[Any], dict[str, object]]:
@@ -159,28 +220,25 @@ def _type(kind: Any, value: object, *, divisible: bool) -> Any:
 
 
 def _constant(value: Any) -> tuple[object, str]:
-    """Return a constexpr's value in the notation of the tables, and the reason if it cannot be written."""
+    """Return a constexpr's value in the notation of variants files, and the reason if it cannot be written."""
     if type(value).__name__ == "constexpr":
         value = value.value
-    if value is None:
-        return _NONE, ""
-    if type(value) in (bool, int, str):
-        looks = type(value) is str and (value == _NONE or value.startswith("tl."))
-        return value, "a string that tables have another meaning for" if looks else ""
+    if value is None or type(value) in (bool, int, str):
+        return value, ""
     if type(value) is float:
         return value, "" if math.isfinite(value) else "a number that is not finite"
     language: Any = sys.modules["triton.language"]
     if isinstance(value, language.dtype):
         names = (name for name, item in vars(language).items() if isinstance(item, language.dtype) and item == value)
         name = next(names, None)
-        return (f"tl.{name}", "") if name else (str(value), "a type that is not Triton's own")
+        return ({"dtype": name}, "") if name else (str(value), "a type that is not Triton's own")
     kinds = "a tuple" if isinstance(value, tuple) else f"of type {type(value).__name__}"
     what = "a function" if hasattr(value, "fn") or callable(value) else kinds
     return f"<{what}>", what
 
 
 def _refused(params: Any, types: list[Any], problems: dict[str, str]) -> str:
-    """Which arguments no packaged kernel takes, and what to do; empty if it takes all."""
+    """Return which arguments no packaged kernel takes, and what to do; empty if it takes all."""
     plain = [parameter.name for parameter in params if not parameter.is_constexpr]
     tuples = [name for name, kind in zip(plain, types) if kind is None]  # noqa: B905 (as many)
     if tuples:
@@ -211,7 +269,7 @@ def _below(python: Any) -> tuple[str, tuple[str, ...]]:
     return ".fn" * deepest, tuple(dict.fromkeys(computed))
 
 
-def _count(function: Any, types: list[Any], given: dict[str, object], options: dict[str, int], gpu: object) -> None:
+def _count(function: Any, types: list[Any], given: dict[str, object], options: dict[str, object], gpu: object) -> None:
     python = function.fn
     params = function.params if hasattr(function, "params") else _binder(function)[0]
     read = {name: _constant(value) for name, value in given.items()}
@@ -224,17 +282,27 @@ def _count(function: Any, types: list[Any], given: dict[str, object], options: d
         when = {name: value for name, value in integers.items() if name not in constants}
         tuned = {"chosen": sorted(chooser.best_config.kwargs), "when": when}
     types = ["tuple" if kind is None else kind for kind in types]
-    shown = [f"{name}={value if value == _NONE else repr(value)}" for name, value in {**constants, **options}.items()]
+    shown = [f"{name}={_shown(value)}" for name, value in {**constants, **options}.items()]
     facts = {
         "frontend": FRONT_END,
         "kind": "kernel",
         **functions.describe(python),
         "signature": f"void({', '.join(types)}; {', '.join(shown)})",
-        "options": {"types": types, "constants": constants, **options, **tuned},
+        "options": {
+            "parameters": [parameter.name for parameter in params],
+            "types": types,
+            "constants": constants,
+            **options,
+            **tuned,
+        },
         **({"types_refused": refused} if refused else {}),
     }
     entry = log.entry(facts, lambda: _later(facts, python))
     entry.count(gpu, lambda: f"compute capability {gpu / 10:.1f}" if isinstance(gpu, int) else str(gpu))
+
+
+def _shown(value: object) -> str:
+    return f"tl.{value['dtype']}" if isinstance(value, dict) else repr(value)
 
 
 def _later(facts: dict[str, Any], python: Any) -> dict[str, object]:

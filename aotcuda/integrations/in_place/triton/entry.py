@@ -1,0 +1,59 @@
+"""Decide if a module that imports `aotcuda.triton` gets packaged kernels or Triton itself."""
+
+from __future__ import annotations
+
+from aotcuda.integrations.in_place import sources
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def attribute(name: str, namespace: dict[str, Any]) -> object:
+    """Return the value of a name of `aotcuda.triton` for a module that uses it.
+
+    Args:
+        name: `triton`, `tl`, or a name of Triton.
+        namespace: The names of the module.
+
+    Raises:
+        AttributeError: Triton has no such name.
+        ModuleNotFoundError: Triton is not installed.
+    """
+    if name.startswith("__") and name != "__version__":
+        message = f"module 'aotcuda.triton' has no attribute {name!r}"
+        raise AttributeError(message, name=name)
+    triton = _imported(namespace)
+    if name == "tl":
+        return triton.language
+    given = triton
+    if is_packaged(triton, namespace):
+        from aotcuda.integrations.in_place.triton import facade  # noqa: PLC0415 (it imports Triton)
+
+        given = facade.module()
+    return given if name == "triton" else getattr(given, name)
+
+
+def is_packaged(triton: Any, namespace: dict[str, Any]) -> bool:
+    """Return True if a module gets packaged kernels."""
+    if sources.is_switched_off() or triton.knobs.runtime.interpret:
+        return False
+    if str(namespace.get("__name__")).partition(".")[0] == "triton":
+        return False  # Triton's compiler resolves a name in a kernel
+    if not sources.is_packaged(namespace):
+        return False
+    from aotcuda.integrations.in_place.triton import private_parts  # noqa: PLC0415 (only packaged modules need it)
+
+    return private_parts.are_known()
+
+
+def _imported(namespace: dict[str, Any]) -> Any:
+    try:
+        import triton  # noqa: PLC0415 (imported when a module asks for it)
+    except ModuleNotFoundError as error:
+        if error.name != "triton":
+            raise
+        source = namespace.get("__name__")
+        message = f"{source} imports aotcuda.triton, which needs Triton: pip install 'aotcuda[triton]'"
+        raise ModuleNotFoundError(message, name="triton") from None
+    return triton

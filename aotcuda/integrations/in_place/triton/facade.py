@@ -1,0 +1,47 @@
+"""Make the module `triton` that packaged modules import: Triton's own names, and a `jit` for packaged kernels."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import triton
+
+from aotcuda.integrations.in_place.triton import functions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_made: list[ModuleType] = []
+
+
+def module() -> ModuleType:
+    """Return the module: one for the process, since a program that replaces `triton.autotune` means all its modules.
+
+    It is a plain ModuleType. Triton's compiler refuses the names of another object in a kernel.
+    """
+    if not _made:
+        functions.adopt_wrappers()
+        found = ModuleType("triton", triton.__doc__)
+        names = vars(found)
+        names.update({name: value for name, value in vars(triton).items() if name in names}, jit=jit)
+        names.update(__getattr__=_attribute, __dir__=lambda: sorted({*dir(triton), *vars(found)}))
+        _made.append(found)
+    return _made[0]
+
+
+def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Return Triton's `jit` of a function, which launches packaged code if the function's module was packaged.
+
+    Args:
+        fn: The function; without it a decorator is returned.
+        options: Options of `triton.jit`.
+    """
+    if fn is None:
+        return lambda function: jit(function, **options)
+    return functions.adopt(triton.jit(fn, **options))
+
+
+def _attribute(name: str) -> Any:
+    return getattr(triton, name)

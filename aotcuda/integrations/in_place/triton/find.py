@@ -1,0 +1,46 @@
+"""Find the packaged kernel of a Triton function."""
+
+from __future__ import annotations
+
+from aotcuda.errors import NoImageError, StaleBuildError
+from aotcuda.integrations.in_place import lookup, sources
+from aotcuda.integrations.in_place.triton.kernel import ADVICE, PlacedKernel, allow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def find(function: Any) -> PlacedKernel | None:
+    """Return the packaged kernel of a Triton function; None, with a warning, if Triton has to compile it.
+
+    Raises:
+        NoImageError: None is packaged, and nothing may be compiled here.
+        StaleBuildError: The source is another one than the images were built from, likewise.
+        ManifestError: What the build left was altered.
+    """
+    python = function.fn
+    what = f"{python.__module__}.{python.__qualname__}"
+    source = sources.of(python.__globals__)
+    modules = source.modules() if source is not None else []
+    try:
+        found = lookup.packaged(function, python, _resolved)
+    except StaleBuildError as error:
+        allow(what, str(error), modules[0].manifest["fallback"], error)
+        return None
+    if isinstance(found, PlacedKernel):
+        found.function = function
+        return found
+    line = python.__code__.co_firstlineno
+    problem = f"{what} (line {line}) is in no image that was packaged"
+    allow(what, problem, modules[0].manifest["fallback"] if modules else "jit", NoImageError(f"{problem}; {ADVICE}"))
+    return None
+
+
+def _resolved(value: Any) -> Any:
+    """Return the function that Triton's decorators have wrapped; None for another object."""
+    import triton  # noqa: PLC0415 (only its functions come here)
+
+    while value is not None and not isinstance(value, triton.JITFunction):
+        value = getattr(value, "fn", None)
+    return value

@@ -1,0 +1,235 @@
+"""Subclasses of Triton's `JITFunction`, `Autotuner` and `Heuristics` for kernels that are packaged in place.
+
+Triton's decorators make the objects, and `adopt` sets their class. So an object of a package's own subclass of
+`Autotuner` is adopted too, by a subclass of both. Without a packaged kernel, each method is Triton's.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+
+from triton import knobs
+from triton.runtime import autotuner as _autotuner
+from triton.runtime import jit as _jit
+
+from aotcuda.errors import LaunchError
+from aotcuda.integrations.in_place import sources
+from aotcuda.integrations.in_place.triton import private_parts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
+    from aotcuda.integrations.in_place.triton.tuning import Table
+
+_runtime: Any = knobs.runtime
+
+_combined: dict[type, type] = {}  # by a class of a package, the subclass of it
+
+
+class JITFunction(_jit.JITFunction):  # type: ignore[misc]  # Triton has no types
+    """A kernel whose launches take packaged code, and Triton's where there is none for them."""
+
+    _packaged: PlacedKernel | None
+    _is_found = False
+
+    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        """Launch the kernel, or compile it for a `warmup`, as Triton's method does."""
+        kernel = None if warmup else self.ready()
+        if kernel is None:
+            return super().run(*args, grid=grid, warmup=warmup, **kwargs)
+        try:
+            launcher = kernel[grid]
+        except LaunchError:  # Triton says what is wrong with the grid
+            return super().run(*args, grid=grid, warmup=False, **kwargs)
+        return launcher(*args, **kwargs)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Return what launches the kernel with a grid."""
+        kernel = self.ready()
+        if kernel is not None:
+            try:
+                return kernel[grid]
+            except LaunchError:
+                pass
+        found: Callable[..., Any] = super().__getitem__(grid)
+        return found
+
+    def run_by_triton(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Launch what Triton compiles."""
+        return super().run(*args, grid=grid, warmup=False, **kwargs)
+
+    def ready(self) -> PlacedKernel | None:
+        """Return the packaged kernel; None where Triton's own launch does what this one cannot."""
+        if (
+            _runtime.launch_enter_hook.calls
+            or _runtime.launch_exit_hook.calls
+            or _runtime.debug
+            or _runtime.add_stages_inspection_hook is not None
+            or self.pre_run_hooks
+            or self.debug
+        ):
+            return None
+        return self._packaged if self._is_found else self.packaged()
+
+    def packaged(self) -> PlacedKernel | None:
+        """Return the packaged kernel, or None; looked up once."""
+        if not self._is_found:
+            from aotcuda.integrations.in_place.triton.find import find  # noqa: PLC0415 (not before a launch)
+
+            self._packaged = None if _is_changed() else find(self)
+            self._is_found = True
+        return self._packaged
+
+    def _unsafe_update_src(self, new_src: str) -> None:
+        """Replace the source, as Triton's method does: nothing is packaged for it."""
+        self._packaged, self._is_found = None, True
+        super()._unsafe_update_src(new_src)
+
+
+class Autotuner(_autotuner.Autotuner):  # type: ignore[misc]  # Triton has no types
+    """An autotuner around a packaged kernel; it takes a config from the package's tables, and times none."""
+
+    cache: Choices
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Launch the kernel with the config for the arguments, as Triton's method does."""
+        choices = self.cache
+        if type(choices) is not Choices:
+            choices = self.cache = Choices(self, choices)
+        choices.arguments = kwargs
+        try:
+            return super().run(*args, **kwargs)
+        finally:
+            choices.arguments = None
+
+
+class Choices(dict[object, object]):
+    """The `cache` of an autotuner: configs by key. While it launches, tables have the keys that were never timed.
+
+    Attributes:
+        arguments: Arguments by name of the launch under way; None between launches, when it is a dict like any other.
+    """
+
+    def __init__(self, owner: Autotuner, found: dict[Any, Any]) -> None:
+        """Take the autotuner, and the configs it has so far."""
+        super().__init__(found)
+        self.arguments: dict[str, Any] | None = None
+        self._owner = owner
+        self._table: Table | None = None
+        self._is_read = False
+
+    def __contains__(self, key: object) -> bool:
+        if super().__contains__(key):
+            return True
+        if self.arguments is None:
+            return False
+        if not self._is_read:
+            self._read()
+        config = self._table.choose(self._owner, key, self.arguments) if self._table is not None else None
+        if config is None:
+            return False
+        self[key] = config
+        return True
+
+    def _read(self) -> None:
+        from aotcuda.integrations.in_place.triton import tuning  # noqa: PLC0415 (not before a launch)
+
+        function = _innermost(self._owner)
+        kernel = function.packaged() if function is not None else None
+        self._table = tuning.table(kernel) if kernel is not None else None
+        self._is_read = True
+
+
+class Heuristics(_autotuner.Heuristics):  # type: ignore[misc]  # Triton has no types
+    """Heuristics around a packaged kernel. Where all only ask if arguments are None, its launch finds that out."""
+
+    _is_literal: bool | None = None
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Return what launches the kernel with a grid."""
+        if not _is_traced():
+            function = _innermost(self)
+            if function is not None and function.ready() is not None and self._literal(function):
+                return function[grid]
+        found: Callable[..., Any] = super().__getitem__(grid)
+        return found
+
+    def _literal(self, function: JITFunction) -> bool:
+        """Return True if the packaged kernel finds the values of all heuristics between here and the function."""
+        if self._is_literal is None:
+            kernel = function.packaged()
+            names = kernel.literals() if kernel is not None else {}
+            at: Any = self
+            while isinstance(at, Heuristics) and at.values.keys() <= names.keys():
+                at = at.fn
+            self._is_literal = at is function
+        return self._is_literal
+
+
+def adopt(item: Any) -> Any:
+    """Make a kernel of Triton's launch packaged code, if its module was packaged; return it.
+
+    Kernels of the interpreter, and other kinds of kernels, stay as they are.
+    """
+    is_of_package = type(item) is _jit.JITFunction and sources.is_packaged(item.fn.__globals__)
+    if is_of_package and _is_complete("JITFunction", item):
+        item.__class__ = JITFunction
+    return item
+
+
+def adopt_wrappers() -> None:
+    """From now on adopt each autotuner and heuristics object that is made around a packaged kernel.
+
+    Packages make them by Triton's decorators, by a replacement of these, or by a subclass of their own.
+    """
+    for original, kind in ((_autotuner.Autotuner, Autotuner), (_autotuner.Heuristics, Heuristics)):
+        original.__init__ = _adopting(original.__init__, kind)
+
+
+def _adopting(initialize: Any, kind: type) -> Callable[..., None]:
+    @functools.wraps(initialize)  # PyTorch reads its parameters
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (it is one)
+        initialize(self, *args, **kwargs)
+        if _innermost(self) is not None and not isinstance(self, kind) and _is_complete(kind.__name__, self):
+            self.__class__ = _subclass(type(self), kind)
+            if isinstance(self, Autotuner):
+                self.cache = Choices(self, self.cache)
+
+    return __init__
+
+
+def _subclass(own: type, kind: type) -> type:
+    """Return a subclass of an object's own class and of ours, which is ours unless a package has made its own."""
+    if own in kind.__mro__:
+        return kind
+    if own not in _combined:
+        names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
+        _combined[own] = type(own.__name__, (own, kind), names)
+    return _combined[own]
+
+
+def _innermost(item: Any) -> JITFunction | None:
+    """Return the packaged kernel that autotuners and heuristics are around; None if it is another one."""
+    while item is not None and not isinstance(item, _jit.JITFunction):
+        item = getattr(item, "fn", None)
+    return item if isinstance(item, JITFunction) else None
+
+
+def _is_complete(kind: str, item: object) -> bool:
+    return private_parts.has_attributes(kind, item)
+
+
+def _is_changed() -> bool:
+    """Return True if Triton would compile other code here than in the build."""
+    return any(map(os.environ.get, private_parts.VARIABLES)) or bool(knobs.compilation.instrumentation_mode)
+
+
+def _is_traced() -> bool:
+    """Return True if PyTorch's compiler traces the call; it follows heuristics of Triton's own."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()

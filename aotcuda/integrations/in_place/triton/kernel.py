@@ -1,0 +1,106 @@
+"""The packaged kernel of a Triton function, and the way to Triton's JIT for launches that nothing is packaged for."""
+
+from __future__ import annotations
+
+from aotcuda.errors import ArgumentError, RuntimeUnavailableError, StaleBuildError
+from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.errors import AotcudaError
+    from aotcuda.manifest import Manifest
+    from aotcuda.runtime.loader import Loader
+
+_MISSES = (ArgumentError, StaleBuildError, RuntimeUnavailableError)
+
+ADVICE = "`aotcuda record --write` adds what a run launches"
+"""The remedy for a miss."""
+
+
+class PlacedKernel(GridKernel):
+    """A packaged kernel whose misses Triton's JIT serves.
+
+    Attributes:
+        folder: The data folder of its module.
+        function: The Triton function; None until one is found, for instance where only a tool reads the module.
+    """
+
+    def __init__(self, name: str, loader: Loader, folder: str) -> None:
+        """See Kernel."""
+        super().__init__(name, loader)
+        self.folder = folder
+        self.function: Any = None
+        self._has_warned = False
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of its module."""
+        return self._loader.manifest
+
+    def literals(self) -> dict[str, tuple[str, bool]]:
+        """Return, by name, the constexprs that ask if an argument is None: that argument, and the answer for None."""
+        found = {}
+        for argument in self.record()["arguments"]:
+            for key, answer in (("is_none", True), ("is_not_none", False)):
+                if key in argument:
+                    found[argument["name"]] = (str(argument[key]), answer)  # type: ignore[literal-required]
+        return found
+
+    def miss(self, error: AotcudaError, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
+        """Launch what Triton compiles, with one warning for the kernel.
+
+        Raises:
+            AotcudaError: `error`, where nothing may be compiled, or no Triton function is known.
+        """
+        function = self.function
+        if function is None:
+            raise error
+        if not self._has_warned:
+            allow(str(self), str(error), self.manifest["fallback"], error)
+            self._has_warned = True
+        given = {**dict(zip(function.arg_names, args, strict=False)), **named}
+        for name, (argument, answer) in self.literals().items():
+            if name not in given:
+                named = {**named, name: (given.get(argument) is None) is answer}
+        return function.run_by_triton(grid, args, named)
+
+    def _by_name(
+        self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object
+    ) -> GridLauncher:
+        return _Launcher(self, launcher, function, stream, grid)
+
+
+class _Launcher(GridLauncher):
+    """A packaged kernel with a grid; a launch without a variant goes to Triton."""
+
+    __slots__ = ("_given",)
+
+    def __init__(
+        self, kernel: PlacedKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object, given: object
+    ) -> None:
+        """Take the grid as the program wrote it, too."""
+        super().__init__(kernel, launcher, grid, stream)
+        self._given = given
+
+    def __call__(self, *args: object, **named: object) -> Any:
+        """Launch the kernel; the result is Triton's where it compiles, else None."""
+        try:
+            super().__call__(*args, **named)
+        except _MISSES as error:
+            grid = getattr(error, "grid", None)  # the result of its function, which was called then
+            return self._kernel.miss(error, self._given if grid is None else grid, args, named)  # type: ignore[attr-defined]
+        return None
+
+
+def allow(what: str, problem: str, setting: str, error: AotcudaError) -> None:
+    """Warn that Triton compiles a kernel, or raise `error` where nothing may be compiled."""
+    from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (what is packaged needs neither)
+    from aotcuda.runtime.jit import fallback  # noqa: PLC0415
+
+    if not fallback.allowed(setting):
+        raise error
+    first = problem.partition("\n")[0]
+    jit_compile.warn(f"{first}{'' if what in first else f' ({what})'}, so Triton compiles it; {ADVICE}")

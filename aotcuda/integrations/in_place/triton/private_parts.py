@@ -1,0 +1,94 @@
+"""List the private parts of Triton that packaged kernels use, and check that the installed release has them."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from importlib import import_module
+
+from aotcuda.errors import FallbackWarning
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_JIT, _TUNER = "triton.runtime.jit", "triton.runtime.autotuner"
+
+NAMES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    (_JIT, "JITFunction.run", ("grid", "warmup"), "All launches and compilations of a kernel call it."),
+    (_JIT, "KernelInterface.__getitem__", ("grid",), "`kernel[grid]` returns what calls `run`."),
+    (_JIT, "JITFunction.__init__", ("debug",), "Kernels with `debug` are left to Triton."),
+    (_JIT, "JITFunction.add_pre_run_hook", ("hook",), "It adds to `pre_run_hooks`; kernels with these are Triton's."),
+    (_TUNER, "Autotuner.__init__", ("fn", "configs"), "Autotuners around packaged kernels are adopted when made."),
+    (_TUNER, "Autotuner.run", (), "It looks for a key in `cache`, and times configs if there is none."),
+    (_TUNER, "Autotuner.prune_configs", ("kwargs",), "A config for another key has to be one of those that it leaves."),
+    (_TUNER, "Heuristics.__init__", ("fn", "values"), "Heuristics around packaged kernels are adopted when made."),
+    (_TUNER, "Heuristics.run", (), "It computes constexprs and calls `run` of the kernel."),
+    ("triton.knobs", "runtime.launch_enter_hook.calls", (), "Launches with hooks are Triton's, which calls them."),
+    ("triton.knobs", "runtime.launch_exit_hook.calls", (), "Launches with hooks are Triton's, which calls them."),
+    ("triton.knobs", "runtime.debug", (), "Triton compiles other code with it."),
+    ("triton.knobs", "runtime.add_stages_inspection_hook", (), "Triton compiles other code with it."),
+    ("triton.knobs", "compilation.instrumentation_mode", (), "Triton compiles other code with it."),
+)
+"""Module, name, parameters that it has to have, and the reason."""
+
+ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "JITFunction": ("fn", "arg_names", "pre_run_hooks", "debug"),
+    "Autotuner": ("fn", "arg_names", "configs", "keys", "cache"),
+    "Heuristics": ("fn", "arg_names", "values"),
+}
+"""Attributes of the objects of each class."""
+
+VARIABLES = (
+    "DISABLE_LLVM_OPT",
+    "DISABLE_PTXAS_OPT",
+    "LLVM_PASS_PLUGIN_PATH",
+    "PTXAS_OPTIONS",
+    "TRITON_ALWAYS_COMPILE",
+    "TRITON_DEFAULT_FP_FUSION",
+    "TRITON_ENABLE_ASAN",
+    "TRITON_F32_DEFAULT",
+    "TRITON_FORCE_DISABLE_FP_FUSION",
+    "TRITON_FPSAN_HOMOMORPHIC_CASTS",
+    "TRITON_INSTRUMENTATION_MODE",
+    "TRITON_KERNEL_OVERRIDE",
+    "TRITON_LIBDEVICE_PATH",
+    "TRITON_MOCK_PTX_VERSION",
+    "TRITON_OVERRIDE_ARCH",
+)
+"""Environment variables with which Triton compiles other code: kernels are Triton's where one is set."""
+
+_known: list[bool] = []
+
+
+def are_known() -> bool:
+    """Return True if the installed Triton has all of these; warn once if not."""
+    if not _known:
+        problem = _missing()
+        _known.append(problem is None)
+        if problem is not None:
+            version = import_module("triton").__version__
+            message = (
+                f"Triton {version} is not known to aotcuda ({problem}), so packaged kernels are compiled by Triton; "
+                "install a newer aotcuda, or Triton 3.6 to 3.9"
+            )
+            warnings.warn(message, FallbackWarning, stacklevel=2)
+    return _known[0]
+
+
+def _missing() -> str | None:
+    """Return the first name that the installed Triton lacks, or None."""
+    for module, path, parameters, _ in NAMES:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part, _known)  # of None and False the release has the name
+            if found is _known:
+                return f"it has no {module}.{path}"
+        if parameters and not set(parameters) <= inspect.signature(found).parameters.keys():
+            return f"{module}.{path} has other parameters"
+    return None
+
+
+def has_attributes(kind: str, item: object) -> bool:
+    """Return True if an object of a class has the attributes that packaged kernels use."""
+    return all(hasattr(item, name) for name in ATTRIBUTES[kind])

@@ -1,0 +1,195 @@
+"""Tables of configs that a recorded run has chosen, `tuning.json` in a module's data folder, and the choice from them.
+
+A key is an autotuner's own: the values of its `key` arguments, then the dtypes of all arguments. Numbers, strings,
+booleans and None stand in a table as they are, other objects by their `str`. 1, 1.0 and true are three values.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+
+from aotcuda import manifest as manifests
+from aotcuda.common import variables
+from aotcuda.errors import AotcudaError
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.jit.compile import warn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
+
+FORMAT, VERSION = "aotcuda tuning", 1
+
+_PLAIN = (type(None), bool, int, float, str)
+_OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
+
+_read: dict[str, dict[str, Any]] = {}  # by the file's path, the tables of its kernels
+
+
+class Gpu:
+    """The choices of one kind of GPU.
+
+    Attributes:
+        capability: Its compute capability, `"9.0"`.
+        default: The config that most launches took, as a number.
+        choices: Numbers of configs by key.
+    """
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self.capability: str = record["capability"]
+        self.default: int = record["default"]
+        self.choices: dict[tuple[object, ...], int] = {_exact(key): number for key, number in record["choices"]}
+
+    def nearest(self, key: Sequence[Any]) -> list[int]:
+        """Return the numbers of configs, those of the nearest keys first; keys that differ in other than ints are none.
+
+        The distance is that of the logarithms of the ints: 4096 is as near to 2048 as to 8192.
+        """
+        found = [(_distance(key, other), number) for other, number in self.choices.items()]
+        return [number for distance, number in sorted(found, key=lambda item: item[0]) if distance >= 0]
+
+
+class Table:
+    """The choices for one autotuned kernel."""
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self._configs = [_described({**_OPTIONS, **config}, config["kwargs"]) for config in record["configs"]]
+        self._gpus = {name: Gpu(gpu) for name, gpu in record["gpus"].items()}
+
+    def choose(self, autotuner: Any, key: Any, arguments: dict[str, Any]) -> Any:
+        """Return a config of an autotuner for a key; None if there is none, and the autotuner has to time its configs.
+
+        Args:
+            autotuner: The autotuner, in its `run`.
+            key: Its key for a launch.
+            arguments: The arguments of that launch that were given by name.
+        """
+        if os.environ.get("AOTCUDA_TUNE") == "1":
+            return None
+        try:
+            driver = drivers.get()
+        except AotcudaError:  # Triton says what is missing
+            return None
+        device = driver.devices[driver.current_device() or 0]
+        capability = "{}.{}".format(*device.capability)
+        own = [self._gpus[device.name]] if device.name in self._gpus else []
+        alike = [gpu for gpu in self._gpus.values() if gpu.capability == capability and gpu not in own]
+        near, exact, plain = own + alike, _exact(key), [_plain(value) for value in key]
+        configs = {_described(vars(config), config.kwargs): config for config in reversed(autotuner.configs)}
+        found = self._first(configs, [gpu.choices[exact] for gpu in near if exact in gpu.choices])
+        if found is not None or os.environ.get("AOTCUDA_TUNING") == "exact":
+            return found
+        left = autotuner.prune_configs(arguments)
+        configs = {_described(vars(config), config.kwargs): config for config in reversed(left)}
+        numbers = [number for gpu in near for number in gpu.nearest(plain)]
+        return self._first(configs, [*numbers, *(gpu.default for gpu in [*near, *self._gpus.values()])])
+
+    def _first(self, configs: dict[object, Any], numbers: Iterable[int]) -> Any:
+        """Return the first config that the autotuner has; its source may have lost some."""
+        found = (configs.get(self._configs[number]) for number in numbers)
+        return next((config for config in found if config is not None), None)
+
+
+def table(kernel: PlacedKernel) -> Table | None:
+    """Return the choices for a kernel, None if its module has none."""
+    variables.check("AOTCUDA_TUNE", "AOTCUDA_TUNING")
+    file = kernel.manifest["files"].get("tuning")
+    if file is None:
+        return None
+    path = os.path.join(kernel.folder, file["path"])
+    if path not in _read:
+        try:
+            _read[path] = _kernels(manifests.read_file(kernel.folder, file), kernel.__module__)
+        except (AotcudaError, ValueError, RecursionError) as error:
+            _read[path] = {}
+            warn(f"{path}: {_problem(error)}; it is ignored, and autotuners time their configs")
+    record = _read[path].get(kernel.__name__)
+    return None if record is None else Table(record)
+
+
+def _problem(error: Exception) -> str:
+    return "it is no JSON" if isinstance(error, json.JSONDecodeError) else str(error).partition("\n")[0]
+
+
+def _kernels(content: bytes, source: str) -> dict[str, Any]:
+    """Read the tables of a module.
+
+    Raises:
+        ValueError: The file is damaged, of another version, or for another source.
+    """
+    data = json.loads(content)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        message = f"it is no file of {FORMAT!r}"
+        raise ValueError(message)
+    if data.get("version") != VERSION:
+        message = f"it is of version {data.get('version')!r}, and this aotcuda reads {VERSION}"
+        raise ValueError(message)
+    if data.get("source") != source:
+        message = f"it is for {data.get('source')!r}, not for {source}"
+        raise ValueError(message)
+    kernels = data.get("kernels")
+    if not isinstance(kernels, dict) or not all(map(_is_table, kernels.values())):
+        message = "its tables are damaged"
+        raise ValueError(message)
+    return kernels
+
+
+def _is_table(record: Any) -> bool:
+    """Return True if `Table` can read a record."""
+    if not isinstance(record, dict):
+        return False
+    configs, gpus = record.get("configs"), record.get("gpus")
+    if not isinstance(configs, list) or not isinstance(gpus, dict):
+        return False
+    if not all(isinstance(config, dict) and isinstance(config.get("kwargs"), dict) for config in configs):
+        return False
+    numbers = range(len(configs))
+    for gpu in gpus.values():
+        if not isinstance(gpu, dict) or type(gpu.get("default")) is not int or gpu["default"] not in numbers:
+            return False
+        choices = gpu.get("choices")
+        if not isinstance(gpu.get("capability"), str) or not isinstance(choices, list):
+            return False
+        for choice in choices:
+            is_pair = isinstance(choice, list) and len(choice) == 2 and isinstance(choice[0], list)
+            if not is_pair or type(choice[1]) is not int or choice[1] not in numbers:
+                return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a table has it."""
+    return value if type(value) in _PLAIN else str(value)
+
+
+def _exact(key: Iterable[Any]) -> tuple[object, ...]:
+    """Return a key by which 1, 1.0 and True are three values."""
+    return tuple([(type(value), value) for value in map(_plain, key)])
+
+
+def _described(options: dict[str, Any], constants: dict[str, Any]) -> object:
+    """Return what makes two configs the same."""
+    values = _exact(constants[name] for name in sorted(constants))
+    return tuple(sorted(constants)), values, tuple([options.get(name) for name in _OPTIONS])
+
+
+def _distance(key: Sequence[Any], other: Sequence[Any]) -> float:
+    """Return how far a key is from one of a table; -1 if they differ in other than ints."""
+    if len(key) != len(other):
+        return -1
+    total = 0.0
+    for value, (kind, known) in zip(key, other, strict=True):
+        if type(value) is int and kind is int:
+            total += (_logarithm(value) - _logarithm(known)) ** 2
+        elif type(value) is not kind or value != known:
+            return -1
+    return total
+
+
+def _logarithm(value: int) -> float:
+    return math.copysign(math.log1p(abs(value)), value)

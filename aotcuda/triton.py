@@ -1,0 +1,24 @@
+"""Triton for a module that defines and launches kernels: `from aotcuda.triton import triton, tl`.
+
+In a module that was packaged in place, `triton` is a module whose kernels launch the packaged code. Elsewhere (a source
+tree without a build, a build, `TRITON_INTERPRET=1`, `AOTCUDA_IN_PLACE=0`) it is Triton itself. `tl` is always Triton's
+own `triton.language`. See docs/triton.md.
+"""
+
+from __future__ import annotations
+
+import sys as _sys
+
+from aotcuda.integrations.in_place.triton import entry as _entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import triton as triton  # noqa: PLC0414
+    import triton.language as tl  # noqa: F401
+    from triton import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    return _entry.attribute(name, _sys._getframe(1).f_globals)  # noqa: SLF001 (the importing module decides)

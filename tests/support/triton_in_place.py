@@ -1,0 +1,113 @@
+"""Triton modules that are packaged in place, as the build leaves them, with images that hold no code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import manifest as manifests
+from support import grids, in_place
+from support import manifests as generated
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPTIONS = [
+    {"name": "num_warps", "default": 4, "keyword": True},
+    {"name": "num_ctas", "default": 1, "keyword": True},
+    {"name": "num_stages", "default": 3, "keyword": True},
+    {"name": "maxnreg", "default": None, "keyword": True},
+    {"name": "enable_fp_fusion", "default": None, "keyword": True},
+    {"name": "launch_pdl", "default": False, "keyword": True},
+    {"name": "launch_cooperative_grid", "default": False, "keyword": True},
+]
+
+
+def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]) -> dict[str, Any]:
+    """A kernel's record.
+
+    Args:
+        name: Its name in the source.
+        arguments: Its arguments, as the manifest has them.
+        variants: Of each variant, the value of each constexpr and option that is not the default; of another argument
+            the type, `*fp32`, `fp32` or `i32`, with `:16` where it is divisible by 16, or None.
+    """
+    overloads = []
+    for number, given in enumerate(variants):
+        offset, parameters = 0, []
+        for argument in [*arguments, *OPTIONS]:
+            found: dict[str, Any] = {"name": argument["name"], "type": argument["name"]}
+            value = given.get(argument["name"], argument.get("default"))
+            kind, _, hint = value.partition(":") if isinstance(value, str) else ("", "", "")
+            if kind in ("*fp32", "fp32", "i32"):
+                size = 8 if kind == "*fp32" else 4
+                offset += -offset % size
+                form = {"kind": "elements", "dtype": "<f4"} if size == 8 else {"kind": "number", "format": kind[0]}
+                found |= {**form, "type": value, "offset": offset, **({"divisor": 16} if hint else {})}
+                offset += size
+            else:
+                found |= {"kind": "constant", "offset": 0, "value": value}
+            parameters.append(found)
+        overload = grids.variant(f"{name}__{number}", 128)
+        overload |= {"signature": f"void({', '.join(map(str, given.values()))})", "parameters": parameters}
+        overload["parameter_bytes"] = offset + -offset % 8 + 16  # and two scratch pointers
+        overloads.append(overload)
+    found = {"name": name, "origin": "", "overloads": overloads, "arguments": [*arguments, *OPTIONS], "exact": True}
+    heuristics = [item["name"] for item in arguments if "is_none" in item or "is_not_none" in item]
+    return found | ({"heuristics": heuristics} if heuristics else {})
+
+
+def write(
+    root: Path,
+    text: str,
+    *records: dict[str, Any],
+    name: str = "mypkg.ops",
+    editable: bool = False,
+    tuning: dict[str, Any] | str | None = None,
+    **changes: object,
+) -> Path:
+    """Write a source under `root`, and what a build leaves beside it; gives the folder of the data.
+
+    Args:
+        root: Belongs on `sys.path`.
+        text: The source.
+        records: Its kernels; each is packaged from the function, or assigned name, that is called like it.
+        name: The module's name.
+        editable: It is of an editable install.
+        tuning: The kernels of the tuning file, or the text of the whole file.
+        changes: Keys of the manifest.
+    """
+    lines = {
+        node.name: min([node.lineno, *(item.lineno for item in node.decorator_list)])
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef)
+    }
+    for item in records:
+        function = item.pop("function", item["name"])
+        item |= {"origin": f"{name}:{item['name']}", "defined": f"{name}:{function}:{lines.get(function, 0)}"}
+    path = f"{name.replace('.', '/')}.py"
+    listed = [{"path": path, "sha256": manifests.digest(text.encode())}]
+    options: dict[str, Any] = {
+        "name": name,
+        "load": "first-use",
+        "in_place": True,
+        "by_grid": True,
+        "frontend": "triton",
+        "fallback": "jit",
+        "sources": listed,
+        **changes,
+    }
+    folder = generated.write(root, list(records), **options)
+    if tuning is not None:
+        whole = {"format": "aotcuda tuning", "version": 1, "source": name, "kernels": tuning}
+        data = (tuning if isinstance(tuning, str) else json.dumps(whole)).encode()
+        (folder / "tuning.json").write_bytes(data)
+        manifest = json.loads((folder / manifests.FILE_NAME).read_bytes())
+        manifest["files"]["tuning"] = generated.file("tuning.json", data)
+        (folder / manifests.FILE_NAME).write_bytes(manifests.dump(manifest))
+    (root / path).write_text(text)
+    in_place.mark(folder, {name: folder / manifests.FILE_NAME}, editable=editable)
+    importlib.invalidate_caches()
+    return folder

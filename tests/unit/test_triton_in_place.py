@@ -1,0 +1,359 @@
+"""Triton modules that are packaged in place: what they import, what they launch, and what goes to Triton."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import struct
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError, StaleBuildError
+from aotcuda.runtime.jit import compile as jit_compile
+from support import triton_in_place
+from support.triton_in_place import record
+
+if TYPE_CHECKING:
+    from support.stand_in import StandIn
+
+triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+
+SOURCE = """
+from aotcuda.triton import triton, tl
+import aotcuda.triton as at
+
+
+@triton.jit
+def helper(x):
+    return x + x
+
+
+@triton.jit(do_not_specialize=["n"])
+def scale(x, factor, n, BLOCK: tl.constexpr, ACT: tl.constexpr = None):
+    "Scales."
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, helper(tl.load(x + at, at < n)) * factor, at < n)
+
+
+@at.triton.heuristics({"HAS_BIAS": lambda args: args["bias"] is None, "ODD": lambda args: args["bias"] is not None})
+@triton.jit
+def norm(x, bias, n, HAS_BIAS: tl.constexpr, ODD: tl.constexpr):
+    pass
+
+
+@triton.heuristics({"HAS_BIAS": lambda args: args["bias"] is None})
+@triton.heuristics({"BLOCK": lambda args: 64 if args["n"] else 1 // args["n"], "num_warps": lambda args: 2})
+@triton.jit
+def sized(x, bias, n, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr):
+    pass
+
+
+def body(x, n):
+    pass
+
+
+first = triton.jit(body)
+second = triton.jit(body, do_not_specialize=["n"])
+
+
+@triton.jit
+def absent(x, n):
+    pass
+
+
+class Wrapper:
+    def __init__(self, fn):
+        self.kernel = fn
+
+
+@Wrapper
+@triton.jit
+def wrapped(x, n):
+    pass
+"""
+X, N = {"name": "x"}, {"name": "n"}
+POINTER = {"x": "*fp32:16"}
+RECORDS = [
+    ("scale", [X, {"name": "factor"}, {**N, "hints": "none"}, {"name": "BLOCK"}, {"name": "ACT", "default": None}]),
+    ("norm", [X, {"name": "bias"}, N, {"name": "HAS_BIAS", "is_none": "bias"}, {"name": "ODD", "is_not_none": "bias"}]),
+    ("sized", [X, {"name": "bias"}, N, {"name": "HAS_BIAS", "is_none": "bias"}, {"name": "BLOCK"}]),
+    ("first", [X, N]),
+    ("second", [X, {**N, "hints": "none"}]),
+    ("wrapped", [X, N]),
+]
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "scale": [
+        {**POINTER, "factor": "fp32", "n": "i32", "BLOCK": 128},
+        {**POINTER, "factor": "fp32", "n": "i32", "BLOCK": 64, "ACT": "relu", "num_warps": 8},
+    ],
+    "norm": [
+        {**POINTER, "bias": None, "n": "i32:16", "HAS_BIAS": True, "ODD": False},
+        {**POINTER, "bias": "*fp32:16", "n": "i32:16", "HAS_BIAS": False, "ODD": True},
+    ],
+    "sized": [{**POINTER, "bias": None, "n": "i32:16", "HAS_BIAS": True, "BLOCK": 64, "num_warps": 2}],
+    "first": [{**POINTER, "n": "i32:16"}],
+    "second": [{**POINTER, "n": "i32"}],
+    "wrapped": [{**POINTER, "n": "i32:16"}],
+}
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "AOTCUDA_FALLBACK", "TRITON_INTERPRET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(jit_compile, "_warned", set())
+
+
+@pytest.fixture
+def by_triton(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What Triton's own launches were given: name, arguments, grid, named arguments."""
+    found: list[tuple[Any, ...]] = []
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> str:
+        found.append((self.__name__, args, grid, warmup, kwargs))
+        return "compiled"
+
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", run)
+    return found
+
+
+def records() -> list[dict[str, Any]]:
+    found = [record(name, copy.deepcopy(arguments), *VARIANTS[name]) for name, arguments in RECORDS]
+    for item in found:
+        if item["name"] in ("first", "second"):
+            item["function"] = "body"
+    return found
+
+
+def package(cuda: StandIn, text: str = SOURCE, **options: Any) -> Any:
+    """The source, packaged in place and imported."""
+    triton_in_place.write(cuda.packages, text, *records(), **options)
+    return importlib.import_module("mypkg.ops")
+
+
+def symbols(cuda: StandIn) -> list[str]:
+    return [call["kernel"] for call in cuda.launches()]
+
+
+class TestNames:
+    def test_triton_is_a_plain_module_that_answers_with_tritons_names(self, cuda: StandIn) -> None:
+        ops = package(cuda)
+        assert type(ops.triton) is ModuleType
+        assert ops.triton is not triton
+        assert ops.triton.__name__ == "triton"
+        assert ops.tl is triton.language
+        for name in ("cdiv", "Config", "JITFunction", "runtime", "__version__", "__file__", "__path__"):
+            assert getattr(ops.triton, name) is getattr(triton, name)
+        assert ops.at.jit is ops.at.triton.jit
+        assert set(dir(triton)) <= set(dir(ops.triton))
+        with pytest.raises(AttributeError):
+            _ = ops.triton.nothing
+
+    @pytest.mark.parametrize(
+        "variable", [("AOTCUDA_IN_PLACE", "0"), ("AOTCUDA_BUILDING", "1"), ("TRITON_INTERPRET", "1")]
+    )
+    def test_triton_itself_where_nothing_is_to_be_packaged(
+        self, variable: tuple[str, str], cuda: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(*variable)
+        assert package(cuda).triton is triton
+
+    def test_a_tree_that_was_never_built_has_triton_itself(self, cuda: StandIn) -> None:
+        cuda.packages.mkdir()
+        (cuda.packages / "mypkg.py").write_text("from aotcuda.triton import triton, tl")
+        assert importlib.import_module("mypkg").triton is triton
+
+    def test_a_release_without_the_private_parts_has_its_own_behaviour(
+        self, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from aotcuda.integrations.in_place.triton import private_parts
+
+        monkeypatch.setattr(private_parts, "_known", [])
+        monkeypatch.delattr(triton.runtime.autotuner.Autotuner, "prune_configs")
+        with pytest.warns(FallbackWarning, match="no triton.runtime.autotuner.Autotuner.prune_configs") as warned:
+            assert package(cuda).triton is triton
+        assert len(warned) == 1
+
+    def test_decorators_return_subclasses_of_tritons_classes(self, cuda: StandIn) -> None:
+        ops = package(cuda)
+        assert isinstance(ops.scale, triton.JITFunction)
+        assert type(ops.scale).__name__ == "JITFunction"
+        assert type(ops.scale) is not triton.JITFunction
+        assert isinstance(ops.norm, triton.runtime.autotuner.Heuristics)
+        assert ops.scale.__doc__ == "Scales."
+        assert {ops.scale: 1}[ops.scale] == 1
+        assert ops.second.do_not_specialize == ["n"]
+        assert copy.copy(ops.scale).fn is ops.scale.fn
+
+
+class TestLaunches:
+    def launch(self, cuda: StandIn, name: str, ops: Any) -> None:
+        x = cuda.array()
+        {
+            "by position": lambda: ops.scale[(3,)](x, 0.5, 7, 128),
+            "by name": lambda: ops.scale[(3,)](x, 0.5, n=7, BLOCK=64, ACT="relu", num_warps=8),
+            "run": lambda: ops.scale.run(x, 0.5, 7, BLOCK=128, grid=(3,), warmup=False),
+            "grid function": lambda: ops.scale[lambda meta: (meta["n"] - 4, meta["BLOCK"] // 128)](
+                x, 0.5, 7, BLOCK=128
+            ),
+            "None heuristics": lambda: ops.norm[(3,)](x, None, 16),
+            "other heuristics": lambda: ops.norm[(3,)](x, cuda.array(), 16),
+            "sizes": lambda: ops.sized[(3,)](x, None, n=16),
+            "assigned": lambda: ops.first[(3,)](x, 16),
+            "second name": lambda: ops.second[(3,)](x, 16),
+            "wrapped": lambda: ops.wrapped.kernel[(3,)](x, 16),
+        }[name]()
+
+    @pytest.mark.parametrize(
+        ("launch", "symbol"),
+        [
+            ("by position", "scale__0"),
+            ("by name", "scale__1"),
+            ("run", "scale__0"),
+            ("grid function", "scale__0"),
+            ("sizes", "sized__0"),
+            ("assigned", "first__0"),
+            ("second name", "second__0"),
+            ("wrapped", "wrapped__0"),
+        ],
+    )
+    def test_launches_take_what_was_packaged(
+        self, launch: str, symbol: str, cuda: StandIn, by_triton: list[Any]
+    ) -> None:
+        ops = package(cuda)
+        for _ in range(4):  # the fast path learns
+            self.launch(cuda, launch, ops)
+        assert symbols(cuda) == [symbol] * 4
+        assert {tuple(call["grid"]) for call in cuda.launches()} == {(3, 1, 1)}
+        assert by_triton == []
+
+    def test_the_parameter_block_holds_the_arguments(self, cuda: StandIn) -> None:
+        ops, x = package(cuda), cuda.array()
+        ops.scale[(1,)](x, 0.5, 7, BLOCK=128)
+        assert cuda.parameters()[:16] == struct.pack("<Qfi", x.address, 0.5, 7)
+
+    def test_a_heuristic_that_raises_raises_as_in_triton(self, cuda: StandIn) -> None:
+        ops = package(cuda)
+        with pytest.raises(ZeroDivisionError):
+            ops.sized[(1,)](cuda.array(), None, n=0)
+        with pytest.raises(KeyError, match="n"):
+            ops.sized[(1,)](cuda.array(), None)
+
+
+class TestMisses:
+    def test_a_miss_goes_to_triton_with_one_warning(self, cuda: StandIn, by_triton: list[Any]) -> None:
+        ops, x = package(cuda), cuda.array()
+        with pytest.warns(FallbackWarning, match=r"mypkg\.ops\.scale .*so Triton compiles it") as warned:
+            assert ops.scale[(3,)](x, 0.5, 7, BLOCK=256) == "compiled"
+        assert len(warned) == 1
+        assert warned[0].filename == __file__
+        ops.scale[(3,)](x, 0.5, 7, BLOCK=256, num_warps=1)
+        assert by_triton == [
+            ("scale", (x, 0.5, 7), (3,), False, {"BLOCK": 256}),
+            ("scale", (x, 0.5, 7), (3,), False, {"BLOCK": 256, "num_warps": 1}),
+        ]
+        ops.scale[(3,)](x, 0.5, 7, BLOCK=128)
+        assert symbols(cuda) == ["scale__0"]
+
+    @pytest.mark.parametrize(
+        "given", [{"BLOCK": 128.0}, {"BLOCK": 128, "num_warps": 2}, {"BLOCK": 128, "debug": True}, {"x": np.zeros(4)}]
+    )
+    def test_what_is_not_exactly_packaged_is_a_miss(
+        self, given: dict[str, Any], cuda: StandIn, by_triton: list[Any]
+    ) -> None:
+        ops = package(cuda)
+        with pytest.warns(FallbackWarning):
+            ops.scale[(3,)](**{"x": cuda.array(), "factor": 0.5, "n": 7, **given})
+        assert [call[0] for call in by_triton] == ["scale"]
+        assert symbols(cuda) == []
+
+    def test_a_miss_of_a_launch_without_heuristics_values_has_them(self, cuda: StandIn, by_triton: list[Any]) -> None:
+        ops, x = package(cuda), cuda.array()
+        with pytest.warns(FallbackWarning):
+            ops.norm[(3,)](x, None, 7)
+        assert by_triton == [("norm", (x, None, 7), (3,), False, {"HAS_BIAS": True, "ODD": False})]
+
+    def test_a_kernel_that_no_variant_is_of_is_tritons(self, cuda: StandIn, by_triton: list[Any]) -> None:
+        ops = package(cuda)
+        with pytest.warns(FallbackWarning, match=r"mypkg\.ops\.absent \(line \d+\) is in no image") as warned:
+            ops.absent[(1,)](cuda.array(), 1)
+            ops.absent[(1,)](cuda.array(), 1)
+        assert len(warned) == 1
+        assert len(by_triton) == 2
+
+    def test_misses_are_errors_where_nothing_may_be_compiled(
+        self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ops = package(cuda, fallback="error")
+        with pytest.raises(ArgumentError, match=r"mypkg\.ops\.scale"):
+            ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=256)
+        with pytest.raises(NoImageError, match=r"mypkg\.ops\.absent"):
+            ops.absent[(1,)](cuda.array(), 1)
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "jit")
+        with pytest.warns(FallbackWarning):
+            ops.absent[(1,)](cuda.array(), 1)
+        assert len(by_triton) == 1
+
+    def test_a_gpu_without_an_image_is_served_by_triton(self, cuda: StandIn, by_triton: list[Any]) -> None:
+        ops = package(cuda, targets=("sm_100",))
+        with pytest.warns(FallbackWarning, match="so Triton compiles it"):
+            ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=128)
+        assert len(by_triton) == 1
+
+    @pytest.mark.parametrize("editable", [False, True])
+    def test_an_edited_source_is_served_by_triton(
+        self, editable: bool, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        triton_in_place.write(cuda.packages, SOURCE, *records(), editable=editable)
+        path = cuda.packages / "mypkg/ops.py"
+        path.write_text(SOURCE.replace("helper(tl", "(tl"))
+        ops = importlib.import_module("mypkg.ops")
+        with pytest.warns(FallbackWarning, match=r"ops\.py") as warned:
+            ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=128)
+            ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=128)
+        assert len(warned) == 1
+        assert len(by_triton) == 2
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+        with pytest.raises(StaleBuildError):
+            ops.first[(1,)](cuda.array(), 16)
+
+    @pytest.mark.parametrize("why", ["warmup", "hook", "pre-run hook", "debug", "instrumented", "source", "grid"])
+    def test_what_only_triton_can_do_goes_to_triton(
+        self, why: str, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ops, x = package(cuda), cuda.array()
+        knobs = triton.knobs.runtime
+        if why == "hook":
+            monkeypatch.setattr(knobs.launch_enter_hook, "calls", [print])
+        elif why == "pre-run hook":
+            ops.scale.add_pre_run_hook(print)
+        elif why == "debug":
+            monkeypatch.setattr(knobs, "debug", True)
+        elif why == "instrumented":
+            monkeypatch.setenv("TRITON_ENABLE_ASAN", "1")
+        elif why == "source":
+            ops.scale._unsafe_update_src("def scale():\n    pass\n")
+        if why == "warmup":
+            ops.scale.warmup(x, 0.5, 7, 128, grid=(1,))
+        else:
+            ops.scale[(1.5,) if why == "grid" else (1,)](x, 0.5, 7, 128)
+        assert [call[0] for call in by_triton] == ["scale"]
+        assert symbols(cuda) == []
+
+    def test_heuristics_run_as_in_triton_where_triton_launches(
+        self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ops, x = package(cuda), cuda.array()
+        monkeypatch.setattr(triton.knobs.runtime.launch_enter_hook, "calls", [print])
+        ops.norm[(1,)](x, None, 16)
+        assert by_triton == [("norm", (x, None, 16), (1,), False, {"HAS_BIAS": True, "ODD": False})]
+
+
+def test_without_triton_the_import_says_what_to_install(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(ModuleNotFoundError, match=r"mypkg\.ops .*pip install 'aotcuda\[triton\]'"):
+        package(cuda)

@@ -1,0 +1,268 @@
+"""Autotuners of Triton modules that are packaged in place: which config a launch takes, and that none is timed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.errors import ConfigError, FallbackWarning
+from aotcuda.runtime.jit import compile as jit_compile
+from support import triton_in_place
+from support.triton_in_place import record
+
+if TYPE_CHECKING:
+    from support.stand_in import StandIn
+
+triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+
+SOURCE = """
+from aotcuda.triton import triton, tl
+from triton.runtime.autotuner import Autotuner
+
+CONFIGS = [triton.Config({"BLOCK": block}, num_warps=4) for block in (32, 64, 128, 256)]
+pruned, hooks = [], []
+
+
+class Cached(Autotuner):
+    shipped = {}
+
+    def run(self, *args, **kwargs):
+        key = (args[1],)
+        if key not in self.cache and key in self.shipped:
+            self.cache[key] = self.configs[self.shipped[key]]
+        return super().run(*args, **kwargs)
+
+
+def cached(configs, key):
+    return lambda fn: Cached(fn, fn.arg_names, configs, key, None, None)
+
+
+def prune(configs, named, **kwargs):
+    pruned.append((sorted(named), sorted(kwargs)))
+    return [config for config in configs if config.kwargs["BLOCK"] <= 64]
+
+
+def timed(call, quantiles):
+    call()
+    return [1.0, 1.0, 1.0]
+
+
+@triton.autotune(CONFIGS, key=["n"], do_bench=timed)
+@triton.jit
+def plain(x, n, BLOCK: tl.constexpr):
+    pass
+
+
+@triton.autotune(CONFIGS, key=["n"], prune_configs_by={"early_config_prune": prune})
+@triton.jit
+def narrow(x, n, BLOCK: tl.constexpr):
+    pass
+
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % 2 == 0})
+@cached(CONFIGS, key=["n"])
+@triton.jit
+def own(x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    pass
+
+
+@triton.autotune([triton.Config({"BLOCK": 32}, num_warps=4, pre_hook=hooks.append)], key=["n"])
+@triton.jit
+def single(x, n, BLOCK: tl.constexpr):
+    pass
+"""
+BLOCKS = (32, 64, 128, 256)
+ARGUMENTS = [{"name": "x"}, {"name": "n", "hints": "none"}, {"name": "BLOCK"}]
+VARIANTS = [{"x": "*fp32:16", "n": "i32", "BLOCK": block} for block in BLOCKS]
+
+H100 = {"capability": "9.0", "default": 0, "choices": [[[1024], 1], [[4096], 2], [[True], 3], [[4096.0], 3]]}
+H200 = {"capability": "9.0", "default": 1, "choices": [[[1024], 3], [[77], 3], [["77"], 2]]}
+A100 = {"capability": "8.0", "default": 3, "choices": [[[50], 2]]}
+NAME = "Stand-in A"
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AOTCUDA_FALLBACK", "AOTCUDA_TUNE", "AOTCUDA_TUNING"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(jit_compile, "_warned", set())
+
+
+def table(**gpus: dict[str, Any]) -> dict[str, Any]:
+    configs = [{"kwargs": {"BLOCK": block}, "num_warps": 4, "num_stages": 3, "num_ctas": 1} for block in BLOCKS]
+    found = {"keys": ["n"], "configs": configs, "gpus": {name.replace("_", " "): gpu for name, gpu in gpus.items()}}
+    return dict.fromkeys(("plain", "narrow", "own"), found)
+
+
+def package(cuda: StandIn, tuning: Any, **changes: object) -> Any:
+    names = ("plain", "narrow", "single")
+    records = [record(name, [dict(item) for item in ARGUMENTS], *VARIANTS) for name in names]
+    even = [*[dict(item) for item in ARGUMENTS], {"name": "EVEN"}]
+    records.append(record("own", even, *({**each, "EVEN": value} for each in VARIANTS for value in (True, False))))
+    triton_in_place.write(cuda.packages, SOURCE, *records, tuning=tuning, **changes)
+    return importlib.import_module("mypkg.ops")
+
+
+def blocks(cuda: StandIn) -> list[int]:
+    """The constexpr BLOCK of each launch."""
+    numbers = [int(call["kernel"].rpartition("_")[2]) for call in cuda.launches()]
+    return [
+        BLOCKS[number // (2 if call["kernel"].startswith("own") else 1)]
+        for number, call in zip(numbers, cuda.launches(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "n", "block"),
+    [
+        ({"other": H200, "own": H100}, 4096, 128),  # this GPU's table
+        ({"other": H200, "own": H100}, 1024, 64),
+        ({"other": H200, "own": H100}, 77, 256),  # its architecture's
+        ({"other": H200}, 1024, 256),
+        ({"own": H100}, 1100, 64),  # the nearest key
+        ({"own": H100}, 100_000, 128),
+        ({"own": {**H100, "choices": []}, "other": H200}, 1100, 256),
+        ({"own": {**H100, "choices": []}}, 7, 32),  # the default
+        ({"other": {**H200, "choices": []}}, 7, 64),
+        ({"third": A100}, 50, 256),  # a default of another architecture
+    ],
+)
+def test_a_launch_takes_the_best_known_config(gpus: dict[str, Any], n: int, block: int, cuda: StandIn) -> None:
+    named = {{"own": NAME.replace(" ", "_"), "other": "NVIDIA_H200"}.get(key, key): gpu for key, gpu in gpus.items()}
+    ops, x = package(cuda, table(**named)), cuda.array()
+    for _ in range(3):
+        ops.plain[(1,)](x, n)
+    assert blocks(cuda) == [block] * 3
+    assert ops.plain.best_config is ops.CONFIGS[BLOCKS.index(block)]
+
+
+def test_a_config_that_was_assigned_to_the_cache_goes_before_tables(cuda: StandIn) -> None:
+    ops = package(cuda, table(other=H200))
+    ops.plain.cache[1024,] = ops.CONFIGS[0]
+    ops.own.fn.shipped[1024,] = 0
+    ops.plain[(1,)](cuda.array(), 1024)
+    ops.own[(1,)](cuda.array(), 1024)
+    ops.own[(1,)](cuda.array(), 77)
+    assert blocks(cuda) == [32, 32, 256]
+    assert type(ops.own.fn).__mro__[1] is ops.Cached
+    assert isinstance(ops.own.fn, triton.runtime.autotuner.Autotuner)
+    assert (5,) not in ops.plain.cache
+
+
+def test_a_config_for_another_key_is_one_that_pruning_leaves(cuda: StandIn) -> None:
+    ops, x = package(cuda, table(other=H200)), cuda.array()
+    ops.narrow[(1,)](x, 77)
+    assert ops.pruned == []
+    ops.narrow[(1,)](x, 80)
+    assert ops.pruned == [(["n", "x"], ["grid", "warmup"])]
+    assert blocks(cuda) == [256, 64]
+
+
+def test_one_config_needs_no_key(cuda: StandIn) -> None:
+    ops = package(cuda, None)
+    ops.single[(1,)](cuda.array(), 5)
+    assert blocks(cuda) == [32]
+    assert [given["BLOCK"] for given in ops.hooks] == [32]
+
+
+@pytest.mark.parametrize(
+    ("variables", "tuning", "n", "timed"),
+    [
+        ({}, None, 5, True),
+        ({}, table(other=H200), 5, False),
+        ({"AOTCUDA_TUNE": "1"}, table(other=H200), 77, True),
+        ({"AOTCUDA_TUNING": "exact"}, table(other=H200), 77, False),
+        ({"AOTCUDA_TUNING": "exact"}, table(other=H200), 78, True),
+    ],
+)
+def test_configs_are_timed_only_where_no_table_serves(
+    variables: dict[str, str], tuning: Any, n: int, timed: bool, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    ops = package(cuda, tuning)
+    ops.plain[(1,)](cuda.array(), n)
+    assert (len(cuda.launches()) == 5) is timed
+    assert len(cuda.launches()) == (5 if timed else 1)
+
+
+@pytest.mark.parametrize(("name", "value"), [("AOTCUDA_TUNE", "yes"), ("AOTCUDA_TUNING", "nearest")])
+def test_an_unknown_value_of_a_variable_is_named(
+    name: str, value: str, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ops = package(cuda, table(other=H200))
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=f"{name} is '{value}'"):
+        ops.plain[(1,)](cuda.array(), 5)
+
+
+def damaged(**changes: object) -> str:
+    return json.dumps({"format": "aotcuda tuning", "version": 1, "source": "mypkg.ops", "kernels": {}, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "it is no JSON"),
+        ("[]", "it is no file of 'aotcuda tuning'"),
+        (damaged(version=2), "it is of version 2, and this aotcuda reads 1"),
+        (damaged(source="other.ops"), "it is for 'other.ops', not for mypkg.ops"),
+        (damaged(kernels=[]), "its tables are damaged"),
+        *[
+            (damaged(kernels={"plain": {"configs": [{"kwargs": {}}], "gpus": {"A": gpu}}}), "its tables are damaged")
+            for gpu in (
+                {"capability": 9, "default": 0, "choices": []},
+                {"capability": "9.0", "default": 1, "choices": []},
+                {"capability": "9.0", "default": False, "choices": []},
+                {"capability": "9.0", "default": 0, "choices": [[[1], 1]]},
+                {"capability": "9.0", "default": 0, "choices": [[1, 0]]},
+            )
+        ],
+    ],
+)
+def test_a_damaged_file_is_ignored_with_one_warning_that_names_it(text: str, problem: str, cuda: StandIn) -> None:
+    ops = package(cuda, text)
+    with pytest.warns(FallbackWarning, match=r"tuning\.json: ") as warned:
+        ops.plain[(1,)](cuda.array(), 5)
+    ops.own.fn.shipped[6,] = 0
+    ops.own[(1,)](cuda.array(), 6)
+    assert [str(item.message).partition("tuning.json: ")[2] for item in warned] == [
+        f"{problem}; it is ignored, and autotuners time their configs"
+    ]
+    assert blocks(cuda)[0] == 32
+    assert len(cuda.launches()) == 6
+
+
+def test_a_file_that_was_altered_after_the_build_is_ignored(cuda: StandIn) -> None:
+    ops = package(cuda, table(other=H200))
+    path = cuda.packages / "mypkg/ops.aotcuda/tuning.json"
+    path.write_text(path.read_text().replace("1024", "1025"))
+    with pytest.warns(FallbackWarning, match=r"tuning\.json.*it is ignored"):
+        ops.plain[(1,)](cuda.array(), 77)
+    assert len(cuda.launches()) == 5
+
+
+def test_a_package_may_replace_triton_autotune(cuda: StandIn) -> None:
+    text = (
+        SOURCE.replace("\n\ndef prune", "\n\ntriton.autotune = cached\n\n\ndef prune", 1)
+        .replace(", do_bench=timed", "")
+        .replace(', prune_configs_by={"early_config_prune": prune}', "")
+    )
+    from aotcuda.integrations.in_place.triton import facade
+
+    try:
+        triton_in_place.write(
+            cuda.packages,
+            text,
+            record("plain", [dict(item) for item in ARGUMENTS], *VARIANTS),
+            tuning=table(other=H200),
+        )
+        ops = importlib.import_module("mypkg.ops")
+        assert isinstance(ops.plain, ops.Cached)
+        ops.plain[(1,)](cuda.array(), 77)
+        assert blocks(cuda) == [256]
+    finally:
+        vars(facade.module()).pop("autotune", None)
