@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aotcuda.arch import Target
 from aotcuda.builder import (
     assembly,
+    bundle,
     cached_build,
     capacity,
     consistency,
@@ -89,9 +90,7 @@ def build(
     entry = cached_build.open_entry(cache, project, known, watcher)
     built = entry.find(plans, roots, editable=editable) if entry is not None else None
     if built is None:
-        python = project.python(roots)
-        for path in (path for item in plans for path in item.recorded):
-            python.ask("file", path)
+        python = project.files(roots, plans)
         cache = entry.settings_of_workers() if entry is not None else cache
         job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
         results, made = _run(job, installed, watcher)
@@ -100,6 +99,8 @@ def build(
             settings, table, plans, project, results, made, installed=installed, stamp=stamp, editable=editable
         )
         built = entry.store(built, stamp, results) if entry is not None else built
+    if settings.runtime == "bundled" and not editable:
+        built = bundle.added(built, settings, package_root)
     summary = replace(built.summary, seconds=time.monotonic() - start)
     return replace(built, summary=summary, depends=built.depends if followed else ())
 

@@ -32,9 +32,9 @@ def build(request: Request) -> Result:
     """Build what a request asks for."""
     table = {**request.table, "arch": [request.target]}
     settings = parser.parse(table, environ={})
-    whole = plan.make(settings)
-    settings = replace(settings, modules=_wanted(settings, request))
     root = linked_modules.working_folder(request.root, request.package_root)
+    whole = plan.make(settings, root)
+    settings = replace(settings, modules=_wanted(settings, request))
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
     linked = linked_modules.compiled(settings.modules, settings.arch[0], package_root, toolkit)
@@ -47,7 +47,7 @@ def build(request: Request) -> Result:
         tops=stamps.tops(settings),
         is_installed=not request.is_project,
     )
-    python = project.python([package_root]) if request.is_project else Stamp()
+    python = project.files([package_root], whole) if request.is_project else Stamp()
     cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed(), root)
     watched = stamps.patterns(settings.watch, root if request.is_project else package_root)
     job = linked_modules.job(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from aotcuda.builder.config.model import Config
+    from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Result
 
 # What tools that build set for a build alone: `pip install -e .` runs in an environment that is gone afterwards.
@@ -84,8 +85,8 @@ class Project:
                 return True
         return False
 
-    def python(self, roots: Iterable[Path]) -> Stamp:
-        """Return the stamp of all Python files of the project's packages, which are imported from `roots`."""
+    def files(self, roots: Iterable[Path], plans: Iterable[ModulePlan]) -> Stamp:
+        """Return the stamp of the packages' Python files below `roots`, and of the plans' files of variants."""
         found = Stamp()
         for base in (root / top for root in roots for top in sorted(self.tops)):
             paths = [f"{base}.py"]
@@ -97,6 +98,8 @@ class Project:
             for path in paths:
                 if os.path.isfile(path) and not self.is_generated(path):
                     found.ask("file", path)
+        for path in (path for item in plans for path in item.recorded):
+            found.ask("file", path)
         return found
 
 

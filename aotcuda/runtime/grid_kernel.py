@@ -69,6 +69,8 @@ class GridKernel(Kernel):
                 return self._launchers[grid]  # type: ignore[no-any-return]
             except KeyError:
                 pass
+        elif (front := self._launchers.get(_ON)) is not None:
+            return front.with_function(grid, self)  # type: ignore[no-any-return]
         return self._by_grid(grid, None)
 
     def configure(  # type: ignore[override]  # likewise
@@ -193,7 +195,7 @@ class GridKernel(Kernel):
 
     def _by_grid(self, grid: object, stream: object) -> GridLauncher:
         if callable(grid):
-            return self._by_name(None, grid, stream, grid)
+            return self._with_function(grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid
         parts = key if isinstance(key, tuple) else (key,)
         numbers = [integer(part) for part in parts]  # whether one is none is for the launcher to say
@@ -230,6 +232,22 @@ class GridKernel(Kernel):
             if stream is None:
                 launchers[key, _ON] = launcher
         return result  # type: ignore[no-any-return]
+
+    def of_function(self, function: Callable[..., Any], *told: object) -> GridLauncher:
+        """Return the launcher in Python whose grid a function returns; if it was called, `told` is what it returned."""
+        if not told:
+            return self._by_name(None, function, None, function)
+        return self._by_name(None, lambda _arguments: told[0], None, told[0])
+
+    def _with_function(self, function: Callable[..., Any], stream: object) -> GridLauncher:
+        """Return what launches with the grid that a function returns, in C where that knows all arguments."""
+        record = self._loader.kernels.get(self.__name__)
+        if stream is None and type(function) is _FUNCTION and record is not None and record.get("exact"):
+            front: Any = self[1]
+            if hasattr(front, "with_function"):
+                self._launchers[_ON] = front
+                return front.with_function(function, self)  # type: ignore[no-any-return]
+        return self._by_name(None, function, stream, function)
 
     def _by_name(
         self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object

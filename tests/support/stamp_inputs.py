@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ LINKED = "linked files, the headers that they include, and places where a header
 FILES = "files that the project's code opens, also through a library (`open`, `numpy.load`)"
 FOLDERS = "folders that the project's code lists (`os.listdir`, `os.scandir`, `glob`)"
 VARIABLES = "environment variables that the project's code reads from `os.environ` or `os.getenv`"
+RECORDED = "files of recorded variants (`variants`), with the tuning files beside them"
 WATCHED = "`watch` (files) and `watch-env` (variables) of the table"
 VERSIONS = "versions of Python, aotcuda and installed distributions"
 KEY = "`AOTCUDA_CACHE_KEY`"
@@ -334,6 +336,12 @@ INPUTS = {
     "a variable that is removed": Input(
         VARIABLES, "import os\nVALUE = os.environ.get('READ_F')\n", variables=({"READ_F": "1"}, {"READ_F": None})
     ),
+    "a file of recorded variants": Input(
+        RECORDED,
+        edit=substitute("pkg/k.variants.json", "32", "64"),
+        where="",
+        front_ends=("triton",),
+    ),
     "a watched file": Input(
         WATCHED,
         "import os\nVALUE = os.stat(HERE / 'a.h5').st_size\n",
@@ -495,7 +503,25 @@ def late(n):
 def k(x, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     tl.store(x + at, tl.load(x + at) + TOTAL + late(BLOCK) + 5)
+
+
+@triton.jit
+def recorded(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at) + 3)
 """
+_VARIANTS = {
+    "format": "aotcuda variants",
+    "version": 1,
+    "source": "pkg._k",
+    "triton": "3.9.0",
+    "kernels": {
+        "recorded": {
+            "parameters": ["x", "BLOCK"],
+            "variants": [{"types": ["*i64"], "constexprs": {"BLOCK": 32}}],
+        }
+    },
+}
 _CUTILE = """\
 import cuda.tile as ct
 
@@ -526,8 +552,12 @@ SOURCES = {
         },
     ),
     "triton": (
-        'source = "pkg._k"\nkernels.k = { signature = "*i64", specialise = "exact", constexprs = { BLOCK = 64 } }\n',
-        {"pkg/_k.py": _TRITON},
+        """\
+source = "pkg._k"
+variants = "pkg/k.variants.json"
+kernels.k = { signature = "*i64", specialise = "exact", constexprs = { BLOCK = 64 } }
+""",
+        {"pkg/_k.py": _TRITON, "pkg/k.variants.json": json.dumps(_VARIANTS)},
     ),
     "cutile": (
         'source = "pkg._k"\nkernels.k = { signature = "int64[::1]", specialise = "exact", constants.TILE = 64 }\n',

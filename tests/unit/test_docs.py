@@ -128,7 +128,7 @@ def test_tables_of_a_page_are_read_by_the_build(text):
     if table is not None:
         table = WHOLE | table
         for module in table["modules"].values():
-            if not module.keys() & {"kernels", "functions"}:
+            if not module.keys() & {"kernels", "functions", "variants"}:
                 module["kernels"] = {"k": "void()"}
         assert parse(table, environ={}).modules
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from aotcuda.errors import ArgumentError, MissingVariantError
+from aotcuda.errors import ArgumentError, CudaError, LaunchError, MissingVariantError
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments.exact import ExactOverloads
 from support import libraries
@@ -427,3 +427,53 @@ def test_variants_are_launched_with_their_attributes(cuda, package, launched, at
         assert launched(k, x, block) == wanted
         call = cuda.calls("cuLaunchKernel", "cuLaunchKernelEx")[-1]
         assert bool(call.get("cooperative") or call.get("attributes")) == (wanted == "with"), call
+
+
+def test_a_function_that_returns_the_grid_is_called_once_for_each_launch(cuda, package, path) -> None:
+    k, x = package(TABLE), cuda.array(64)
+    calls: list[dict[str, Any]] = []
+    grids = [(3, 4), 5, (6,), [7, 8], (np.int64(2), 1), (1, 2, 3)]
+
+    def launch(told: object, *args: object, **named: object) -> object:
+        return k[lambda meta: calls.append(meta) or told](*args, **named)
+
+    for told in grids * 3:
+        assert launch(told, x, 32, BLOCK=128, ACT=None, num_warps=4) is None
+        assert calls.pop() == {"x": x, "n": 32, "BLOCK": 128, "ACT": None}
+        wanted = [*told] if isinstance(told, tuple | list) else [told]
+        assert cuda.launches()[-1]["grid"] == [*wanted, 1, 1][:3]
+    count = len(cuda.launches())
+    assert launch((0, 3), x, 32, 128, None) is None
+    for told, error, said in [
+        ((1, 2, 3, 4), LaunchError, "grid is"),
+        ("3", LaunchError, "grid is"),
+        ((2**40,), LaunchError, "grid"),
+        (None, LaunchError, "grid is"),
+    ]:
+        with pytest.raises(error, match=said):
+            launch(told, x, 32, 128, None)
+    with pytest.raises(MissingVariantError) as caught:
+        launch((3, 4), x, 32, 256, None)
+    assert caught.value.grid == (3, 4)
+    assert len(calls) == 6
+    with pytest.raises(ZeroDivisionError):
+        k[lambda _meta: 1 // 0](x, 32, 128, None)
+    with pytest.raises(MissingVariantError):
+        launch((3, 4), x, 32, 128)
+    with pytest.raises(KeyError, match="nothing"):
+        k[lambda meta: meta["nothing"]](x, 32, 128, None)
+    assert len(calls) == 6
+    assert len(cuda.launches()) == count
+    cuda.set(fail="cuLaunchKernel=701")
+    with pytest.raises(CudaError, match=r"with grid \(3, 4, 1\), block \(128, 1, 1\)"):
+        launch((3, 4), x, 32, 128, None)
+    cuda.set(fail="")
+    held = k[lambda _meta: (9,)]
+    sys.modules["mypkg.kernels"].__aotcuda__.unload()
+    for run in (held, k[lambda _meta: (9,)], held):
+        run(x, 33, 128, None)
+        assert (cuda.launches()[-1]["kernel"], cuda.launches()[-1]["grid"]) == ("plain", [9, 1, 1])
+    assert "function" in repr(held) or "grid" in repr(held)
+    assert type(held).__call__(held, x, 33, 128, None) is None
+    with pytest.raises(AttributeError):
+        _ = held.block

@@ -160,7 +160,7 @@ def _loaded(
     again = partial(source_loading.elsewhere, job, front, cache, others)
     with ExitStack() as stack:
         # A copy of this process before it imports the sources, from which the others start.
-        spare = stack.enter_context(pool.spare(again)) if others and hasattr(front, "importing") else None
+        spare = stack.enter_context(pool.spare(again, tell)) if others and hasattr(front, "importing") else None
         with source_loading.loaded(job, front, first[0], tell) as loaded:
             tell(step="reading what is linked", done=0, total=0)
             with loaded.attempt():

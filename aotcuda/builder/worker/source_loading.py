@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -226,25 +227,35 @@ def targets(job: Job) -> list[list[Target]]:
     return [sorted(found[capability], key=Target.sort_key) for capability in sorted(found)]
 
 
-def elsewhere(job: Job, front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]]) -> list[Elsewhere]:
+def elsewhere(
+    job: Job, front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]], tell: Callable[..., None]
+) -> list[Elsewhere]:
     """Load and compile everything once more, for each of several compute capabilities, in a process for each.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
     """
     tasks = [
-        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own))  # type: ignore[misc]
+        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own, tell))  # type: ignore[misc]
         for own in which
     ]
     return flows.run(tasks, 1, lambda _: None)
 
 
-def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target]) -> Elsewhere:
+def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], tell: Callable[..., None]) -> Elsewhere:
+    tell(step=f"importing the sources for {own[0]}", done=0, total=0)
     with loaded(job, front, own[0], lambda **_: None) as found:
         pass
+    done = 0
+
+    def step(task: pool.Task) -> None:
+        nonlocal done
+        done += task.steps
+        tell(step=task.title, done=done, total=max(done, len(found.functions)))
+
     compiled_flows = [compiling(found.job, front, item, found.functions, own, cache) for item in found.job.plans]
     compiled: Compiled = {}
-    for of_module in flows.flow(compiled_flows, job.jobs, lambda _: None):
+    for of_module in flows.flow(compiled_flows, job.jobs, step):
         compiled |= of_module
     return Elsewhere(
         units=tuple(found.functions),
@@ -276,12 +287,14 @@ def compiling(
 
     # With fewer units than cores it is quicker to do several times what targets have in common.
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
-    if processes == 1 and hasattr(front, "is_fresh") and any(left().values()):
-        for built in (yield flows.Round(COMPILE, _rows(front, left(), functions, job.jobs))):
-            found |= built
+    in_rows = hasattr(front, "is_fresh") and processes in (None, 1)
     while any(left().values()):
-        shares = _batches(left()) if processes is None else _each(left(), processes)
-        tasks = [_task(front, units, functions, share) for units, share in shares]
+        if in_rows:
+            tasks = _rows(front, left(), functions, job.jobs)
+        else:
+            shares = _batches(left()) if processes is None else _each(left(), processes)
+            tasks = [_task(front, units, functions, share) for units, share in shares]
+        in_rows = False  # what is left of rows is compiled by itself
         made: Compiled = {}
         for built in (yield flows.Round(COMPILE, tasks)):
             made |= built
@@ -323,10 +336,31 @@ def _rows(
     while waiting:
         size = min(-(-len(waiting) // (2 * jobs)), _ROW)
         rows.append({unit: waiting.pop(unit) for unit in list(waiting)[:size]})
-    return [_row(front, row, functions) for row in rows]
+    every = Counter((unit.module, unit.name) for unit in left)
+    begun: Counter[tuple[str, str]] = Counter()
+    tasks = []
+    for row in rows:
+        tasks.append(_row(front, row, functions, _title(row, begun, every)))
+        begun.update((unit.module, unit.name) for unit in row)
+    return tasks
 
 
-def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object]) -> pool.Task:
+def _title(
+    row: Mapping[Unit, Sequence[Target]], begun: Mapping[tuple[str, str], int], every: Mapping[tuple[str, str], int]
+) -> str:
+    """Return a row as progress shows it: `mypkg.ops.norm.fwd for sm_90a: 12 of 340 variants`."""
+    first, *others = row
+    targets = ", ".join(map(str, row[first]))
+    kernel = (first.module, first.name)
+    if every[kernel] > 1:
+        return f"{first.module}.{first.name} for {targets}: {begun[kernel] + 1} of {every[kernel]} variants"
+    more = f" and {len(others)} more" if others else ""
+    return f"{first.title}{more} for {targets}"
+
+
+def _row(
+    front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], title: str
+) -> pool.Task:
     def compiled() -> Compiled:
         found: Compiled = {}
         for unit, targets in row.items():
@@ -346,10 +380,7 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
                 break
         return found
 
-    first, *others = row
-    more = f" and {len(others)} more" if others else ""
-    title = f"{first.title}{more} for {', '.join(map(str, row[first]))}"
-    return pool.Task(title, compiled, key=first.key, instead=dict, counted=_units_of, notes_steps=True)
+    return pool.Task(title, compiled, key=next(iter(row)).key, instead=dict, counted=_units_of, notes_steps=True)
 
 
 def _units_of(compiled: Compiled) -> int:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     None for one that the fast path must not learn from."""
 
 _MOST_KEPT = 1024
+_MOST_KEYS = 1 << 14
+"""Of specializations for arguments of the same types: a kernel may have thousands of variants in use."""
 DIRECT_AT = 3
 """The launch in a row at which a specialization is selected directly from then on; the fast path has it before."""
 
@@ -167,7 +169,7 @@ class Candidates:
 
     def _met(self, key: tuple[object, ...]) -> Specialization:
         """Find the overloads for a key, and keep them by it."""
-        if len(self._specializations) >= max(_MOST_KEPT, 2 * len(self.overloads)):
+        if len(self._specializations) >= _MOST_KEYS:
             self._specializations.clear()
         return self._specializations.setdefault(key, Specialization(self._find(key), self.deciding))
 

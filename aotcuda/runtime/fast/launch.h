@@ -394,12 +394,14 @@ typedef struct {
     unsigned char at, source, way;
 } Derived;
 
-/* A launcher for a stream object has a `base`, the launcher for the stream's handle, and keeps the object alive. It has nothing else. */
+/* A launcher for a stream object has a `base`, the launcher for the stream's handle, and keeps the object alive. A launcher whose
+ * grid a function returns has a `base`, the launcher of another grid, the function, and the kernel. They have nothing else. */
 typedef struct Launcher {
     PyObject_HEAD
     Vectorcall vectorcall;
     struct Launcher *base;
     PyObject *stream_object;
+    PyObject *function, *kernel;
     PyObject *general; /* the launcher in Python, which takes the general path */
     Specializations *specializations;
     unsigned dimensions[LIMITS];

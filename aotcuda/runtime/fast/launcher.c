@@ -4,7 +4,7 @@
 PyTypeObject *launcher_type;
 SHARED(int) fast_path_disabled = 0;
 Driver driver;
-static PyObject *s_fail;
+static PyObject *s_fail, *s_of_function;
 
 enum {
     DECLINED = -1,
@@ -178,9 +178,21 @@ static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject
     return PyObject_Call(self->general, args, keywords);
 }
 
+/* Return the launcher in Python that answers for this one, as a new reference. */
+static PyObject *general_of(Launcher *self) {
+    if (self->function)
+        return PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, NULL);
+    return Py_NewRef(base_of((PyObject *)self)->general);
+}
+
 static PyObject *launcher_call(PyObject *object, PyObject *args, PyObject *keywords) {
     Launcher *self = base_of(object);
     PyObject *array[MOST_ARGUMENTS];
+    if (((Launcher *)object)->function) {
+        PyObject *general = general_of((Launcher *)object), *result = general ? PyObject_Call(general, args, keywords) : NULL;
+        Py_XDECREF(general);
+        return result;
+    }
     Py_ssize_t count = PyTuple_Size(args);
     int code = DECLINED;
     if (!keywords && !self->names && count <= MOST_ARGUMENTS) {
@@ -229,6 +241,83 @@ static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t cou
     return total;
 }
 
+/* Return a call's arguments as a tuple, and those by name as a dict in `keywords`, NULL for none; NULL and an error without memory. */
+static PyObject *gathered(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **keywords) {
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    PyObject *tuple = PyTuple_New(count);
+    *keywords = named ? PyDict_New() : NULL;
+    int made = tuple && (!named || *keywords);
+    for (Py_ssize_t i = 0; made && i < count; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; made && i < named; i++)
+        made = PyDict_SetItem(*keywords, PyTuple_GetItem(names, i), args[count + i]) == 0;
+    if (!made) {
+        Py_CLEAR(tuple);
+        Py_CLEAR(*keywords);
+    }
+    return tuple;
+}
+
+/* Read a grid that a function returned; 0 if the general path has to look at it. */
+static int read_grid(PyObject *grid, unsigned *dimensions) {
+    Py_ssize_t count = PyTuple_CheckExact(grid) ? PyTuple_Size(grid) : 1;
+    if (count < 1 || count > 3)
+        return 0;
+    for (Py_ssize_t i = 0; i < 3; i++) {
+        PyObject *part = i >= count ? NULL : PyTuple_CheckExact(grid) ? PyTuple_GetItem(grid, i) : grid;
+        if (part && !PyLong_CheckExact(part))
+            return 0;
+        int overflow = 0;
+        long long extent = part ? PyLong_AsLongLongAndOverflow(part, &overflow) : 1;
+        if (overflow || extent < 1 || extent > UINT32_MAX)
+            return 0;
+        dimensions[i] = (unsigned)extent;
+    }
+    return 1;
+}
+
+/* Launch with the grid that the function returns for the arguments by name. Where the fast path declines, the kernel's own launcher
+ * goes on, with that grid: the function is called once. */
+static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    Launcher with_grid = *base_of((PyObject *)self); /* borrowed: the base lives as long as this launcher */
+    PyObject *full[MOST_ARGUMENTS], *grid = NULL, *meta = NULL, *keywords = NULL, *tuple = NULL, *general = NULL, *result = NULL;
+    Py_ssize_t total = arranged(&with_grid, args, count, names, full);
+    int code = DECLINED;
+    if (total >= 0) {
+        if (!(meta = PyDict_New()))
+            return NULL;
+        for (Py_ssize_t i = 0; i < with_grid.positional; i++)
+            if (PyDict_SetItem(meta, PyTuple_GetItem(with_grid.names, i), full[i]))
+                goto end;
+        if (!(grid = PyObject_CallFunctionObjArgs(self->function, meta, NULL)))
+            goto end;
+        if (read_grid(grid, with_grid.dimensions))
+            code = launch(&with_grid, full, total);
+        if (code == DECLINED && !is_forgiven())
+            goto end;
+    }
+    if (code == 0) {
+        result = Py_NewRef(Py_None);
+    } else if (code > 0) { /* the error shows all arguments in order */
+        general = PyObject_GetItem(self->kernel, grid);
+        tuple = general ? gathered(full, total, NULL, &keywords) : NULL;
+        PyObject *number = tuple ? PyLong_FromLong(code) : NULL;
+        result = number ? PyObject_CallMethodObjArgs(general, s_fail, number, tuple, NULL) : NULL;
+        Py_XDECREF(number);
+    } else {
+        general = PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, grid, NULL);
+        tuple = general ? gathered(args, count, names, &keywords) : NULL;
+        result = tuple ? PyObject_Call(general, tuple, keywords) : NULL;
+    }
+end:
+    Py_XDECREF(meta);
+    Py_XDECREF(grid);
+    Py_XDECREF(general);
+    Py_XDECREF(tuple);
+    Py_XDECREF(keywords);
+    return result;
+}
+
 /* Call by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have it before. */
 static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names) {
     Launcher *self = base_of(object);
@@ -236,6 +325,8 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     PyObject *full[MOST_ARGUMENTS];
     int code = DECLINED;
+    if (((Launcher *)object)->function)
+        return call_with_function((Launcher *)object, args, count, names);
     if (self->names) {
         Py_ssize_t total = arranged(self, args, count, names, full);
         code = total < 0 ? DECLINED : launch(self, full, total);
@@ -251,13 +342,8 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
         Py_RETURN_NONE;
     if (code == DECLINED && !is_forgiven())
         return NULL;
-    PyObject *tuple = PyTuple_New(count), *keywords = named ? PyDict_New() : NULL;
-    int made = tuple && (!named || keywords);
-    for (Py_ssize_t i = 0; made && i < count; i++)
-        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
-    for (Py_ssize_t i = 0; made && i < named; i++)
-        made = PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]) == 0;
-    PyObject *result = made ? call_general(self, code, tuple, keywords) : NULL;
+    PyObject *keywords, *tuple = gathered(args, count, named ? names : NULL, &keywords);
+    PyObject *result = tuple ? call_general(self, code, tuple, keywords) : NULL;
     Py_XDECREF(tuple);
     Py_XDECREF(keywords);
     return result;
@@ -342,10 +428,31 @@ PyObject *launcher_for_stream(Launcher *base, PyObject *stream) {
     return (PyObject *)made;
 }
 
+static PyObject *launcher_with_function(Launcher *self, PyObject *args) {
+    PyObject *function, *kernel;
+    if (!PyArg_ParseTuple(args, "OO", &function, &kernel))
+        return NULL;
+    Launcher *base = base_of((PyObject *)self);
+    if (!base->names) {
+        PyErr_SetString(PyExc_ValueError, "its calls name no arguments");
+        return NULL;
+    }
+    Launcher *made = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    if (made) {
+        made->vectorcall = launcher_vectorcall;
+        made->base = (Launcher *)Py_NewRef((PyObject *)base);
+        made->function = Py_NewRef(function);
+        made->kernel = Py_NewRef(kernel);
+    }
+    return (PyObject *)made;
+}
+
 static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->base);
     Py_VISIT(self->stream_object);
+    Py_VISIT(self->function);
+    Py_VISIT(self->kernel);
     Py_VISIT(self->general);
     return 0; /* the rest refers to nothing that could refer back */
 }
@@ -356,7 +463,7 @@ static int launcher_clear(Launcher *self) {
     self->general = Py_NewRef(Py_None);
     Py_XDECREF(general);
     Py_CLEAR(self->stream_object);
-    return 0;
+    return 0; /* likewise the function and the kernel: calls use them */
 }
 
 static void launcher_dealloc(Launcher *self) {
@@ -364,6 +471,8 @@ static void launcher_dealloc(Launcher *self) {
     PyObject_GC_UnTrack(self);
     Py_CLEAR(self->base);
     Py_CLEAR(self->stream_object);
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->kernel);
     Py_CLEAR(self->general);
     Py_XDECREF(self->attributes);
     Py_XDECREF(self->names);
@@ -379,10 +488,17 @@ static PyObject *launcher_getattro(PyObject *self, PyObject *name) {
     if (value || !PyErr_ExceptionMatches(PyExc_AttributeError))
         return value;
     PyErr_Clear();
-    return PyObject_GetAttr(base_of(self)->general, name);
+    PyObject *general = general_of((Launcher *)self);
+    value = general ? PyObject_GetAttr(general, name) : NULL;
+    Py_XDECREF(general);
+    return value;
 }
 
-static PyObject *launcher_repr(PyObject *self) { return PyObject_Repr(base_of(self)->general); }
+static PyObject *launcher_repr(PyObject *self) {
+    PyObject *general = general_of((Launcher *)self), *text = general ? PyObject_Repr(general) : NULL;
+    Py_XDECREF(general);
+    return text;
+}
 
 static PyObject *launcher_reduce(PyObject *self, PyObject *none) {
     (void)none;
@@ -398,6 +514,8 @@ static PyObject *launcher_copy(PyObject *self, PyObject *memo) {
 static PyMethodDef launcher_methods[] = {
     {"__copy__", (PyCFunction)launcher_copy, METH_NOARGS, "Return the launcher itself."},
     {"__deepcopy__", (PyCFunction)launcher_copy, METH_O, "Return the launcher itself."},
+    {"with_function", (PyCFunction)launcher_with_function, METH_VARARGS,
+     "with_function(function, kernel) -> Launcher\n\nReturn a launcher like this one whose grid a function of the arguments returns."},
     {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "Refuse, as the general launcher does."},
     {NULL, NULL, 0, NULL},
 };
@@ -465,7 +583,8 @@ PyMethodDef launcher_functions[] = {
 };
 
 int launcher_init(PyObject *module) {
-    if (!s_fail && !(s_fail = PyUnicode_InternFromString("fail")))
+    if ((!s_fail && !(s_fail = PyUnicode_InternFromString("fail"))) ||
+        (!s_of_function && !(s_of_function = PyUnicode_InternFromString("of_function"))))
         return -1;
     if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))
         return -1;

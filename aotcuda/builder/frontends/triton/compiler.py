@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda.arch import Target
 from aotcuda.builder import code_warnings, toolchain
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import Question
     from aotcuda.builder.frontends.triton.config import TritonUnit
     from aotcuda.builder.frontends.triton.ptx import Field
-    from aotcuda.builder.frontends.triton.type_notation import Type
+    from aotcuda.builder.frontends.triton.type_notation import Type, Value
     from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
@@ -238,6 +238,10 @@ class TritonFrontEnd:
             exact=unit.is_exact,
             generated=compiled.generated,
         )
+
+    def is_fresh(self) -> bool:
+        """See FrontEnd: Triton's JIT compiles all kernels of a program in one process, each in a context of its own."""
+        return True
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
         """See FrontEnd; by Triton's own assembler, as it assembles one kernel.
@@ -449,19 +453,21 @@ def _default(parameter: Any) -> Any:
     return value
 
 
-def _constants(unit: TritonUnit, function: Any) -> dict[str, Constant | None]:
+def _constants(unit: TritonUnit, function: Any) -> dict[str, Value]:
     """The value of each constexpr: the table's, else the default in the source."""
-    given: dict[str, Constant | None] = dict(unit.constexprs)
+    given: dict[str, Value] = dict(unit.constexprs)
     for parameter in function.params:
         if parameter.is_constexpr and parameter.name not in given:
             given[parameter.name] = _default(parameter)
     return given
 
 
-def _of_triton(value: Constant | None) -> Any:
+def _of_triton(value: Value) -> Any:
     """A constexpr's value as Triton has it: `tl.float32` is the type."""
     import triton.language as tl  # noqa: PLC0415 (as in prepare)
 
+    if isinstance(value, tuple):
+        return tuple(map(_of_triton, value))
     return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
 
 
@@ -517,7 +523,7 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache:
             attributes[(number,)] = [["tt.divisibility", kind.hint]]
     own = _gpu(target)
     warned = telemetry.warning_count()
-    base = cache.name("ptx") if cache is not None and not _is_inspected() else ""  # before Triton's cache is elsewhere
+    base = cache.name("ptx") if cache is not None and not _is_inspected() else ""
 
     class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
         """Ends the compilation at Triton's own IR, if the compile cache has PTX of that."""
@@ -537,15 +543,16 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache:
                 self.name_in_cache = name
             return module
 
-    with _quiet_cache(), _explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
+    with _explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
         source = Source(function, signature, values, attributes)
         try:
-            compiled = triton.compile(source, target=own, options=_options(unit))
+            triton.compile(source, target=own, options=_options(unit))
         except _KnownError as known:
             (found,) = known.args
             return found  # type: ignore[no-any-return]
-    text: str = compiled.asm["ptx"]
-    metadata = {name: getattr(compiled.metadata, name) for name in _METADATA if hasattr(compiled.metadata, name)}
+        except _Finished as finished:
+            text, known_of = finished.args
+    metadata = {name: known_of[name] for name in _METADATA if name in known_of}
     kept = None
     if source.name_in_cache and telemetry.warning_count() == warned:  # a warning would not come with what is taken
         kept = Generated(name=source.name_in_cache, value=(text, metadata))
@@ -569,7 +576,7 @@ def _warm() -> None:
 
     source = ASTSource(small_kernel, {"x": "*fp32", "n": "i32", "block": "constexpr"}, {(2,): 64}, {})
     for capability in ((8, 0), (10, 0)):
-        with _quiet_cache(), _unassembled():
+        with _unassembled(), contextlib.suppress(_Finished):
             triton.compile(source, target=_gpu(Target("sass", *capability)), options=_fused())
 
 
@@ -604,30 +611,41 @@ def _gpu(target: Target) -> Any:
     return GPUTarget("cuda", target.major * 10 + target.minor, _WARP)
 
 
-@contextlib.contextmanager
-def _quiet_cache() -> Iterator[None]:
-    """Triton writes what it compiles into its cache, and reads it from there: here into a folder that goes again."""
-    before = os.environ.get("TRITON_CACHE_DIR")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["TRITON_CACHE_DIR"] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["TRITON_CACHE_DIR"]
-            else:
-                os.environ["TRITON_CACHE_DIR"] = before
+class _Nowhere:
+    """Takes the place of Triton's cache, which writes the result of each stage: it keeps and has nothing."""
+
+    def __init__(self, key: str) -> None:
+        del key
+
+    def get_group(self, filename: str) -> None:
+        """See Triton's CacheManager."""
+        del filename
+
+    def put(self, data: object, filename: str, binary: bool = True) -> str:
+        """See Triton's CacheManager."""
+        del data, binary
+        return filename
+
+
+class _Finished(BaseException):
+    """Ends a compilation by Triton at PTX: the text, and Triton's metadata."""
 
 
 @contextlib.contextmanager
 def _unassembled() -> Iterator[None]:
-    """The block in which Triton stops at PTX: machine code is made of all variants at once, by `assemble`."""
-    from triton.backends.nvidia.compiler import CUDABackend  # noqa: PLC0415 (as in prepare)
+    """The block in which Triton ends at PTX: machine code is made of all variants at once, by `assemble`."""
+    from triton import knobs  # noqa: PLC0415 (as in prepare)
+    from triton.backends.nvidia.compiler import CUDABackend  # noqa: PLC0415
+
+    def finish(_: object, text: str, metadata: dict[str, Any], *__: object) -> None:
+        raise _Finished(text, metadata)
 
     original = CUDABackend.make_cubin
-    CUDABackend.make_cubin = lambda *_: b""
+    CUDABackend.make_cubin = finish
     try:
-        yield
+        with knobs.cache.scope():
+            knobs.cache.manager_class = _Nowhere
+            yield
     finally:
         CUDABackend.make_cubin = original
 
@@ -813,8 +831,9 @@ def _parameters(unit: TritonUnit, function: Any, fields: Sequence[Field]) -> Ite
         yield _constant(name, value, optional=not unit.is_exact)
 
 
-def _constant(name: str, value: Constant | None, *, optional: bool) -> Parameter:
-    found: Parameter = {"name": name, "type": f"{name}={value!r}", "kind": "constant", "offset": 0, "value": value}
+def _constant(name: str, value: Value, *, optional: bool) -> Parameter:
+    in_json = list(value) if isinstance(value, tuple) else value
+    found: Parameter = {"name": name, "type": f"{name}={value!r}", "kind": "constant", "offset": 0, "value": in_json}
     if optional:
         found["optional"] = True
     return found
@@ -866,7 +885,7 @@ def _arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
         if _is_constant(parameter) and not (parameter.is_constexpr and overruled):
             argument["default"] = _default(parameter)
         elif name in unit.alone:
-            argument["default"] = values[name]
+            argument["default"] = cast("Constant | None", values[name])  # of the table
         if (asked := loaded.computed.get(name)) is not None and asked.name in given:
             argument["is_none" if asked.is_none else "is_not_none"] = asked.name
         if unit.is_exact and not parameter.is_constexpr:
