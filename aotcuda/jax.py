@@ -190,7 +190,11 @@ def _check_numbers(kernel: Kernel, whole: list[object], places: list[xla_call.Pl
         if len(overload["parameters"]) != len(whole):
             continue
         for parameter, place in zip(overload["parameters"], places, strict=True):
-            if place is not None and not place.is_result and parameter["kind"] in ("scalar", "complex", "number"):
+            if (
+                place is not None
+                and not place.is_result
+                and parameter["kind"] in ("scalar", "complex", "number", "small")
+            ):
                 name, kind = parameter["name"], parameter["type"]
                 problem = (
                     f"{name} is an array of JAX where the kernel takes {kind} by value, which has to be known while "

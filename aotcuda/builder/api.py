@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aotcuda.arch import Target
 from aotcuda.builder import (
     assembly,
+    bundle,
     cached_build,
     capacity,
     consistency,
@@ -98,6 +99,8 @@ def build(
             settings, table, plans, project, results, made, installed=installed, stamp=stamp, editable=editable
         )
         built = entry.store(built, stamp, results) if entry is not None else built
+    if settings.runtime == "bundled" and not editable:
+        built = bundle.added(built, settings, package_root)
     summary = replace(built.summary, seconds=time.monotonic() - start)
     return replace(built, summary=summary, depends=built.depends if followed else ())
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda import manifest, registry
-from aotcuda.builder import in_place, plan, report, sbom, stamps, wheel_files
+from aotcuda.builder import bundle, in_place, plan, report, sbom, stamps, wheel_files
 from aotcuda.builder.built import Output
 from aotcuda.common import project_file
 
@@ -52,6 +53,10 @@ def assemble(
     needed: dict[str, str] = {}
     for name, parts in made.items():
         dependencies = _dependencies([result for result, _ in parts], lasting, table, project)
+        if settings.runtime == "bundled" and not editable:
+            dependencies = replace(
+                dependencies, sources=bundle.sources(dependencies.sources, project.package_root, name)
+            )
         if has_fallback and not editable:
             needed = dict.fromkeys(_needed(dependencies, carried, project), name) | needed
         rebuild = _rebuild(table, plans, parts[-1][1], project, editable=editable)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from aotcuda import registry
 from aotcuda.builder import (
     api,
+    bundle,
     output,
     progress,
     report,
@@ -163,7 +164,8 @@ def build(
     if content is not None:
         wheel_content.check(table, root, content, remedy)
         packages = [*packages, *wheel_content.import_roots(content)]
-    of_dependencies = run_time_requirement.warnings(dependencies, key=dependencies_key)
+    is_bundled = table.get("runtime") == "bundled"
+    of_dependencies = [] if is_bundled else run_time_requirement.warnings(dependencies, key=dependencies_key)
     watcher = progress.Progress() if quiet else None
     built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
     return replace(built, warnings=(*built.warnings, *of_dependencies))
@@ -236,7 +238,10 @@ def assemble(built: Output, folder: Path, fresh: Container[Path]) -> list[Path]:
         BuildError: A file cannot be written.
     """
     source_tree.remove_stale(folder, fresh)
-    return output.write(built.files, folder)
+    bundle.remove_stale(folder)
+    written = output.write(built.files, folder)
+    bundle.let_replace(folder, built.files)
+    return written
 
 
 def named_files(table: Mapping[str, object], root: Path) -> list[str]:

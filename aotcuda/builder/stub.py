@@ -19,6 +19,7 @@ _FAMILIES = ("Integer", "Real", "Complex")  # each takes what those before it do
 _BUILTINS = ("bool", "int", "tuple")
 _TYPES = {
     "complex": "Complex",
+    "small": "Real",
     "pointer": "Pointer",
     "datetime": "NumPyScalar",
     "array": "DeviceArray",

@@ -78,6 +78,8 @@ def files(
         whole["variables"] = dependencies.variables
     if rebuild is not None:
         whole["rebuild"] = rebuild
+    if config.runtime == "bundled" and not editable:
+        whole["runtime"] = "bundled"
     data = manifest.dump(whole)
     contents[f"{folder}/{manifest.FILE_NAME}"] = data
     if module.plan.in_place:
@@ -90,10 +92,14 @@ def generated(whole: manifest.Manifest, data: bytes, *, editable: bool) -> dict[
     base = whole["module"].replace(".", "/")
     mark = f"{MARK} {__version__} from [tool.aotcuda] in pyproject.toml; do not edit."
     path = f"{base.rpartition('/')[2]}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
+    imported, load = "import aotcuda as _aotcuda", "_aotcuda.load"
+    if "runtime" in whole:
+        imported = f"from {whole['module'].partition('.')[0]}._aotcuda.bundled import runtime as _runtime"
+        load = "_runtime().load"
     facade = f"""{mark}
-import aotcuda as _aotcuda
+{imported}
 
-__aotcuda__ = _aotcuda.load(
+__aotcuda__ = {load}(
     __name__,
     manifest={path!r},
     sha256={manifest.digest(data)!r},

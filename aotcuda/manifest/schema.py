@@ -157,6 +157,7 @@ class Parameter(TypedDict):
         "constant",
         "buffer",
         "struct",
+        "small",
     ]
     offset: Block  # of its first byte in the parameter block
     format: NotRequired[Format]
@@ -344,6 +345,7 @@ class Manifest(TypedDict):
     by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
     in_place: NotRequired[bool]  # the module is its own source, and its Python functions launch what is packaged
     left_out: NotRequired[list[LeftOut]]
+    runtime: NotRequired[Literal["bundled"]]  # the wheel holds a copy of the run time
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
     reads: NotRequired[list[Read]]  # editable installs, and the JIT cache: what else the images depend on
     variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
@@ -354,6 +356,7 @@ _NEEDED = {
     "complex": ("format",),
     "pointer": (),
     "datetime": ("dtype",),
+    "small": ("dtype",),
     "record": ("dtype",),
     "array": ("dtype", "ndim", "layout", "words"),
     "type": ("dtype",),

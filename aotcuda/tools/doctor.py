@@ -57,7 +57,14 @@ OWN = (
         "AOTCUDA_CACHE_KEY",
         "AOTCUDA_EXTENSION",
     ),
-    *("AOTCUDA_SYNCHRONIZE", "AOTCUDA_HOST_ARRAYS", "AOTCUDA_IN_PLACE", "AOTCUDA_UNTESTED", "AOTCUDA_PROGRESS"),
+    *(
+        "AOTCUDA_RUNTIME",
+        "AOTCUDA_SYNCHRONIZE",
+        "AOTCUDA_HOST_ARRAYS",
+        "AOTCUDA_IN_PLACE",
+        "AOTCUDA_UNTESTED",
+        "AOTCUDA_PROGRESS",
+    ),
     *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG", "AOTCUDA_TUNE", "AOTCUDA_TUNING"),
 )
 """aotcuda's own variables, to find misspelt ones."""

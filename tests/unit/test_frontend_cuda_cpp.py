@@ -77,6 +77,13 @@ DECLARED = {
     "size_t": ("scalar", "Q"),
     "const double": ("scalar", "d"),
     "__half": ("scalar", "e"),
+    "__nv_bfloat16": ("small", "bfloat16"),
+    "const nv_bfloat16": ("small", "bfloat16"),
+    "__nv_fp8_e4m3": ("small", "float8_e4m3fn"),
+    "__nv_fp8_e5m2": ("small", "float8_e5m2"),
+    "__nv_fp8_e4m3 *": ("buffer", "float8_e4m3fn"),
+    "const __nv_fp8_e5m2 *": ("buffer", "float8_e5m2"),
+    "__nv_fp8_e8m0 *": ("buffer", "float8_e8m0fnu"),
     "Small": ("scalar", "b"),
     "Plain": ("scalar", "I"),
     "cuda::std::complex<float>": ("complex", "f"),
@@ -106,6 +113,7 @@ HEADER = """\
 #include <cuda/std/complex>
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 enum class Small : signed char { A = -1, B };
 enum Plain { C, D };
 struct Unknown;

@@ -271,7 +271,7 @@ def test_the_floor_is_raised_with_what_older_run_times_do_not_know():
     known = {
         "0.1.0": (
             2,
-            "scalar complex pointer datetime record array type tuple elements number constant buffer struct",
+            "scalar complex pointer datetime record array type tuple elements number constant buffer struct small",
             "sass ptx ltoir",
             "zero one items itemsize data shape stride step",
         )

@@ -261,6 +261,15 @@ class Config:
             '"error"',
         ),
     )
+    runtime: str = field(
+        default="installed",
+        metadata=setting(
+            Choice(("installed", "bundled")),
+            "Where the run time comes from: the distribution aotcuda, which the project depends on, or a "
+            "[copy in the wheel](bundled.md).",
+            '"bundled"',
+        ),
+    )
     prelude: str | None = field(
         default=None,
         metadata=setting(

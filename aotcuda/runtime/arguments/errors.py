@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _ARRAYS = ("array", "buffer", "elements")
-_NUMBERS = ("scalar", "complex", "number")
+_NUMBERS = ("scalar", "complex", "number", "small")
 _TRITON_NUMBERS = {"i": "i32", "q": "i64", "Q": "u64", "f": "fp32", "?": "i1"}
 _TRITON_ELEMENTS = {
     "|b1": "i1",
@@ -44,9 +44,13 @@ _TRITON_ELEMENTS = {
     "bfloat16": "bf16",
     "<f4": "fp32",
     "<f8": "fp64",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "float8_e4m3fnuz": "fp8e4b8",
+    "float8_e5m2fnuz": "fp8e5b16",
 }
 _SEQUENCES = (list, tuple, range, bytes, bytearray, memoryview)
-_NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number")
+_NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number", "small")
 """The kinds of parameters whose arguments no copy to the GPU helps."""
 
 

@@ -12,6 +12,7 @@ from aotcuda.runtime.arguments import (
     parameter_errors,
     parameter_kinds,
     scalars,
+    small_floats,
     type_names,
 )
 from aotcuda.runtime.arguments.parameter_kinds import Kind, Scalar
@@ -76,6 +77,43 @@ class Datetime(Kind):
     def given(self, parameter: Parameter, block: bytes) -> str:
         (count,) = struct.unpack_from("<q", block, parameter["offset"])
         return f"{parameter['type']} {count}"
+
+
+class SmallFloat(Kind):
+    """A bfloat16 or float8 number by value; it takes what a float parameter takes, and rounds it."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        kind = scalars.kind_of(value)
+        if getattr(scalars.numpy_dtype(value), "name", "") == parameter["dtype"]:
+            return 0
+        return {"float": 4, "int": 104, "bool": 204}.get(kind or "")  # behind float16, as `scalars.rank` has it
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype = parameter["dtype"]
+
+        def fit(read: Any, values: list[object]) -> bool:
+            try:
+                code = small_floats.encode(dtype, float(read))
+            except OverflowError:  # an int beyond all floats
+                return False
+            values.append(code)
+            return code is not None
+
+        return fit
+
+    def fields(self, parameter: Parameter) -> Fields:
+        return [(parameter["offset"], _CODES[array_view.item_bytes(parameter["dtype"])], False)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return parameter_errors.out_of_range(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        ((offset, form, _),) = self.fields(parameter)
+        (code,) = struct.unpack_from(f"<{form}", block, offset)
+        return f"{parameter['type']} {small_floats.decode(parameter['dtype'], code)}"
+
+
+_CODES = {1: "B", 2: "H"}
 
 
 class Address(Kind):
@@ -393,6 +431,7 @@ KINDS: dict[str, Kind] = {
     "constant": Constant(),
     "buffer": Buffer(),
     "struct": Struct(),
+    "small": SmallFloat(),
 }
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import sys
 from operator import index
 
+from aotcuda.manifest.dtypes import NAMED
 from aotcuda.runtime.arguments import arrays
 
 TYPE_CHECKING = False
@@ -65,7 +66,7 @@ def kind_of(value: object) -> str | None:
             return kind
     own = numpy_dtype(value)
     if own is not None:
-        return _NUMPY_KINDS.get(own.kind)
+        return "float" if own.name in NAMED else _NUMPY_KINDS.get(own.kind)
     if any(hasattr(type(value), mark) for mark in _MARKS):
         return None
     given = next((kind for kind, method in _METHODS if hasattr(type(value), method)), None)
@@ -149,6 +150,8 @@ def family(parameter: Parameter) -> str:
     """Return the kind of a scalar parameter: one of the four that `kind_of` tells."""
     if parameter["kind"] == "complex":
         return "complex"
+    if parameter["kind"] == "small":
+        return "float"
     form = parameter["format"]
     return "bool" if form == "?" else "float" if form in "efd" else "int"
 

@@ -59,6 +59,7 @@ class Checked:
     min_driver: str | None
     fallback: str
     recipe: bool
+    runtime: str
     images: tuple[Image, ...]
     cells: tuple[Cell, ...]
     left_out: tuple[LeftOut, ...] = ()
@@ -212,6 +213,7 @@ def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: S
         min_driver=None if manifest["min_driver"] is None else _string(manifest["min_driver"]),
         fallback=_string(manifest["fallback"]),
         recipe="rebuild" in manifest,
+        runtime=_string(manifest.get("runtime", "installed")),
         images=tuple(_images(manifest)),
         cells=tuple(predict(manifest, gpu, driver) for gpu in asked_gpus for driver in asked_drivers),
         left_out=left_out(manifest.get("left_out", [])),
@@ -252,6 +254,7 @@ def _module(module: Checked) -> dict[str, object]:
         "min_driver": module.min_driver,
         "fallback": module.fallback,
         "recipe": module.recipe,
+        "runtime": module.runtime,
         "images": [{"arch": image.arch, "kind": image.kind, "min_driver": image.min_driver} for image in module.images],
         "cells": [_cell(cell) for cell in module.cells],
         "left_out": [item._asdict() for item in module.left_out],

@@ -70,6 +70,7 @@ def _built(module: targets.PackagedModule) -> Module:
             "front end": content["frontend"],
             "load": content["load"],
             "fallback": content["fallback"],
+            **({"run time": content["runtime"]} if "runtime" in content else {}),
             **_callbacks(content),
         },
         images=tuple(replace(image.packed, cuda=cuda) for image, cuda in made),

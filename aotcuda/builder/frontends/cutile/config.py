@@ -17,7 +17,7 @@ from aotcuda.builder.c_header.c_types import NUMBERS
 from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import ListOf, TableOf
-from aotcuda.builder.frontends import variants
+from aotcuda.builder.frontends import dtypes, variants
 from aotcuda.builder.frontends.variants import VariantKernel, VariantUnit
 from aotcuda.errors import CompileError
 
@@ -32,9 +32,7 @@ DIVISOR = 16
 
 _NAMES = {numpy: "bool_" if name == "bool" else name for name, _, numpy, _ in NUMBERS}
 
-ELEMENTS = {name: f"{'|' if numpy.endswith('1') else '<'}{numpy}" for numpy, name in _NAMES.items()} | {
-    "bfloat16": "bfloat16"
-}
+ELEMENTS = {"bool_" if name == "bool" else name: typestr for name, typestr in dtypes.ELEMENTS.items()}
 """cuTile's names of numbers that arrays hold, with NumPy's type strings."""
 
 SCALARS = {_NAMES[numpy]: form for _, form, numpy, _ in NUMBERS}
