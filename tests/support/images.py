@@ -181,8 +181,9 @@ def pack(images: list[tuple[str, str, bytes]], *options: str) -> bytes:
     return bytes(result)
 
 
+@functools.lru_cache(maxsize=64)
 def cuobjdump(data: bytes, *options: str) -> str:
-    """What NVIDIA's own tool prints about an image or a fatbin."""
+    """What NVIDIA's own tool prints about an image or a fatbin; it takes half a second to disassemble the smallest."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     tool = find_nvidia_binary_utility("cuobjdump")
