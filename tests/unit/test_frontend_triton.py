@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aotcuda.arch import parse as target_of
+from aotcuda.binary import cubin
 from aotcuda.builder import api, plan, stub
+from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
 from aotcuda.builder.frontends.triton import config, ptx
@@ -599,6 +602,21 @@ def test_a_heuristic_that_asks_for_none_is_the_run_times_and_one_that_asks_a_heu
         {"name": "HAS", "is_not_none": "y"},
         {"name": "EVEN"},
     ]
+
+
+def test_kernels_that_the_assembler_refuses_are_left_out_of_an_image(sources: str) -> None:
+    from aotcuda.builder.frontends.triton.compiler import FRONT_END
+
+    (good,) = variants_of(sources, {**ASKED, "specialise": "exact"})[0].code
+    text = good.data.replace(good.name.encode(), b"bad")
+    bad = replace(good, name="bad", data=text.replace(b"ret;", b"return_;"))
+    made = FRONT_END.assemble("pkg.k", [good, bad], target_of("sm_80"), Options())
+    ((symbol, reason),) = made.left_out
+    assert symbol == "bad"
+    assert reason.startswith("Triton's assembler refuses the kernels for sm_80")
+    assert [kernel.name for kernel in cubin.read(made.data, "image").kernels] == [good.name]
+    with pytest.raises(CompileError, match="assembler refuses"):
+        FRONT_END.assemble("pkg.k", [bad], target_of("sm_80"), Options())
 
 
 def test_a_stub_has_a_constexpr_that_is_called_like_an_option_once(sources: str) -> None:
