@@ -78,7 +78,9 @@ def edit(project: Path, old: str, new: str, file: str = "pyproject.toml") -> Non
     path.write_text(path.read_text().replace(old, new))
 
 
-@pytest.mark.parametrize("version", ["oldest", pytest.param("before 70.1", marks=pytest.mark.matrix), "newest"])
+@pytest.mark.parametrize(
+    "version", [*(pytest.param(name, marks=pytest.mark.matrix) for name in ("oldest", "before 70.1")), "newest"]
+)
 def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
     version: str, flat: Path, setuptools: Callable[[str], Path], by_hatchling: dict[str, bytes]
 ) -> None:

@@ -162,6 +162,7 @@ def test_functions_become_part_of_the_kernels_of_both(files: dict[str, bytes]) -
         assert "CALL" not in code, arch
 
 
+@pytest.mark.matrix  # bench/reproducible.py compares more
 def test_the_bytes_are_the_same_each_time(wheel: Path, tmp_path: Path, cuda12: str) -> None:
     again = build_wheel(project(tmp_path), PYTHONPATH=cuda12, AOTCUDA_ARCH=ARCH)
     first, second = content(wheel), content(again)

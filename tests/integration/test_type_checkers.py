@@ -168,7 +168,9 @@ def pyright(site: Site) -> Iterator[tuple[str, int, str]]:
             yield Path(item["file"]).name, item["range"]["start"]["line"] + 1, item["message"]
 
 
-@pytest.fixture(scope="module", params=[mypy, pyright], ids=lambda check: check.__name__)
+@pytest.fixture(
+    scope="module", params=[mypy, pytest.param(pyright, marks=pytest.mark.matrix)], ids=lambda check: check.__name__
+)
 def found(request: pytest.FixtureRequest, site: Site) -> dict[str, dict[int, list[str]]]:
     """What a checker says of each file, by line."""
     check: Callable[[Site], Iterator[tuple[str, int, str]]] = request.param

@@ -67,7 +67,7 @@ host_abi = true
 
 "two words" = 1
     tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, known-faults, incomplete,
-    prelude, types, watch, watch-env, host-abi, options, modules
+    runtime, prelude, types, watch, watch-env, host-abi, options, modules
 
 prelude = "pkg/_p.py"
     tool.aotcuda.prelude: "pkg/_p.py" cannot be imported, because "pkg/_p" is not a Python identifier; give ...

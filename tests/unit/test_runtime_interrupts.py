@@ -178,7 +178,11 @@ def with_copies(module, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::aotcuda.errors.HostArrayWarning")
 @pytest.mark.parametrize("learnt", [0, 3], ids=["general", "learnt"])
-@pytest.mark.parametrize("work", [after_another_stream, waiting, with_copies], ids=lambda work: work.__name__)
+@pytest.mark.parametrize(
+    "work",
+    [after_another_stream, waiting, pytest.param(with_copies, marks=pytest.mark.matrix)],
+    ids=lambda work: work.__name__,
+)
 def test_an_interrupt_leaves_nothing_of_a_launch_in_the_driver(cuda, path, monkeypatch, work, learnt) -> None:
     """No event, no memory, and no way to capture streams."""
     own = kernel("k", "void(float32, float32[::1])", "void(float32[::1], float32[::1])")
