@@ -1,0 +1,298 @@
+"""Published Triton packages with nothing changed but imports: kernels that are packaged, and first results.
+
+1. `prepare` unpacks wheels, changes the imports of modules with kernels to `from aotcuda.triton import triton, tl`, and
+   makes a project of each package.
+2. `record` runs a program for each package (`triton_programs.py`) by Triton's JIT, under `aotcuda record --write`, on a
+   machine with a GPU. It keeps digests of all results.
+3. `build` builds a wheel of each project; it needs no GPU.
+4. `run` runs the programs with the installed wheels, each in a fresh process with an empty cache of Triton's. It counts
+   compilations and timings, and compares the results with those of `record`, bit by bit.
+5. `table` writes the table of docs/results.
+
+    pip download --no-deps liger-kernel==0.8.5 fla-core==0.6.0 flash-linear-attention==0.6.0 ...
+    python bench/triton_packages.py prepare /tmp/packages *.whl
+    python bench/triton_packages.py record /tmp/packages     # with a GPU, Triton and PyTorch
+    python bench/triton_packages.py build /tmp/packages
+    python bench/triton_packages.py run /tmp/packages        # with a GPU
+    python bench/triton_packages.py table /tmp/packages
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import triton_programs
+
+_HERE = Path(__file__).resolve()
+_PARTS = {"fla-core": ("fla_core", "flash_linear_attention", "einops")}
+"""Wheels that make one project; others are a project each."""
+
+_PROJECT = """
+[build-system]
+requires = ["hatchling", "aotcuda[triton]"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "{version}"
+
+[tool.hatch.build.targets.wheel]
+packages = [{packages}]
+
+[tool.hatch.build.targets.wheel.hooks.aotcuda]
+
+[tool.aotcuda]
+arch = ["sm_90"]
+"""
+_IMPORTS = (
+    (re.compile(r"^(\s*)import triton( *#.*)?$", re.MULTILINE), r"\1from aotcuda.triton import triton"),
+    (re.compile(r"^(\s*)import triton\.language as tl( *#.*)?$", re.MULTILINE), r"\1from aotcuda.triton import tl"),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("prepare", "record", "build", "run", "table", "one"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("items", nargs="*", help="wheels for `prepare`, names of packages for the others")
+    parser.add_argument("--out", type=Path, help="where `one` writes what it saw")
+    parser.add_argument("--threads", type=int, default=0, help="threads in which autotuners compile before they time")
+    parser.add_argument("--limit", type=int, default=560, help="seconds for each program")
+    arguments = parser.parse_args()
+    names = arguments.items or [name for name in triton_programs.PROGRAMS if (arguments.folder / name).is_dir()]
+    if arguments.step == "prepare":
+        prepare(arguments.folder, [Path(item) for item in arguments.items])
+    elif arguments.step == "one":
+        one(names[0], arguments.out, arguments.threads)
+    elif arguments.step == "table":
+        table(arguments.folder, names)
+    else:
+        step = {"record": record, "build": build, "run": run}[arguments.step]
+        return max((step(arguments.folder / name, name, arguments) for name in names), default=0)
+    return 0
+
+
+def prepare(folder: Path, wheels: list[Path]) -> None:
+    """Make a project of each package."""
+    for name in triton_programs.PROGRAMS:
+        stems = _PARTS.get(name, (name.replace("-", "_"),))
+        found = [wheel for stem in stems for wheel in wheels if wheel.name.startswith(f"{stem}-")]
+        if not found:
+            continue
+        root = folder / name
+        root.mkdir(parents=True, exist_ok=True)
+        for wheel in found:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(root, [item for item in archive.namelist() if item.endswith((".py", ".json"))])
+        changed = 0
+        for file in root.rglob("*.py"):
+            text = file.read_text(encoding="utf-8")
+            if "triton.jit" in text and "gluon" not in text:
+                for pattern, instead in _IMPORTS:
+                    text = pattern.sub(instead, text)
+                file.write_text(text, encoding="utf-8")
+                changed += 1
+        packages = ", ".join(f'"{path.parent.name}"' for path in sorted(root.glob("*/__init__.py")))
+        version = found[0].name.split("-")[1]
+        (root / "pyproject.toml").write_text(_PROJECT.format(name=name, version=version, packages=packages))
+        print(f"{name} {version}: imports of {changed} modules changed")
+
+
+def record(root: Path, name: str, arguments: argparse.Namespace) -> int:
+    """Run a program by Triton's JIT, and record it."""
+    begin = [sys.executable, "-m", "aotcuda", "record", "--write", "--"]
+    return _program(root, name, root / "jit.json", arguments, [root], begin)
+
+
+def build(root: Path, name: str, arguments: argparse.Namespace) -> int:
+    """Build a wheel."""
+    del name, arguments
+    start = time.perf_counter()
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        root / "dist",
+        root,
+    ]
+    status = subprocess.run(command, check=False).returncode
+    wheels = list((root / "dist").glob("*.whl"))
+    seconds = time.perf_counter() - start
+    (root / "build.json").write_text(
+        json.dumps({"seconds": seconds, "bytes": [path.stat().st_size for path in wheels]})
+    )
+    print(f"{root.name}: {seconds:.0f} s, {wheels}")
+    return status
+
+
+def run(root: Path, name: str, arguments: argparse.Namespace) -> int:
+    """Run a program with the packaged kernels, and compare its results."""
+    with tempfile.TemporaryDirectory() as site:
+        for wheel in (root / "dist").glob("*.whl"):
+            zipfile.ZipFile(wheel).extractall(site)
+        status = _program(root, name, root / "packaged.json", arguments, [Path(site)], [])
+    if status == 0:
+        jit, packaged = (json.loads((root / f"{way}.json").read_text()) for way in ("jit", "packaged"))
+        stable = [key for key, digests in jit["digests"].items() if len(set(digests)) == 1]
+        same = sum(packaged["digests"][key][0] == jit["digests"][key][0] for key in stable)
+        print(
+            f"{name}: {packaged['compilations']} compilations ({jit['compilations']} by the JIT), "
+            f"{packaged['timings']} timings ({jit['timings']}), first result {packaged['first']:.2f} s ({jit['first']:.2f} s), "
+            f"{same} of {len(stable)} results have the same bits"
+        )
+    return status
+
+
+def _program(
+    root: Path, name: str, out: Path, arguments: argparse.Namespace, paths: list[Path], begin: list[str]
+) -> int:
+    with tempfile.TemporaryDirectory() as cache:
+        path = os.pathsep.join([*map(str, paths), os.environ.get("PYTHONPATH", "")])
+        environ = {**os.environ, "TRITON_CACHE_DIR": cache, "PYTHONPATH": path}
+        command = [*begin, sys.executable, "-W", "ignore", str(_HERE), "one", str(root), name, "--out", str(out)]
+        command += ["--threads", str(arguments.threads)]
+        try:
+            return subprocess.run(command, check=False, cwd=root, env=environ, timeout=arguments.limit).returncode
+        except subprocess.TimeoutExpired:
+            print(f"{name}: not finished in {arguments.limit} s")
+            return 1
+
+
+def one(name: str, out: Path, threads: int) -> None:
+    """Run a program three times in this process, and write times, counts and digests."""
+    start = time.perf_counter()
+    import torch  # type: ignore[import-not-found]
+    import triton
+    from triton.runtime.autotuner import Autotuner
+
+    counts = {"compilations": 0, "timings": 0}
+    _count(counts, triton.compiler.compiler, "compile", "compilations")
+    triton.compiler.compile = triton.compiler.compiler.compile
+    triton.runtime.jit.compile = triton.compiler.compiler.compile
+    _count(counts, Autotuner, "_bench", "timings")
+    if threads:
+        _compile_together(threads)
+    torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+    ready = time.perf_counter()
+    digests: dict[str, list[str]] = {}
+    seconds = []
+    for _ in range(3):
+        torch.manual_seed(1)
+        begin = time.perf_counter()
+        found = triton_programs.PROGRAMS[name](torch)
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - begin)
+        for key, tensor in found.items():
+            data = tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+            digests.setdefault(key, []).append(hashlib.sha256(data).hexdigest()[:16])
+    result = {
+        "gpu": torch.cuda.get_device_name(0),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "ready": ready - start,
+        "first": seconds[0],
+        "next": seconds[1:],
+        **counts,
+        # The first run of an autotuned kernel may be that of another config.
+        "digests": {key: items[1:] for key, items in digests.items()},
+    }
+    out.write_text(json.dumps(result, indent=1))
+    print(f"{name}: first result {seconds[0]:.2f} s, next {seconds[1]:.3f} s, {counts}", flush=True)
+
+
+def _count(counts: dict[str, int], holder: Any, name: str, what: str) -> None:
+    inner = getattr(holder, name)
+
+    def counted(*args: Any, **named: Any) -> Any:
+        counts[what] += 1
+        return inner(*args, **named)
+
+    setattr(holder, name, counted)
+
+
+def _compile_together(threads: int) -> None:
+    """Let autotuners compile all their configs at once before they time them one after the other."""
+    from triton.runtime._async_compile import AsyncCompileMode
+    from triton.runtime.autotuner import Autotuner
+
+    inner = Autotuner.prune_configs
+
+    def prune_configs(self: Any, kwargs: dict[str, Any]) -> list[Any]:
+        configs: list[Any] = inner(self, kwargs)
+        if len(configs) > 1:
+            with (
+                contextlib.suppress(Exception),
+                ThreadPoolExecutor(threads) as pool,
+                AsyncCompileMode(pool, ignore_errors=True),
+            ):
+                for config in configs:
+                    self.fn.run(**{**self.nargs, **kwargs, **config.all_kwargs(), "warmup": True})
+        return configs
+
+    Autotuner.prune_configs = prune_configs
+
+
+def table(folder: Path, names: list[str]) -> None:
+    """Write what was seen as JSON, and print a table in Markdown."""
+    rows, seen = [], {}
+    for name in names:
+        root = folder / name
+        jit, packaged, built = (
+            json.loads(path.read_text()) if (path := root / f"{way}.json").exists() else None
+            for way in ("jit", "packaged", "build")
+        )
+        recorded = (
+            json.loads(path.read_text()) if (path := root / ".aotcuda-record.json").exists() else {"functions": []}
+        )
+        launched = {item["function"] for item in recorded["functions"] if item["kind"] == "kernel" and item["launches"]}
+        files = [json.loads(path.read_text()) for path in root.rglob("*.variants.json")]
+        kernels = sum(len(file["kernels"]) for file in files)
+        variants = sum(len(kernel["variants"]) for file in files for kernel in file["kernels"].values())
+        seen[name] = {"jit": jit, "packaged": packaged, "build": built, "launched": len(launched), "kernels": kernels}
+        seen[name] |= {"variants": variants}
+        rows.append((name, len(launched), kernels, variants, *_figures(jit, packaged, built)))
+    head = ("package", "kernels launched", "packaged", "variants", "JIT: first result", "packaged", "compilations")
+    head += ("timings", "same bits", "build")
+    for row in (head, ["---"] * len(head), *rows):
+        print(f"| {' | '.join(map(str, row))} |")
+    out = _HERE.parent.parent / "docs" / "results" / "triton_packages.json"
+    out.write_text(json.dumps(seen, indent=1) + "\n")
+
+
+def _figures(jit: Any, packaged: Any, built: Any) -> list[str]:
+    seconds = f"{built['seconds']:.0f} s" if built else "-"
+    if jit is None or packaged is None:
+        return [f"{jit['first']:.1f} s" if jit else "-", "-", "-", "-", "-", seconds]
+    stable = [key for key, digests in jit["digests"].items() if len(set(digests)) == 1]
+    same = sum(packaged["digests"][key][0] == jit["digests"][key][0] for key in stable)
+    return [
+        f"{jit['first']:.1f} s",
+        f"{packaged['first']:.2f} s",
+        f"{jit['compilations']}, {packaged['compilations']}",
+        f"{jit['timings']}, {packaged['timings']}",
+        f"{same} of {len(stable)}",
+        seconds,
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
