@@ -48,7 +48,10 @@ def liger(torch: Any) -> Results:
 
 
 def fla(torch: Any) -> Results:
-    """Two layers of flash-linear-attention, forward and backward."""
+    """Two layers of flash-linear-attention, forward and backward.
+
+    fla refuses the backward pass of GatedDeltaNet on Hopper with Triton 3.4 to 3.7.0.
+    """
     _stand_in_for_transformers()
     from fla.layers.gated_deltanet import GatedDeltaNet
     from fla.layers.gla import GatedLinearAttention
@@ -60,7 +63,12 @@ def fla(torch: Any) -> Results:
     ):
         layer = made.to("cuda", torch.bfloat16)
         x = torch.randn(2, 512, 512, device="cuda", dtype=torch.bfloat16)
-        found |= _gradients(torch, name, layer, x)
+        try:
+            found |= _gradients(torch, name, layer, x)
+        except RuntimeError as error:
+            if "Triton >= 3.4.0" not in str(error):
+                raise
+            found[name] = layer(x)[0]
         found |= {f"{name} {key}": value.grad for key, value in layer.named_parameters() if value.grad is not None}
     return found
 
@@ -83,7 +91,7 @@ def conch(torch: Any) -> Results:
         torch.arange(64, device="cuda"), query, key, 64, torch.randn(128, 64, device="cuda", dtype=torch.float16)
     )
     return {
-        "gelu": gelu_tanh_and_mul(x),
+        "gelu": gelu_tanh_and_mul(x.float()),  # Triton 3.6 has no tanh of float16
         "silu": silu_and_mul(x),
         "RMSNorm": rms_norm(x, weight, 1e-6),
         "added RMSNorm": fused_add_rms_norm(x.clone(), residual.clone(), weight, 1e-6)[0],
