@@ -148,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         "--merge",
         metavar="FILE",
         nargs="+",
+        action="extend",
         type=_file,
         help="merge records, variants files and tuning files of other machines",
     )
@@ -162,12 +163,18 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     doctor.set_defaults(run=_doctor)
 
+    _add_rebundle(commands.add_parser("rebundle", help="replace the run time in a wheel by that of this aotcuda"))
     _add_cache(commands.add_parser("cache", help="what builds and the JIT fallback compiled on this machine"))
 
     completion = commands.add_parser("completion", help="print a script by which a shell completes this command")
     completion.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
     completion.set_defaults(run=_completion)
     return parser
+
+
+def _add_rebundle(rebundle: argparse.ArgumentParser) -> None:
+    rebundle.add_argument("wheel", metavar="WHEEL", type=Path, help='a wheel that was built with runtime = "bundled"')
+    rebundle.set_defaults(run=_rebundle)
 
 
 def _add_cache(cache: argparse.ArgumentParser) -> None:
@@ -359,6 +366,13 @@ def _record(arguments: argparse.Namespace) -> int:
     if not command:
         arguments.usage("name the command to record, after --")
     return run(command, write=arguments.write, check=arguments.check, out=arguments.out)
+
+
+def _rebundle(arguments: argparse.Namespace) -> None:
+    from aotcuda.tools import rebundle  # noqa: PLC0415
+
+    for line in rebundle.run(arguments.wheel):
+        show(line)
 
 
 def _init(arguments: argparse.Namespace) -> None:

@@ -6,6 +6,10 @@ The build hook and the command line print it alone; `AOTCUDA_DEBUG=1` adds the t
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _SHORT = 100
 """The characters of a text that still reads as a part of a sentence."""
 
@@ -168,6 +172,29 @@ class CallError(LaunchError, TypeError):
 
 class ArgumentError(AotcudaError, TypeError):
     """Arguments of a launch that no packaged signature accepts."""
+
+
+class MissingVariantError(ArgumentError):
+    """Arguments for which no variant of an exact kernel is packaged; Triton's JIT may serve them.
+
+    Its text is made when somebody reads it.
+
+    Attributes:
+        grid: The grid that the launch's function returned; None where there was none.
+    """
+
+    def __init__(self, problem: str | Callable[[], str]) -> None:
+        super().__init__()
+        self._problem = problem
+        self.grid: object = None
+
+    def __str__(self) -> str:
+        if not isinstance(self._problem, str):
+            self._problem = self._problem()
+        return self._problem
+
+    def __reduce__(self) -> tuple[type[MissingVariantError], tuple[str]]:
+        return type(self), (str(self),)
 
 
 class CallbackError(AotcudaError):

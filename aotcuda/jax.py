@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotcuda.errors import ArgumentError
+from aotcuda.manifest.dtypes import NAMED
 from aotcuda.runtime import framework_checks, xla_call
 
 TYPE_CHECKING = False
@@ -189,7 +190,11 @@ def _check_numbers(kernel: Kernel, whole: list[object], places: list[xla_call.Pl
         if len(overload["parameters"]) != len(whole):
             continue
         for parameter, place in zip(overload["parameters"], places, strict=True):
-            if place is not None and not place.is_result and parameter["kind"] in ("scalar", "complex", "number"):
+            if (
+                place is not None
+                and not place.is_result
+                and parameter["kind"] in ("scalar", "complex", "number", "small")
+            ):
                 name, kind = parameter["name"], parameter["type"]
                 problem = (
                     f"{name} is an array of JAX where the kernel takes {kind} by value, which has to be known while "
@@ -212,7 +217,7 @@ def _is_array(arg: object) -> bool:
 def _typestr(dtype: Any) -> str:
     """NumPy's type string of a dtype; those that only JAX has, bfloat16 among them, by their names."""
     found = np.dtype(dtype)
-    return str(found.name if found.kind == "V" else found.str)
+    return str(found.name if found.name in NAMED or found.kind == "V" else found.str)
 
 
 def _register() -> None:

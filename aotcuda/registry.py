@@ -248,6 +248,7 @@ BUILT_IN: Mapping[str, Registration] = {
         imports="triton",
         variables=Variables(prefixes=("TRITON_", "MLIR_", *_OF_TRITON)),
         waiting=("triton.jit", "triton.autotune", "triton.heuristics"),
+        in_place="aotcuda.triton",
         widens=False,
         assembles=True,
     ),

@@ -208,6 +208,8 @@ class _Schema:
         if kind in ("scalar", "number"):
             form = parameter["format"]
             return "bool" if form == "?" else "SymInt" if form in _INTEGERS else "float"
+        if kind == "small":
+            return "float"
         if kind == "complex":
             return "complex"
         if kind in ("pointer", "datetime"):

@@ -1,15 +1,15 @@
-"""Two states of this project in one run: launches over C and cold starts beyond the driver's, or imports and builds.
+"""Two states of this project in one run: launches over C and cold starts beyond the driver's, or imports.
 
 Processes of the two take turns, and begin in turn; a figure is the median over them, and its spread the distance
 between the quartiles.
 
     python bench/before_after.py OLDER NEWER       # needs a GPU; each folder has bench/ and site/
-    python bench/before_after.py OLDER NEWER --scripts imports builds       # needs none; each is a checkout
+    python bench/before_after.py OLDER NEWER --scripts imports      # needs none; each is a checkout
 
 For launches and cold starts a state is a folder with a checkout's `bench` and, in `site`, what pip installed of it;
-both launch the same packaged kernels, so the newer one also shows that it reads the older one's wheels. For imports and
-builds it is a checkout, or such a folder; each imports what it has built itself. They are given in wall time and in the
-CPU time of all processes, which other users of the machine disturb less.
+both launch the same packaged kernels, so the newer one also shows that it reads the older one's wheels. For imports it
+is a checkout, or such a folder; each imports what it has built itself. They are given in wall time and in the CPU time
+of all processes, which other users of the machine disturb less. `bench/build_time.py` compares builds.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ def main() -> int:
     parser.add_argument("older", type=Path)
     parser.add_argument("newer", type=Path)
     parser.add_argument("--turns", type=int, default=5, help="processes of each state and script (%(default)s)")
-    parser.add_argument(
-        "--scripts", nargs="*", default=["launch", "cold_start"], choices=[*_SCRIPTS, "imports", "builds"]
-    )
+    parser.add_argument("--scripts", nargs="*", default=["launch", "cold_start"], choices=[*_SCRIPTS, "imports"])
     arguments = parser.parse_args()
     here = machine.describe()
     states = {"before": arguments.older.resolve(), "after": arguments.newer.resolve()}
@@ -61,7 +59,7 @@ def main() -> int:
                     _package(place, f"k{kernels}", kernels, folder / state, archs=("sm_80",))
         for turn in range(arguments.turns):
             for script in arguments.scripts:
-                measure = {"imports": _imports, "builds": _builds}.get(script)
+                measure = _imports if script == "imports" else None
                 for state in [*states][:: -1 if turn % 2 else 1]:
                     place = states[state]
                     values = measure(place, folder / state) if measure else _run(place, script, folder)
@@ -121,25 +119,12 @@ def _imports(place: Path, folder: Path) -> dict[str, float]:
     }
 
 
-def _builds(place: Path, folder: Path) -> dict[str, float]:
-    """Seconds that builds take: of the quickstart's size, and of 25 kernels for five GPU generations."""
-    found = {}
-    for title, kernels in (("4 kernels, 5 archs", 4), ("25 kernels, 5 archs", 25)):
-        with tempfile.TemporaryDirectory() as temporary:
-            times = _package(place, f"b{kernels}", kernels, Path(temporary, folder.name))
-        found |= {f"{title}, {kind}": took for kind, took in zip(("wall s", "CPU s"), times, strict=True)}
-    return found
-
-
-def _package(
-    place: Path, name: str, kernels: int, out: Path, *, archs: tuple[str, ...] = projects.ARCHS
-) -> tuple[float, float]:
-    """Build a module of so many kernels into `out`, by the state that lies at `place`; what it took."""
+def _package(place: Path, name: str, kernels: int, out: Path, *, archs: tuple[str, ...]) -> None:
+    """Build a module of so many kernels into `out`, by the state that lies at `place`."""
     with tempfile.TemporaryDirectory() as folder:
         project = projects.generate(Path(folder), name, kernels, archs=archs)
-        took = _timed([sys.executable, "-m", "aotcuda", "build", str(project), "--out", str(out)], place, Path(folder))
+        _timed([sys.executable, "-m", "aotcuda", "build", str(project), "--out", str(out)], place, Path(folder))
     (out / name / "__init__.py").write_text("", encoding="utf-8")
-    return took
 
 
 def _timed(command: list[str], place: Path, cwd: Path, *path: str) -> tuple[float, float]:

@@ -1,12 +1,18 @@
-"""Stop builds at random moments, and see what they leave behind.
+"""Stop builds at random moments while they fill the build cache, look at what they leave, and build again.
 
 Each round starts a build of a small project in a process of its own, waits a random time, and sends SIGINT, SIGTERM,
-SIGHUP or SIGKILL to that process alone. Every second source has started a daemon, and every fourth one ignores the
-signals that can be ignored. A round fails if a process of the build is left two seconds later, if more or less than
-one line was printed, if the project's folder has changed, or if an interrupted build has left a temporary file. At the
-end one build is made in peace; afterwards there must be no temporary file either.
+SIGHUP or SIGKILL to that process alone. The build cache is empty at first, or lacks half of its entries. Every second
+source has started a daemon, and every fourth one ignores the signals that can be ignored. A round fails
 
-    python bench/build_kills.py [--kills 100]
+- if a process of the build is left two seconds later,
+- if an interrupted build has printed more or less than one line, has changed the project's folder, or has left a
+  temporary file,
+- if the next build, with what is left in the cache, fails, prints a warning, or gives other files than a build without
+  a cache.
+
+After the last build there must be no temporary file of a build that was killed, either.
+
+    python bench/build_kills.py [--kills 100] [--seed 3]        # about eight seconds for each kill on two idle cores
 """
 
 from __future__ import annotations
@@ -21,19 +27,22 @@ import tempfile
 import time
 import uuid
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import machine
 import projects
 
 ROUTES = {
-    "aotcuda build": ("-m", "aotcuda", "build"),
+    "aotcuda build": ("-m", "aotcuda", "build", "--quiet"),
     "wheel": ("-m", "hatchling", "build", "-t", "wheel"),
     "editable": ("-m", "hatchling", "build", "-t", "wheel:editable"),
 }
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 LINE = "aotcuda: build interrupted; nothing was written\n"
 LIMIT = 2.0
+EMPTY_EACH = 5
+"""After so many rounds the cache is emptied."""
 
 DAEMON = """
 import os, signal
@@ -53,153 +62,179 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 def main() -> int:
     parser = machine.parser(__doc__, "build_kills")
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=3)
     arguments = parser.parse_args()
     here = machine.describe()
     # What a shell starts in the background ignores SIGINT, under nohup SIGHUP too, and so would the builds.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    chance = random.Random(3)
+    chance = random.Random(arguments.seed)
     state: Counter[str] = Counter()
     problems: list[str] = []
-    gone: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        temporary = Path(folder, "temporary")
-        temporary.mkdir()
-        project = projects.generate(Path(folder), "stopped", 5, archs=("sm_80", "sm_90"))
-        config = project / "pyproject.toml"
-        config.write_text(config.read_text() + '\n[tool.hatch.build]\ndev-mode-dirs = ["."]\n')
-        source = project / "stopped" / "_kernels.py"
-        text = source.read_text()
-        whole, complete = {}, {}
+        bench = Bench(Path(folder))
         for route in ROUTES:
-            whole[route] = _whole(project, route, temporary)
-            complete[route] = {*_files(project)}
-            _tidy(project)
+            bench.measure(route)
         for number in range(arguments.kills):
-            source.write_text(DAEMON * (number % 2) + DEAF * (number % 4 == 3) + text)
-            route = chance.choice([*ROUTES])
-            how = SIGNALS[number % len(SIGNALS)]
-            after = chance.uniform(0, whole[route] * 1.05)
-            what = _round(project, route, how, after, temporary, gone, complete[route])
-            state[what.partition(":")[0]] += 1
+            bench.thin_cache(chance, everything=number % EMPTY_EACH == 0)
+            route, how = chance.choice([*ROUTES]), SIGNALS[number % len(SIGNALS)]
+            bench.source.write_text(DAEMON * (number % 2) + DEAF * (number % 4 == 3) + bench.text)
+            outcome = bench.stop(route, how, chance.uniform(0, bench.seconds[route] * 1.05))
+            bench.source.write_text(bench.text)
+            state["part of an entry left in the cache"] += any(bench.cache.glob("v*/tmp/*"))
+            following = bench.build_again(route)
+            for found in (outcome, following):
+                state[found.partition(":")[0]] += 1
+                problems += [f"{number} {route} {how.name} {found}"] if ":" in found else []
             print(f"\r{number + 1}", end="", file=sys.stderr, flush=True)
-            if ":" in what:
-                problems.append(f"{number} {route} {how.name} {what}")
-            _tidy(project)
-        source.write_text(text)
-        left = len(list(temporary.iterdir()))
-        _whole(project, "wheel", temporary)
-        remaining = [path.name for path in temporary.iterdir() if "aotcuda" in path.name]
-        others = [path.name for path in temporary.iterdir() if "aotcuda" not in path.name]
-        problems += [f"left after the last build: {name}" for name in remaining]
+        left = [path.name for path in bench.temporary.iterdir()]
+        problems += [f"left after the last build: {name}" for name in left if "aotcuda" in name]
     rows: list[tuple[object, ...]] = [("kills", arguments.kills), *sorted(state.items())]
-    rows += [("temporary files left by SIGKILL", left), ("of those after the next build", len(remaining))]
-    rows += [("hatchling's own files", len(others)), ("failures", len(problems))]
+    rows += [("hatchling's own temporary files left", len(left)), ("failures", len(problems))]
     machine.table(("", "count"), rows)
-    print(f"\nuntil the last process was gone: median {sorted(gone)[len(gone) // 2]:.2f} s, longest {max(gone):.2f} s")
+    gone = sorted(bench.gone)
+    print(f"\nuntil the last process was gone: median {gone[len(gone) // 2]:.2f} s, longest {gone[-1]:.2f} s")
     print(*problems[:10], sep="\n")
     machine.write(
         arguments.out,
         here,
         kills=arguments.kills,
         found=dict(state),
-        left_by_sigkill=left,
-        left_after_the_next_build=len(remaining),
-        hatchlings_own_files=len(others),
         failures=len(problems),
-        seconds_until_all_are_gone=machine.summary(gone) | {"max": round(max(gone), 3)},
+        seconds_until_all_are_gone=machine.summary(gone) | {"max": round(gone[-1], 3)},
     )
     return 1 if problems else 0
 
 
-def _start(project: Path, route: str, temporary: Path, **environ: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *ROUTES[route]],
-        cwd=project,
-        # Progress is lines that come on a slow machine alone.
-        env={**os.environ, **environ, "TMPDIR": str(temporary), "AOTCUDA_PROGRESS": "0"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@dataclass
+class Bench:
+    """The project whose builds are stopped.
 
-
-def _whole(project: Path, route: str, temporary: Path) -> float:
-    """Seconds that a build takes which nobody stops."""
-    begin = time.perf_counter()
-    done = _start(project, route, temporary)
-    _, err = done.communicate()
-    if done.returncode:
-        sys.exit(err)
-    return time.perf_counter() - begin
-
-
-def _round(
-    project: Path,
-    route: str,
-    how: signal.Signals,
-    after: float,
-    temporary: Path,
-    gone: list[float],
-    complete: set[str],
-) -> str:
-    """Stop one build; what became of it, and behind a colon what is wrong with that.
-
-    `complete` are the files of a project that was built.
+    Attributes:
+        folder: The folder of everything.
+        seconds: The time that a build by each route takes.
+        expected: The files that a build by each route gives without a cache.
+        gone: The seconds from each signal to the end of the last process.
     """
-    before = _files(project)
-    earlier = set(temporary.iterdir())
-    mark = str(uuid.uuid4())
-    build = _start(project, route, temporary, BENCH_MARK=mark)
-    time.sleep(after)
-    build.send_signal(how)
-    begin = time.perf_counter()
-    _, err = build.communicate()
-    while (left := _marked(mark)) and time.perf_counter() - begin < 2 * LIMIT:
-        time.sleep(0.005)
-    gone.append(time.perf_counter() - begin)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    if build.returncode == 0 or err.startswith("dist/"):  # which hatchling prints at its end
-        return f"lost:it went on for {gone[-1]:.1f} s" if gone[-1] > LIMIT else "it had ended"
-    if gone[-1] > LIMIT:
-        return f"too slow:{gone[-1]:.1f} s, {left} left; {build.returncode} {err}"
-    new = [path.name for path in set(temporary.iterdir()) - earlier]
-    if (build.returncode == -how and not err) and {*_files(project)} == complete != {*before}:
-        return "it had ended"  # all is written, the signals are nobody's again, and Python has not ended yet
-    if _files(project) != before and how != signal.SIGKILL:
-        return f"half-written:{err}"
-    if how == signal.SIGKILL:
-        return "killed" if not err else f"killed:{err}"
-    if (build.returncode == -how and not err) or err == "aotcuda: interrupted\n":
-        return "before the build began"
-    if how == signal.SIGINT and err.endswith("KeyboardInterrupt\n") and "aotcuda/build" not in err:
-        return "before the build began"  # Python's own traceback: it was importing hatchling, or itself
-    if (build.returncode, err) != (128 + how, LINE):
-        return f"interrupted, badly:{build.returncode} {err}"
-    return f"interrupted:{new} left" if [name for name in new if "aotcuda" in name] else "interrupted"
 
+    folder: Path
+    seconds: dict[str, float] = field(default_factory=dict)
+    expected: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    gone: list[float] = field(default_factory=list)
 
-def _files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and not {"__pycache__", "dist"} & set(path.parts)
-    }
+    def __post_init__(self) -> None:
+        self.temporary, self.cache = self.folder / "temporary", self.folder / "cache"
+        self.temporary.mkdir()
+        self.project = projects.generate(self.folder, "stopped", 5, archs=("sm_80", "sm_90"))
+        config = self.project / "pyproject.toml"
+        config.write_text(config.read_text() + '\n[tool.hatch.build]\ndev-mode-dirs = ["."]\n')
+        self.source = self.project / "stopped" / "_kernels.py"
+        self.text = self.source.read_text()
 
+    def measure(self, route: str) -> None:
+        """Build without a cache and without interruption."""
+        begin = time.perf_counter()
+        done = self._start(route, AOTCUDA_BUILD_CACHE="0")
+        _, err = done.communicate()
+        if done.returncode:
+            sys.exit(err)
+        self.seconds[route] = time.perf_counter() - begin
+        self.expected[route] = self._files()
+        self._tidy()
 
-def _tidy(project: Path) -> None:
-    made = [path for path in (project / "stopped").iterdir() if path.name.startswith(("kernels", ".kernels"))]
-    for path in [project / "build", project / "dist", *made]:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    def thin_cache(self, chance: random.Random, *, everything: bool) -> None:
+        """Remove a random half of the cache's entries, or everything, so that the next build has something to do."""
+        if everything:
+            shutil.rmtree(self.cache, ignore_errors=True)
+        entries = sorted(self.cache.glob("v*/??/*.aotcuda"))
+        for entry in chance.sample(entries, len(entries) // 2):
+            shutil.rmtree(entry)
+
+    def stop(self, route: str, how: signal.Signals, after: float) -> str:
+        """Stop one build; return its outcome, and after a colon the fault."""
+        before, earlier = self._files(), set(self.temporary.iterdir())
+        mark = str(uuid.uuid4())
+        build = self._start(route, BENCH_MARK=mark)
+        time.sleep(after)
+        build.send_signal(how)
+        begin = time.perf_counter()
+        _, err = build.communicate()
+        while (left := _marked(mark)) and time.perf_counter() - begin < 2 * LIMIT:
+            time.sleep(0.005)
+        self.gone.append(time.perf_counter() - begin)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        names = [path.name for path in set(self.temporary.iterdir()) - earlier if "aotcuda" in path.name]
+        outcome = self._outcome(route, how, build.returncode, err, before, names)
+        self._tidy()
+        return outcome
+
+    def _outcome(
+        self, route: str, how: signal.Signals, status: int, err: str, before: dict[str, bytes], names: list[str]
+    ) -> str:
+        took, files = self.gone[-1], self._files()
+        if status == 0 or err.startswith("dist/"):  # which hatchling prints at its end
+            return f"lost:it went on for {took:.1f} s" if took > LIMIT else "ended before the signal"
+        if took > LIMIT:
+            return f"too slow:{took:.1f} s; {status} {err}"
+        if status == -how and not err and files.keys() == self.expected[route].keys():
+            return "ended before the signal"  # all is written, and Python has not ended yet
+        if how == signal.SIGKILL:
+            return f"killed:{err}" if err else "killed"
+        if files != before:
+            return f"half-written:{err}"
+        if (status == -how and not err) or err == "aotcuda: interrupted\n":
+            return "stopped before the build began"
+        if how == signal.SIGINT and err.endswith("KeyboardInterrupt\n") and "aotcuda/build" not in err:
+            return "stopped before the build began"  # Python's own traceback: it was importing hatchling, or itself
+        if (status, err) != (128 + how, LINE):
+            return f"interrupted, badly:{status} {err}"
+        return f"interrupted:{names} left" if names else "interrupted"
+
+    def build_again(self, route: str) -> str:
+        """Build with what is left in the cache; return the outcome, and after a colon the fault."""
+        done = self._start(route)
+        _, err = done.communicate()
+        files = self._files()
+        self._tidy()
+        said = "".join(line for line in err.splitlines(keepends=True) if not line.startswith("dist/"))
+        if done.returncode or "aotcuda" in said:
+            return f"next build failed or warned:{done.returncode} {said[-300:]}"
+        odd = sorted(
+            name for name in {*files, *self.expected[route]} if files.get(name) != self.expected[route].get(name)
+        )
+        return f"next build differs:{', '.join(odd)}" if odd else "next build right"
+
+    def _start(self, route: str, **environ: str) -> subprocess.Popen[str]:
+        given = {"TMPDIR": str(self.temporary), "AOTCUDA_BUILD_CACHE": str(self.cache), "AOTCUDA_PROGRESS": "0"}
+        return subprocess.Popen(
+            [sys.executable, *ROUTES[route]],
+            cwd=self.project,
+            env={**os.environ, **given, **environ},  # progress is lines that come on a slow machine alone
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _files(self) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(self.project)): path.read_bytes()
+            for path in self.project.rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts and path != self.source
+        }
+
+    def _tidy(self) -> None:
+        made = [path for path in self.source.parent.iterdir() if path.name.startswith(("kernels", ".kernels"))]
+        for path in [self.project / "build", self.project / "dist", *made]:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def _marked(mark: str) -> list[int]:
-    """The processes whose environment has the mark, and that have not ended."""
+    """Return the processes whose environment has the mark, and that have not ended."""
     found = []
     for folder in Path("/proc").iterdir():
         try:

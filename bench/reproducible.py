@@ -1,15 +1,21 @@
-"""Whether builds of one project give the same bytes wherever, whenever and however they are made.
+"""Compare the wheels of one project that are built in different ways: they have to be the same bytes.
 
 Each build differs from the first in several things at once: folder, hash seed, number of cores, umask, time zone,
-locale, home, the files' times; one is made from the sdist. Prints a digest for each; exit status 1 if they differ.
+locale, home, the files' times. One is made from the sdist. Three use a build cache: one fills it, one in another folder
+takes machine code from it, and one finds nothing changed. Prints a digest for each; exit status 1 if they differ.
 
-    python bench/reproducible.py [PROJECT ...]      # default: the quickstart and ten generated kernels
+    python bench/reproducible.py [PROJECT ...]      # about two minutes on two idle cores
+
+By default the projects are the quickstart, ten generated kernels, an example with all front ends but cuTile, and, if
+cuda-tile is installed, cuTile kernels alone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,12 +29,25 @@ from pathlib import Path
 import machine
 import projects
 
-_QUICKSTART = Path(__file__).resolve().parent.parent / "examples" / "quickstart"
+_CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Variant:
-    """One way to build."""
+    """One way to build.
+
+    Attributes:
+        title: The way in words.
+        folder: The folder that holds the project's.
+        environ: Environment variables.
+        umask: The permissions that new files do not get.
+        one_core: The build has one core.
+        old_files: The project's files are old.
+        from_sdist: The wheel is built from the project's sdist.
+        taken: The share of the build that comes from a build cache, as its summary says; None without a cache. All
+            builds of the project with a cache share one.
+        again: The project was built in that folder before.
+    """
 
     title: str
     folder: str
@@ -37,6 +56,8 @@ class _Variant:
     one_core: bool = False
     old_files: bool = False
     from_sdist: bool = False
+    taken: str | None = None
+    again: bool = False
 
 
 _VARIANTS = (
@@ -49,6 +70,18 @@ _VARIANTS = (
         old_files=True,
     ),
     _Variant(title="strict umask, random seed", folder="b", environ={"PYTHONHASHSEED": "random"}, umask=0o077),
+    _Variant(title="filling a build cache", folder="d", taken=r"; 0 of \d+ steps from the build cache"),
+    _Variant(
+        title="machine code from the cache, another folder",
+        folder="some where/else",
+        taken=r"; (\d+) of \1 steps from the build cache",
+    ),
+    _Variant(
+        title="nothing changed, the first folder with a cache",
+        folder="d",
+        taken="; all from the build cache",
+        again=True,
+    ),
     _Variant(title="from the sdist", folder="c", environ={"PYTHONHASHSEED": "7"}, from_sdist=True),
 )
 
@@ -62,12 +95,9 @@ def main() -> int:
     digests: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         generated = projects.generate(Path(temporary, "generated"), "ten", 10)
-        for project in arguments.project or [_QUICKSTART, generated]:
+        for project in arguments.project or [*_projects(), generated]:
             name = project.resolve().name
-            wheels = {
-                variant.title: _build(project, variant, Path(temporary, name, str(number)))
-                for number, variant in enumerate(_VARIANTS)
-            }
+            wheels = {variant.title: _build(project, variant, Path(temporary, name)) for variant in _VARIANTS}
             digests[name] = {title: hashlib.sha256(wheel.read_bytes()).hexdigest() for title, wheel in wheels.items()}
             print(f"\n{name}")
             for title, digest in digests[name].items():
@@ -80,13 +110,24 @@ def main() -> int:
     return 0 if equal else 1
 
 
+def _projects() -> list[Path]:
+    """Return the checkout's projects whose compilers are installed."""
+    found = {
+        _CHECKOUT / "examples" / "quickstart": ("numba_cuda",),
+        _CHECKOUT / "examples" / "all_front_ends": ("numba_cuda", "numba_cuda_mlir", "triton"),
+        _CHECKOUT / "tests" / "packages" / "cutilekernels": ("cuda", "cuda.tile"),
+    }
+    return [path for path, packages in found.items() if all(map(importlib.util.find_spec, packages))]
+
+
 def _build(project: Path, variant: _Variant, folder: Path) -> Path:
     """Copy the project and build its wheel."""
     time.sleep(2)  # zip files keep times in steps of two seconds
     os.umask(variant.umask)
     place = folder / variant.folder / project.resolve().name
     ignored = shutil.ignore_patterns("dist", "*.aotcuda", "kernels.py*", "__pycache__", ".venv*")
-    shutil.copytree(project, place, ignore=ignored)
+    if not variant.again:
+        shutil.copytree(project, place, ignore=ignored)
     if variant.old_files:
         for path in place.rglob("*"):
             os.utime(path, (1_000_000_000, 1_000_000_000))
@@ -96,13 +137,14 @@ def _build(project: Path, variant: _Variant, folder: Path) -> Path:
         with tarfile.open(sdist) as archive:
             archive.extractall(folder / "unpacked", filter="data")
         (place,) = (folder / "unpacked").iterdir()
-    _run("--wheel", place, folder / "wheel", variant)
+    out = folder / "wheels" / variant.title
+    _run("--wheel", place, out, variant, cache="0" if variant.taken is None else str(folder / "cache"))
     os.umask(0o022)
-    (wheel,) = (folder / "wheel").iterdir()
+    (wheel,) = out.iterdir()
     return wheel
 
 
-def _run(what: str, place: Path, out: Path, variant: _Variant) -> None:
+def _run(what: str, place: Path, out: Path, variant: _Variant, cache: str = "0") -> None:
     cores = os.sched_getaffinity(0)
     command = [sys.executable, "-m", "build", what, "--no-isolation", "--outdir", str(out), str(place)]
     os.sched_setaffinity(0, {min(cores)} if variant.one_core else cores)
@@ -110,7 +152,7 @@ def _run(what: str, place: Path, out: Path, variant: _Variant) -> None:
         done = subprocess.run(
             command,
             check=False,
-            env={**os.environ, **variant.environ},
+            env={**os.environ, **variant.environ, "AOTCUDA_BUILD_CACHE": cache},
             cwd=out.anchor,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -120,6 +162,8 @@ def _run(what: str, place: Path, out: Path, variant: _Variant) -> None:
         os.sched_setaffinity(0, cores)
     if done.returncode:
         sys.exit(f"{done.stdout}\nthe build '{variant.title}' failed")
+    if cache != "0" and not re.search(variant.taken or "", done.stdout):
+        sys.exit(f"{done.stdout}\nthe build '{variant.title}' took something else from the build cache")
 
 
 def _show_differences(wheels: dict[str, Path]) -> None:

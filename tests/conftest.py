@@ -34,7 +34,7 @@ with suppress(ImportError):  # a machine with a GPU needs none
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
 # Which of the two launch paths the tests go, and whether they go with a compiler that may become a tested one.
-_KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR", "AOTCUDA_UNTESTED")
+_KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_UNTESTED")
 _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
 
 
@@ -80,6 +80,7 @@ def _learnt_at_once() -> Iterator[None]:
     """Of launches in this process the first is learnt from: tests launch as few times as they can."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("aotcuda.runtime.general_path.LEARNT_AT", 1)
+        patch.setattr("aotcuda.runtime.arguments.overloads.DIRECT_AT", 1)
         yield
 
 

@@ -10,7 +10,7 @@ CUDA in it. The facts below were observed in the output of NVRTC 12.4 (ELF ABI v
 - Every function is a symbol of type FUNC with a section `.text.<name>`; bit 4 of `st_other` marks kernels.
 - `.nv.shared.<kernel>` is as large as the kernel's static shared memory; from compute capability 9.0 on that may
   include 1 KiB which CUDA keeps for itself. `.nv.constant<bank>.<kernel>` are its constant banks; bank 0 holds the
-  parameters.
+  parameters. `.nv.constant3` are the constant arrays, which all kernels share.
 - `.nv.info` (all functions) and `.nv.info.<kernel>` are lists of attributes: a byte of form, a byte of name, then a
   value of two bytes, or for form 4 the value's length in two bytes and the value.
 """
@@ -69,8 +69,8 @@ class CubinKernel:
         shared: Static shared memory a block; cuobjdump's SHARED.
         local: Local memory a thread: stack frames with local arrays and spilled registers; cuobjdump's STACK. None
             where the linker cannot know it, as for a kernel that recurses.
-        constant: The kernel's own constant banks; the sum of cuobjdump's CONSTANT[...] in the kernel's line. Constant
-            data that all kernels share is not in it.
+        constant: The kernel's own constant banks, the sum of cuobjdump's CONSTANT[...] in the kernel's line; and the
+            image's constant arrays, its CONSTANT[3] in the line "Common", which all kernels share.
         parameter_bytes: Size of the parameter block.
         parameters: What lies in that block, in order.
         max_threads: The most threads a block that the code was compiled for; None if it has no such bound.
@@ -168,6 +168,7 @@ def _kernels(elf: Elf, budget: Budget) -> Iterator[CubinKernel]:
         if attribute in (_REGISTERS, _STACK):
             symbol, number = struct.unpack("<II", value)
             (registers if attribute == _REGISTERS else stacks)[symbol] = number
+    arrays = elf.size(".nv.constant3")
     for function in {function.name: function for function in elf.functions if function.other & _KERNEL}.values():
         budget.spend("items", _KERNEL_ITEMS)
         info = elf.content(f".nv.info.{function.name}")
@@ -179,7 +180,7 @@ def _kernels(elf: Elf, budget: Budget) -> Iterator[CubinKernel]:
             registers=registers.get(function.number, 0),
             shared=elf.size(f".nv.shared.{function.name}"),
             local=None if stack == _STACK_UNKNOWN else stack,
-            constant=sum(elf.size(f".nv.constant{bank}.{function.name}") for bank in range(_CONSTANT_BANKS)),
+            constant=arrays + sum(elf.size(f".nv.constant{bank}.{function.name}") for bank in range(_CONSTANT_BANKS)),
             parameter_bytes=parameter_bytes,
             parameters=parameters,
             max_threads=max_threads,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aotcuda.arch import Target
 from aotcuda.builder import (
     assembly,
+    bundle,
     cached_build,
     capacity,
     consistency,
@@ -29,7 +30,6 @@ from aotcuda.builder.worker import process
 from aotcuda.builder.worker.job import Job
 from aotcuda.cache import compilers
 from aotcuda.common import system, variables
-from aotcuda.common.stamp import Stamp
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.progress import Progress
     from aotcuda.builder.worker.job import BuiltModule, Result
+    from aotcuda.common.stamp import Stamp
 
 
 def build(
@@ -74,8 +75,8 @@ def build(
         raise BuildError(problem)
     variables.check()
     settings = parser.parse(table, environ=os.environ)
-    plans = plan.make(settings)
     root = root.resolve()
+    plans = plan.make(settings, root)
     roots = layout.import_roots(root, import_roots)
     output.sweep([module.name for module in settings.modules], roots)
     layout.check(plans, roots, root, extensions)
@@ -89,16 +90,17 @@ def build(
     entry = cached_build.open_entry(cache, project, known, watcher)
     built = entry.find(plans, roots, editable=editable) if entry is not None else None
     if built is None:
-        observe = editable or followed or entry is not None
-        python = project.python(roots) if observe else Stamp()
+        python = project.files(roots, plans)
         cache = entry.settings_of_workers() if entry is not None else cache
-        job = _job(settings, plans, project, roots, extensions, cache, carry=not editable, observe=observe)
+        job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
         results, made = _run(job, installed, watcher)
-        stamp = _stamp(results, project, python, plans, installed) if observe else Stamp()
+        stamp = _stamp(results, project, python, plans, installed)
         built = assembly.assemble(
             settings, table, plans, project, results, made, installed=installed, stamp=stamp, editable=editable
         )
         built = entry.store(built, stamp, results) if entry is not None else built
+    if settings.runtime == "bundled" and not editable:
+        built = bundle.added(built, settings, package_root)
     summary = replace(built.summary, seconds=time.monotonic() - start)
     return replace(built, summary=summary, depends=built.depends if followed else ())
 
@@ -112,23 +114,22 @@ def _job(
     cache: Settings | None,
     *,
     carry: bool,
-    observe: bool,
 ) -> Job:
     """Return the job of all plans, for workers of any front end and toolkit."""
     return Job(
         root=str(project.root),
         import_roots=tuple(map(str, roots)),
         arch_key=settings.arch_key,
-        plans=plans,
+        plans=tuple(item for item in plans if item.units),
         names=plan.names(plans),
         jobs=capacity.processes(),
         carry=carry and settings.fallback == "jit",
-        observe=observe,
         own=project.own,
-        watched=stamps.patterns(settings.watch, project.root) if observe else (),
+        watched=stamps.patterns(settings.watch, project.root),
         watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,
+        incomplete=settings.incomplete,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
     )

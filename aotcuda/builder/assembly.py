@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from aotcuda.builder import fallback_inputs, in_place, report, sbom, stamps, wheel_files
+from aotcuda import manifest, registry
+from aotcuda.builder import bundle, in_place, plan, report, sbom, stamps, wheel_files
 from aotcuda.builder.built import Output
 from aotcuda.common import project_file
 
@@ -35,19 +39,12 @@ def assemble(
 ) -> Output:
     """Make the files of all modules, with warnings, notes and the bill of materials.
 
-    Args:
-        settings: The configuration.
-        table: `[tool.aotcuda]`.
-        plans: The plans of all modules.
-        project: The project.
-        results: The results of all workers.
-        made: Each module as each toolkit has built it; the last part has the images of all.
-        installed: The installed toolkits.
-        stamp: The build stamp; empty if nobody observed the build.
-        editable: The build is for an editable install.
+    `made` has each module as each toolkit has built it; the last part has the images of all. `stamp` is empty if nobody
+    observed the build.
     """
     unmatched = stamps.unmatched(settings.watch, project.root)
-    warnings = [*unmatched, *(text for result in results for text in result.warnings)]
+    of_plans = [text for item in plans for text in item.warnings]
+    warnings = [*unmatched, *of_plans, *(text for result in results for text in result.warnings)]
     lasting = stamps.lasting(stamp, project) if editable else None
     has_fallback = settings.fallback == "jit"
     modules = [module for parts in made.values() for _, module in parts]
@@ -56,15 +53,19 @@ def assemble(
     needed: dict[str, str] = {}
     for name, parts in made.items():
         dependencies = _dependencies([result for result, _ in parts], lasting, table, project)
+        if settings.runtime == "bundled" and not editable:
+            dependencies = replace(
+                dependencies, sources=bundle.sources(dependencies.sources, project.package_root, name)
+            )
         if has_fallback and not editable:
             needed = dict.fromkeys(_needed(dependencies, carried, project), name) | needed
-        rebuild = fallback_inputs.describe(table, plans, parts[-1][1], project, editable=editable)
+        rebuild = _rebuild(table, plans, parts[-1][1], project, editable=editable)
         files |= wheel_files.files(
             settings,
             parts,
             dependencies=dependencies,
             editable=editable,
-            rebuild=rebuild if has_fallback else None,
+            rebuild=rebuild if has_fallback and not _is_served(parts[-1][1].plan) else None,
             warn=warnings.append,
         )
     files |= in_place.files(results, files, project.package_root, editable=editable)
@@ -86,6 +87,12 @@ def assemble(
             steps=tuple(step for result in results for step in result.steps),
         ),
     )
+
+
+def _is_served(item: ModulePlan) -> bool:
+    """Return True if the compiler's own JIT serves launches in place for which nothing is packaged."""
+    registered = registry.find(item.frontend)
+    return item.in_place and registered is not None and not registered.widens
 
 
 def _dependencies(
@@ -112,3 +119,31 @@ def _is_of_nested_project(path: str, project: Project) -> bool:
             return True
         folder = folder.parent
     return False
+
+
+def _rebuild(
+    table: Mapping[str, Any], plans: Sequence[ModulePlan], built: BuiltModule, project: Project, *, editable: bool
+) -> manifest.Rebuild:
+    """Return the inputs from which the JIT fallback builds a module again, for its manifest."""
+    name, root, package_root = built.plan.config.name, project.root, project.package_root
+    alone: dict[str, Any] = {**table, "modules": {name: table["modules"][name]}}
+    if "arch" in table:  # order and repetition make no difference
+        alone["arch"] = sorted(set(table["arch"]))
+    folder = f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.SOURCES}"
+    return {
+        "table": alone if editable else _as_installed(alone, root, package_root),
+        "names": {module: list(names) for module, names in plan.names(plans).items()},
+        "root": os.path.relpath(root, package_root) if editable else folder,
+        "files": [{"path": path, "bytes": len(data), "sha256": manifest.digest(data)} for path, data in built.carried],
+    }
+
+
+def _as_installed(table: dict[str, object], root: Path, package_root: Path) -> dict[str, object]:
+    """Return `table` with the `watch` globs relative to the folder that holds the package.
+
+    Globs that lead out of that folder are left out, since a wheel has no such files.
+    """
+    globs = cast("list[str]", table.get("watch", []))
+    found = [os.path.relpath(root / text, package_root) if not Path(text).is_absolute() else text for text in globs]
+    kept = [text for text in found if not text.startswith("..")]
+    return {**table, "watch": kept} if globs else table

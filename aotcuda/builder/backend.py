@@ -8,7 +8,7 @@ A back end passes the parsed table, the dependencies and the package folders. It
 | wheel | packs the files of `staged`, leaves out `source_tree.leftovers` | calls `assemble` |
 | tag | `tag`; if that is None, `PURE_TAG`, unless the project has machine code of its own | the same |
 | editable install | `source_tree.install` after all other steps | `source_tree.installed` around the other steps |
-| sdist | has all files of the project | adds those of `named_files` |
+| sdist | adds those of `named_files`, leaves out `NOT_FOR_SDISTS` | the same |
 | bill of materials | that of `staged` | writes `built.sbom` as `sbom.FILE_NAME` |
 | packed wheel | `check_sources`, `size_warnings` | the same |
 
@@ -27,7 +27,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
-from aotcuda.builder import api, output, progress, report, run_time_requirement, sbom, source_tree, temporary
+from aotcuda.builder import (
+    api,
+    bundle,
+    output,
+    progress,
+    report,
+    run_time_requirement,
+    sbom,
+    source_tree,
+    temporary,
+    wheel_content,
+)
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.manifest import linkable
@@ -130,6 +141,8 @@ def build(
     extensions: Mapping[str, Path] = MappingProxyType({}),
     quiet: bool = False,
     dependencies_key: str = "project.dependencies",
+    content: Mapping[str, Path] | None = None,
+    remedy: str = "add {} to it",
 ) -> Output:
     """Build the files that a project's wheel gains.
 
@@ -142,11 +155,17 @@ def build(
         extensions: Extension modules that the back end has compiled, where they are not beside the sources.
         quiet: Show no progress.
         dependencies_key: The key of the dependencies, for messages.
+        content: The project's files by their names in the wheel, if the back end knows them.
+        remedy: How a package gets into the wheel, for messages; `{}` stands for its folder.
 
     Raises:
         AotcudaError: As for `aotcuda.builder.api.build`.
     """
-    of_dependencies = run_time_requirement.warnings(dependencies, key=dependencies_key)
+    if content is not None:
+        wheel_content.check(table, root, content, remedy)
+        packages = [*packages, *wheel_content.import_roots(content)]
+    is_bundled = table.get("runtime") == "bundled"
+    of_dependencies = [] if is_bundled else run_time_requirement.warnings(dependencies, key=dependencies_key)
     watcher = progress.Progress() if quiet else None
     built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
     return replace(built, warnings=(*built.warnings, *of_dependencies))
@@ -219,7 +238,10 @@ def assemble(built: Output, folder: Path, fresh: Container[Path]) -> list[Path]:
         BuildError: A file cannot be written.
     """
     source_tree.remove_stale(folder, fresh)
-    return output.write(built.files, folder)
+    bundle.remove_stale(folder)
+    written = output.write(built.files, folder)
+    bundle.let_replace(folder, built.files)
+    return written
 
 
 def named_files(table: Mapping[str, object], root: Path) -> list[str]:
@@ -239,6 +261,9 @@ def named_files(table: Mapping[str, object], root: Path) -> list[str]:
                 found.update(_files("/".join(parts), root, folders=False))
     return sorted(path.relative_to(root).as_posix() for path in found if "__pycache__" not in path.parts)
 
+
+NOT_FOR_SDISTS = (".aotcuda-record.json",)
+"""Files that `aotcuda record` keeps in a project."""
 
 _NOT_SOURCES = frozenset(["build", "dist", "node_modules"])
 """Folders with build results."""

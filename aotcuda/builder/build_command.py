@@ -64,7 +64,9 @@ def build_project(
     if rebuild_missing and stamp is not None:
         read += [folder / name for name in built.files]
     unnamed = depfiles.warnings(targets, read) if depfile is not None else []
-    for text in [*([hint] if hint else []), *built.warnings, *built.notes, *unnamed]:
+    for text in [*([hint] if hint else []), *built.warnings, *unnamed]:
+        show(f"warning: {text}")
+    for text in built.notes:
         show(text)
     with output.written(built.files, folder, since) as paths:
         if stamp is not None:

@@ -34,8 +34,6 @@ class CachedBuild:
     """The entry of one build.
 
     Args:
-        cache: The settings of the build cache.
-        project: The project.
         known: The inputs that are known before the build; they name the entry.
         watcher: Shows that the build waits for a URL.
 
@@ -82,7 +80,7 @@ class CachedBuild:
     def store(self, built: Output, stamp: Stamp, results: Sequence[Result]) -> Output:
         """Store a build, and return it with the problems of the cache as warnings and the reuse in its summary."""
         if any(result.unanswered for result in results):
-            self._store.ask_no_more()
+            self._store.answers = False
         # An input that has changed since it was read makes the stamp worthless.
         if not any(result.unseen for result in results) and stamp.changed() is None:
             reads = [(question, path, answer) for (question, path), answer in sorted(stamp.reads.items())]

@@ -41,19 +41,14 @@ def check(
 ) -> None:
     """Check the files of a cached build.
 
-    Args:
-        files: The files, by their paths from the folder that holds the package.
-        plans: The modules that the build makes.
-        folders: The project's folder, and those that its packages are imported from: carried files lie there.
-        package_root: The folder that holds the package.
-        editable: The build is of an editable install.
+    `folders` are the project's folder and those that its packages are imported from: carried files lie there.
 
     Raises:
         ManifestError: The build would not write these files.
     """
     expected: dict[str, bytes] = {}
     digests: dict[str, str] = {}
-    for item in plans:
+    for item in (plan for plan in plans if plan.units):
         name = item.config.name
         folder = f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}"
         path = f"{folder}/{manifest.FILE_NAME}"
@@ -91,7 +86,8 @@ def _listed(whole: Manifest, name: str) -> Iterator[File]:
     """Return the files that a manifest lists in its data folder, each with a name that a build gives it."""
     named: list[tuple[File, bool]] = []
     for kind, file in whole["files"].items():
-        path = header.file_name(name) if kind == "header" else f"{kind}.fatbin"
+        known = {"header": header.file_name(name), "tuning": "tuning.json"}
+        path = known.get(kind, f"{kind}.fatbin")
         named.append((file, file["path"] == path))
     parts = whole.get("toolchains", [])
     links = [*whole["function_links"], *(file for part in parts for file in part["function_links"])]

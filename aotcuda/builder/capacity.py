@@ -17,11 +17,7 @@ _MEMORY = 256 << 20
 
 
 def processes(system: Path = Path("/")) -> int:
-    """Return the number of processes, at least one.
-
-    Args:
-        system: The root of the file system that is asked.
-    """
+    """Return the number of processes, at least one; `system` is the root of the file system."""
     cores: float = _own_cores()
     memory = _available(system)
     for folder in _groups(system, "cpu"):

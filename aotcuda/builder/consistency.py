@@ -29,13 +29,7 @@ _SHARED = {
 
 
 class Import(NamedTuple):
-    """One import of the sources.
-
-    Attributes:
-        target: The target of the import.
-        units: The units that the sources made.
-        compiled: The compiled units, for each target.
-    """
+    """One import of the sources."""
 
     target: Target
     units: frozenset[Unit]

@@ -23,11 +23,7 @@ def files(
 ) -> dict[str, bytes]:
     """Return the marks, by their path from the folder that holds the package.
 
-    Args:
-        results: What workers built.
-        built: The files that the build has made so far, with the manifests among them.
-        package_root: The folder that holds the package.
-        editable: They are for an editable install.
+    `built` are the files that the build has made so far, with the manifests among them.
     """
     digests: dict[str, str] = {}  # of the manifests, by module
     defined: dict[str, set[str]] = {}  # by source, the modules with its kernels

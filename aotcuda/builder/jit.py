@@ -16,6 +16,7 @@ from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
+from aotcuda.builder.worker import process
 from aotcuda.common import gpu_facts
 from aotcuda.common.jit_build import CUBIN, Result
 from aotcuda.common.stamp import Stamp
@@ -31,14 +32,12 @@ def build(request: Request) -> Result:
     """Build what a request asks for."""
     table = {**request.table, "arch": [request.target]}
     settings = parser.parse(table, environ={})
-    whole = plan.make(settings)
-    settings = replace(settings, modules=_wanted(settings, request))
     root = linked_modules.working_folder(request.root, request.package_root)
+    whole = plan.make(settings, root)
+    settings = replace(settings, modules=_wanted(settings, request))
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
-    linked = linked_modules.compiled(
-        settings.modules, settings.arch[0], package_root, toolkit, linked_modules.VARIABLES
-    )
+    linked = linked_modules.compiled(settings.modules, settings.arch[0], package_root, toolkit)
     given = request.names
     names = plan.names(whole) if given is None else {module: tuple(found) for module, found in given.items()}
     project = stamps.Project(
@@ -48,22 +47,13 @@ def build(request: Request) -> Result:
         tops=stamps.tops(settings),
         is_installed=not request.is_project,
     )
-    python = project.python([package_root]) if request.is_project else Stamp()
+    python = project.files([package_root], whole) if request.is_project else Stamp()
     cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed(), root)
-    results = stages.run(
-        linked_modules.job(
-            settings,
-            root=root,
-            package_root=package_root,
-            names=names,
-            toolkit=toolkit,
-            own=project.own,
-            watched=stamps.patterns(settings.watch, root if request.is_project else package_root),
-            linked=linked,
-            cache=cache,
-        ),
-        linked_modules.VARIABLES,
+    watched = stamps.patterns(settings.watch, root if request.is_project else package_root)
+    job = linked_modules.job(
+        settings, project, names=names, toolkit=toolkit, linked=linked, watched=watched, cache=cache
     )
+    results = stages.run(job)
     if cache is not None and any(result.made for result in results):
         trim(cache)
     (result, built), *_ = [
@@ -73,7 +63,7 @@ def build(request: Request) -> Result:
     described = wheel_files.describe(settings, built, result)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     results = [*linked, result]
-    stamp = stamps.of(results, project, python, linked_modules.VARIABLES)
+    stamp = stamps.of(results, project, python, process.JIT_VARIABLES)
     imported = (item["path"] for result in results for item in result.sources)
     found = stamps.listed(stamp, imported, project, request.table if request.is_project else None)
     described["sources"] = found.sources
@@ -98,7 +88,7 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
 
 
 def _wanted(settings: Config, request: Request) -> tuple[Module, ...]:
-    """What has to be built: the module with what is wanted of it, and the functions of those of the project it links.
+    """Return the module with what is wanted of it, and the functions of those of the project that it links.
 
     A wheel has the modules that it links beside it, as they were built; the project's own may have been edited since.
     """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import arch, manifest
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import Result
 
 
-VARIABLES = MappingProxyType({"AOTCUDA_LOAD": "first-use", "AOTCUDA_FALLBACK": "error"})
-"""More environment variables of a JIT build's workers.
-
-The user's modules may import the very package that is compiled, or others that aotcuda built: they are not to start a
-driver, or a JIT build of their own.
-"""
-
-
 def working_folder(root: str | Path, package_root: str | Path) -> Path:
     """Return the folder that a JIT build works in, as an absolute path."""
     return Path(root if Path(root).is_dir() else package_root).resolve()
@@ -44,25 +35,21 @@ def working_folder(root: str | Path, package_root: str | Path) -> Path:
 
 def job(
     settings: Config,
+    project: stamps.Project,
     *,
-    root: Path,
-    package_root: Path,
     names: Mapping[str, tuple[str, ...]],
     toolkit: Toolkit | None,
-    own: tuple[str, ...],
-    watched: tuple[str, ...] = (),
     linked: Iterable[Result],
+    watched: tuple[str, ...] = (),
     wanted: tuple[str, ...] = (),
     cache: Settings | None = None,
 ) -> Job:
-    """The job of a JIT build; arguments as in `Job`, but for two.
-
-    `package_root` is the folder that holds the package, and `linked` what was compiled for this build to link.
-    """
+    """Return the job of a JIT build, which links what was compiled for it, `linked`; other arguments as in `Job`."""
+    root, package_root = project.root, project.package_root
     # Beside a wheel's package lies what its prelude needs, which is imported from the folder that has come along.
     beside = settings.prelude is not None or not root.is_relative_to(package_root)
     roots = dict.fromkeys([package_root, root] if beside else [package_root])
-    ((_, plans),) = plan.share(plan.make(settings), (toolkit,) if toolkit is not None else ())
+    ((_, plans),) = plan.share(plan.make(settings, root), (toolkit,) if toolkit is not None else ())
     return Job(
         root=str(root),
         import_roots=tuple(map(str, roots)),
@@ -72,52 +59,38 @@ def job(
         names=dict(names),
         jobs=capacity.processes(),
         product="jit",
-        observe=True,
-        own=own,
+        own=project.own,
         watched=watched,
         watched_variables=settings.watch_env,
         prelude=settings.prelude,
         known_faults=settings.known_faults,
+        incomplete=settings.incomplete,
         linkable={name: item for result in linked for name, item in result.linkable.items()},
         wanted=wanted,
         cache=cache,
     )
 
 
-def compiled(
-    modules: Iterable[Module],
-    target: Target,
-    package_root: Path,
-    toolkit: Toolkit | None,
-    variables: Mapping[str, str],
-) -> list[Result]:
-    """The functions of packaged modules that `modules` link and that have no code for `target`, compiled for it.
-
-    Args:
-        modules: What is being built.
-        target: The GPU.
-        package_root: The folder that holds the package; modules of the same wheel are found there.
-        toolkit: Whose compilers are used.
-        variables: More environment variables for workers.
+def compiled(modules: Iterable[Module], target: Target, package_root: Path, toolkit: Toolkit | None) -> list[Result]:
+    """Compile functions of packaged modules that `modules` link and that have no code for `target`.
 
     Raises:
         LinkError: One of them carries nothing that it could be compiled from.
         AotcudaError: One of them cannot be compiled.
     """
     modules = list(modules)
-    own = {module.name for module in modules}
-    results: dict[str, list[Result]] = {}
+    done = {module.name for module in modules}
+    results: list[Result] = []
     for module in modules:
         for item in module.link:
-            if item.module is not None and item.module not in own and item.module not in results:
-                results[item.module] = _again(item.module, module.name, target, package_root, toolkit, variables)
-    return [result for found in results.values() for result in found]
+            if item.module is not None and item.module not in done:
+                done.add(item.module)
+                results += _again(item.module, module.name, target, package_root, toolkit)
+    return results
 
 
-def _again(
-    name: str, asker: str, target: Target, package_root: Path, toolkit: Toolkit | None, variables: Mapping[str, str]
-) -> list[Result]:
-    """What `compiled` gives for one packaged module; none if its code can be linked as it is, or it is not there."""
+def _again(name: str, asker: str, target: Target, package_root: Path, toolkit: Toolkit | None) -> list[Result]:
+    """Compile one packaged module again, unless its code can be linked as it is, or it is not there."""
     folder = _folder(name, package_root)
     if folder is None:
         return []  # the build will say so
@@ -138,35 +111,24 @@ def _again(
     (module,) = settings.modules
     settings = replace(settings, modules=(replace(module, kernels=()),))
     own_root = folder.parents[name.count(".")]
+    root = working_folder(Path(own_root, rebuild["root"]), own_root)
+    tops = stamps.tops(settings)
+    project = stamps.Project(root=root, package_root=own_root, names=(), tops=tops, is_installed=True)
+    names = {module: tuple(found) for module, found in rebuild["names"].items()}
     try:
-        linked = compiled(settings.modules, target, own_root, toolkit, variables)
-        root = working_folder(Path(own_root, rebuild["root"]), own_root)
-        tops = stamps.tops(settings)
-        project = stamps.Project(root=root, package_root=own_root, names=(), tops=tops, is_installed=True)
-        results = stages.run(
-            job(
-                settings,
-                root=root,
-                package_root=own_root,
-                own=project.own,
-                toolkit=toolkit,
-                names={module: tuple(found) for module, found in rebuild["names"].items()},
-                linked=linked,
-                wanted=(name,),
-            ),
-            variables,
-        )
+        linked = compiled(settings.modules, target, own_root, toolkit)
+        wanted = job(settings, project, names=names, toolkit=toolkit, linked=linked, wanted=(name,))
+        results = stages.run(wanted)
     except AotcudaError as error:
         message = f"{before}; compiling it for {target} failed: {error}"
         raise type(error)(message) from error
     read = Stamp()
     read.ask("file", str(path))
-    results = [replace(item, seen=Stamp().add([read, item.seen])) for item in results]
-    return [*linked, *results]
+    return [*linked, *(replace(item, seen=Stamp().add([read, item.seen])) for item in results)]
 
 
 def _folder(name: str, package_root: Path) -> Path | None:
-    """The data folder of a packaged module: of the same wheel, or of another one that is installed."""
+    """Return the data folder of a packaged module, of the same wheel or of another one that is installed."""
     *packages, stem = name.split(".")
     beside = package_root.joinpath(*packages, stem + manifest.FOLDER_SUFFIX)
     if (beside / manifest.FILE_NAME).is_file():
@@ -179,6 +141,6 @@ def _folder(name: str, package_root: Path) -> Path | None:
 
 
 def _links(text: str, target: Target) -> bool:
-    """Whether LTOIR or PTX of an architecture can be linked for `target`."""
+    """Return True if LTOIR or PTX of an architecture can be linked for `target`."""
     found = arch.parse(text)
     return arch.Target("ptx", found.major, found.minor, found.suffix).runs_on(target.capability)

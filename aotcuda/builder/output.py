@@ -141,21 +141,16 @@ def sweep(modules: Iterable[str], roots: Sequence[Path]) -> None:
 def _alone(folder: Path) -> Iterator[None]:
     """Lock `folder` against other builds. The folder itself is locked, so no lock file stays behind.
 
-    Where it cannot be locked, as on some network file systems, or cannot be made, this is no help and no hindrance.
+    Where it cannot be locked, as on some network file systems, or cannot be made, the block runs without a lock.
     """
-    made: list[Path] = []
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     descriptor = None
     try:
         with suppress(OSError):
-            while descriptor is None:
-                if missing := [path for path in (folder, *folder.parents) if not path.exists()]:
-                    made += missing
-                    folder.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                if os.fstat(descriptor).st_nlink == 0:  # a build that failed has removed it meanwhile
-                    os.close(descriptor)
-                    descriptor = None
+            if made:
+                folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         for path in made:
@@ -166,11 +161,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 class _Change:
-    """A set of files and folders that replace others.
-
-    Attributes:
-        at: The one that is being dealt with.
-    """
+    """A set of files and folders that replace others."""
 
     def __init__(self, since: int | None) -> None:
         self.at: Path | None = None

@@ -26,15 +26,7 @@ _BEGINNINGS = {"--sbom": re.compile(rb"\{"), "--stamp": re.compile(rb"\{"), "--d
 def check_module(
     module: str, key: str, roots: Sequence[Path], root: Path, extensions: Collection[str] = frozenset()
 ) -> None:
-    """Refuse a generated module whose name the project or the standard library already has.
-
-    Args:
-        module: The module's name.
-        key: The configuration key, for the message.
-        roots: The folders from which the project's packages are imported.
-        root: The project's folder.
-        extensions: Extension modules that are compiled along with it.
-    """
+    """Refuse a generated module whose name the project or the standard library already has."""
     if module in sys.stdlib_module_names:
         message = f"{key}: import {module} finds Python's own module; choose another name, or put it into a package"
         raise ConfigError(message)
@@ -75,10 +67,6 @@ def _foreign(paths: Iterable[Path]) -> Iterator[Path]:
 def check_options(named: Mapping[str, Path | None], project_file: Path) -> None:
     """Refuse files of `--sbom`, `--depfile` and `--stamp` before the build, if they replace other files.
 
-    Args:
-        named: The file of each option.
-        project_file: The pyproject.toml.
-
     Raises:
         BuildError: A file is in use, or was not written by a build with that option.
     """
@@ -96,14 +84,7 @@ def check_options(named: Mapping[str, Path | None], project_file: Path) -> None:
 
 
 def check_files(named: Mapping[str, Path | None], folder: Path, files: Iterable[str], read: Iterable[Path]) -> None:
-    """Refuse outputs that would replace other people's files, or files that the build has read.
-
-    Args:
-        named: The file of each option.
-        folder: The output folder.
-        files: Names of the outputs in that folder.
-        read: The files that the build has read.
-    """
+    """Refuse outputs that would replace other people's files, or files that the build has read."""
     for name in files:
         path = folder / name
         _check_parents(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
@@ -25,15 +26,15 @@ class ModulePlan:
     """All units of one module and the targets they are built for.
 
     Attributes:
-        config: The module's configuration.
-        frontend: Name of its front end.
         frontend_key: The key that names it, or would.
-        units: Its kernels', then its functions', in the configuration's order.
-        targets: What to link the kernels for, in order.
         code_targets: For each of them the `sm_*` target whose code is linked: code is compiled for a capability.
         ltoir_targets: The compute capabilities that the exported functions are compiled for, likewise; those of
             `code_targets` are among them.
         in_place: The module is its own source, and gains data alone.
+        warnings: What the user should know of the file that `variants` names.
+        recorded: The absolute paths of the files that runs have recorded for it.
+        tuning: The file of its autotuners' choices; may be empty.
+        lacking: The symbols of units, each with a target that cannot have it.
     """
 
     config: Module
@@ -44,10 +45,22 @@ class ModulePlan:
     code_targets: Mapping[Target, Target]
     ltoir_targets: tuple[Target, ...]
     in_place: bool = False
+    warnings: tuple[str, ...] = ()
+    recorded: tuple[str, ...] = ()
+    tuning: bytes = b""
+    lacking: frozenset[tuple[str, Target]] = frozenset()
 
     def compiled_for(self, unit: Unit) -> tuple[Target, ...]:
         """Return the targets for which a unit is compiled, at least one."""
-        return self.ltoir_targets if unit.kind == "function" else _ordered(self.code_targets.values())
+        if unit.kind == "function":
+            return self.ltoir_targets
+        wanted = {target for target in self.code_targets.values() if not unit.only or target in unit.only}
+        return _ordered(target for target in wanted if (unit.symbol, target) not in self.lacking)
+
+    def kernels_for(self, target: Target) -> tuple[Unit, ...]:
+        """Return the kernels that the image for a target has."""
+        code = self.code_targets[target]
+        return tuple(unit for unit in self.kernels if code in self.compiled_for(unit))
 
     @property
     def kernels(self) -> tuple[Unit, ...]:
@@ -69,13 +82,13 @@ class ModulePlan:
         return (*self.ltoir_targets, Target("ptx", lowest.major, lowest.minor, lowest.suffix))
 
 
-def make(config: Config) -> tuple[ModulePlan, ...]:
-    """Plan every module of `config`.
+def make(config: Config, root: Path = Path()) -> tuple[ModulePlan, ...]:
+    """Plan every module of `config`; `root` is the project's folder, where files of variants are.
 
     Raises:
         ConfigError: Two kernels would get the same symbol, or a module cannot be built for a target.
     """
-    return tuple(_plan_module(config, module) for module in config.modules)
+    return tuple(_plan_module(config, module, root) for module in config.modules)
 
 
 def names(plans: Iterable[ModulePlan]) -> dict[str, tuple[str, ...]]:
@@ -110,10 +123,14 @@ def check_symbols(units: Iterable[Unit]) -> None:
         seen[unit.symbol] = unit
 
 
-def _plan_module(config: Config, module: Module) -> ModulePlan:
+def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:
     frontend = config.frontend_of(module)
     tables = loading.tables(frontend)
-    units = tables.units(module)
+    in_place = checks.is_in_place(module, frontend)
+    units = list(tables.units(module))
+    recorded = tables.recorded(module, str(root)) if module.variants else None
+    units += recorded.units if recorded else ()
+    warnings = recorded.warnings if recorded else ()
     check_symbols(units)
     targets = _targets(config, module, tables)
     ptx = next((target for target in config.arch if target.kind == "ptx"), None)
@@ -123,7 +140,7 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
             "alone; list sm_* targets only, or set debug to false"
         )
         raise ConfigError(message)
-    return ModulePlan(
+    made = ModulePlan(
         config=module,
         frontend=frontend,
         frontend_key=f"{module.key}.frontend" if module.frontend else config.frontend_key,
@@ -131,8 +148,16 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
         targets=targets,
         code_targets={target: code_target(target) for target in targets},
         ltoir_targets=_ordered(code_target(target) for target in targets),
-        in_place=checks.is_in_place(module, frontend),
+        in_place=in_place,
+        warnings=tuple(warnings),
+        recorded=tuple(recorded.files) if recorded else (),
+        tuning=recorded.tuning if recorded else b"",
     )
+    made = replace(made, units=tuple(unit for unit in units if made.compiled_for(unit)))
+    if module.variants and not made.units and not in_place:
+        message = "; ".join(warnings) or f"{module.key}.variants: no kernel is for a target in {config.arch_key}"
+        raise ConfigError(message)
+    return made
 
 
 def _targets(config: Config, module: Module, tables: Tables) -> tuple[Target, ...]:

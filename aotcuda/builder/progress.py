@@ -54,12 +54,7 @@ class Line(Progress):
 
 
 class Lines(Progress):
-    """A line every few seconds, in a log.
-
-    Args:
-        stream: The log.
-        clock: Seconds.
-    """
+    """A line every few seconds, in a log."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream

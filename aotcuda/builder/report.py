@@ -27,16 +27,9 @@ class Summary:
     """The counts and times of one build.
 
     Attributes:
-        modules: Number of modules built.
-        kernels: Number of kernels, by name.
-        functions: Number of exported device functions.
-        targets: Number of targets of all modules together.
-        seconds: Duration of the build.
-        size: Bytes of all files.
         reused: Number of steps whose results came from the build cache; None without a cache.
         made: Number of steps that ran.
         whole: The whole build came from the cache.
-        steps: Each step with its seconds, in the order in which they ran.
     """
 
     modules: int

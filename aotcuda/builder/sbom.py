@@ -26,18 +26,16 @@ if TYPE_CHECKING:
 FILE_NAME = "aotcuda.cdx.json"
 """Its name in a wheel, in the folder `sboms` beside the metadata."""
 
+RUN_TIME = "aotcuda"
+"""The reference of the copy of the run time that a wheel may hold."""
+
 _ROLE = "aotcuda:role"
 _LONG = 100
 """Longer texts in the field `License` are full licence texts, not names."""
 
 
 def make(made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Sequence[Toolkit]) -> bytes:
-    """Return the bill of materials of a build.
-
-    Args:
-        made: Each module as each toolkit has built it.
-        installed: The installed toolkits.
-    """
+    """Return the bill of materials of a build."""
     components = {_ref(module): _component("library", _ref(module), module, "module") for module in made}
     uses: dict[str, set[str]] = {}
     tools: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = {}  # modules have one toolchain, or a few
@@ -62,6 +60,26 @@ def make(made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Se
         "components": [components[ref] for ref in sorted(components)],
         "dependencies": [{"ref": ref, "dependsOn": sorted(uses.get(ref, ()))} for ref in sorted(components)],
     }
+    return _dumped(whole)
+
+
+def with_run_time(bom: bytes) -> bytes:
+    """Return a bill of materials with the copy of the run time that the wheel holds; every module uses it."""
+    whole = json.loads(bom)
+    about = {"version": __version__, "purl": f"pkg:pypi/aotcuda@{__version__}"}
+    licences = [{"license": {"id": "Apache-2.0"}}]
+    copy = _component("library", RUN_TIME, "aotcuda", "run time", **about, licenses=licences)
+    components = {item["bom-ref"]: item for item in (*whole["components"], copy)}
+    uses = {item["ref"]: {*item["dependsOn"]} for item in whole["dependencies"]} | {RUN_TIME: set()}
+    for ref in uses:
+        if ref.startswith(_ref("")):
+            uses[ref].add(RUN_TIME)
+    whole["components"] = [components[ref] for ref in sorted(components)]
+    whole["dependencies"] = [{"ref": ref, "dependsOn": sorted(uses[ref])} for ref in sorted(uses)]
+    return _dumped(whole)
+
+
+def _dumped(whole: object) -> bytes:
     return (json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode()
 
 

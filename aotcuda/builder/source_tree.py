@@ -16,7 +16,7 @@ from aotcuda.common.stamp import TABLE
 from aotcuda.errors import BuildError, ManifestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from aotcuda.builder.built import Output
 
@@ -77,7 +77,7 @@ def leftovers(root: Path) -> list[str]:
     They are of the sources, the targets and the table of their day, and a wheel gets its own: what of them its build
     does not replace (a module that was renamed since, functions that are no longer exported) must not come along.
     """
-    return _generated(root, _is_editable)
+    return _generated(root, "editable")
 
 
 def remove_stale(folder: Path, fresh: Container[Path]) -> None:
@@ -89,7 +89,7 @@ def remove_stale(folder: Path, fresh: Container[Path]) -> None:
             else looks generated came with the sources, such as a vendored package.
     """
     editable = {*leftovers(folder)}
-    for name in _generated(folder, _is_built):
+    for name in _generated(folder, "editable", "wheel"):
         path = folder / name
         if name in editable or path not in fresh:
             path.unlink()
@@ -98,8 +98,8 @@ def remove_stale(folder: Path, fresh: Container[Path]) -> None:
                     (folder / parent).rmdir()
 
 
-def _generated(root: Path, is_wanted: Callable[[Path], bool]) -> list[str]:
-    """Return the generated files of the wanted modules and data folders, by their paths from a folder."""
+def _generated(root: Path, *kinds: str) -> list[str]:
+    """Return the generated files of modules and data folders of these kinds, by their paths from a folder."""
     found: set[Path] = set()
     for name, folders, files in os.walk(root):
         folder = Path(name)
@@ -107,7 +107,7 @@ def _generated(root: Path, is_wanted: Callable[[Path], bool]) -> list[str]:
         for item in [*folders, *files]:
             path = folder / item
             base = path.with_suffix("") if path.suffix in (".py", manifest.FOLDER_SUFFIX) else None
-            if base is not None and is_wanted(path):
+            if base is not None and _kind(path) in kinds:
                 data = base.with_suffix(manifest.FOLDER_SUFFIX)
                 found |= {path for path in data.rglob("*") if path.is_file()}
                 modules = (base.with_suffix(".py"), base.with_suffix(".pyi"))
@@ -117,7 +117,7 @@ def _generated(root: Path, is_wanted: Callable[[Path], bool]) -> list[str]:
 
 def _of_editable_builds(root: Path) -> set[Path]:
     """Return the modules and data folders of editable builds of the project at `root`, without nested projects."""
-    written = [root / name for name in _generated(root, lambda path: path.suffix != ".py" and _is_editable(path))]
+    written = [root / name for name in leftovers(root)]
     own = {path.parent: name for path in written if path.name == manifest.FILE_NAME and (name := _module(path, root))}
     marks = {path for path in written if path.name == manifest.IN_PLACE and _named(path) & {*own.values()}}
     return {path for path in written if path.with_suffix(manifest.FOLDER_SUFFIX) in own}.union(
@@ -142,32 +142,22 @@ def _named(mark: Path) -> set[str]:
     return {line.partition(" ")[0] for line in lines}
 
 
-def _is_editable(path: Path) -> bool:
-    """Return True if an editable build wrote a module or data folder."""
+def _kind(path: Path) -> str:
+    """Return the kind of build that wrote a module or data folder, `editable` or `wheel`; empty for other files."""
     if path.suffix == ".py":
-        return _is_built(path) and b"editable=True" in foreign.read(path, error=BuildError)
+        if not (path.is_file() and wheel_files.is_generated(path)):
+            return ""
+        return "editable" if b"editable=True" in foreign.read(path, error=BuildError) else "wheel"
     mark = path / manifest.IN_PLACE
     if mark.is_file():
-        return foreign.read(mark, error=BuildError).startswith(manifest.EDITABLE.encode())
-    return any(source["path"].endswith(TABLE) for source in _sources(path) or ())
-
-
-def _is_built(path: Path) -> bool:
-    """Return True if a build wrote a module or data folder."""
-    if path.suffix == ".py":
-        return path.is_file() and wheel_files.is_generated(path)
-    mark = path / manifest.IN_PLACE
-    if mark.is_file():
-        return foreign.read(mark, error=BuildError).startswith((manifest.EDITABLE.encode(), manifest.WHEEL.encode()))
-    return _sources(path) is not None
-
-
-def _sources(folder: Path) -> list[manifest.Source] | None:
-    """Return the sources in a data folder's manifest; None without a manifest."""
+        text = foreign.read(mark, error=BuildError)
+        kinds = {"editable": manifest.EDITABLE, "wheel": manifest.WHEEL}
+        return next((kind for kind, line in kinds.items() if text.startswith(line.encode())), "")
     try:
-        return manifest.read(str(folder / manifest.FILE_NAME))["sources"]
+        sources = manifest.read(str(path / manifest.FILE_NAME))["sources"]
     except ManifestError:
-        return None
+        return ""
+    return "editable" if any(source["path"].endswith(TABLE) for source in sources) else "wheel"
 
 
 def _ignored(path: Path) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda.builder import failures
@@ -21,7 +20,7 @@ from aotcuda.common.stamp import Stamp
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.progress import Progress
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
-    """The stages of a project, in order; all modules of a stage have one front end and link those of earlier stages.
+    """Return the stages in order; all modules of a stage have one front end and link those of earlier stages.
 
     A project whose modules do not link each other has one stage for each front end.
     """
@@ -48,11 +47,11 @@ def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
 
 
 def linked(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
-    """Those of the modules in `plans` that a module links."""
+    """Return those of the modules in `plans` that a module links."""
     return {item.module for item in plan.config.link if item.module} & {other.config.name for other in plans}
 
 
-def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: Progress | None = None) -> list[Result]:
+def run(job: Job, watcher: Progress | None = None) -> list[Result]:
     """Do `job`, whose modules may be of several front ends; a result for each stage. For the rest see `process.run`.
 
     A result's sources and stamp have those of the stages that it links.
@@ -76,7 +75,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: 
             for earlier in needed.values():
                 linkable |= earlier.linkable
             with attempt():
-                result = process.run(replace(job, plans=plans, linkable=linkable, wanted=wanted), variables, watcher)
+                result = process.run(replace(job, plans=plans, linkable=linkable, wanted=wanted), watcher)
                 found.append(_joined(result, list(needed.values())))
                 results |= dict.fromkeys((plan.config.name for plan in plans), found[-1])
     return found
@@ -91,9 +90,9 @@ def _check_text(folder: str) -> None:
 
 
 def _joined(result: Result, earlier: Sequence[Result]) -> Result:
-    """`result`, which also depends on everything that the `earlier` ones depend on."""
+    """Return `result`, which also depends on everything that the `earlier` ones depend on."""
     if not earlier:
         return result
     sources = {source["path"]: source for item in (*earlier, result) for source in item.sources}
     seen = Stamp().add(item.seen for item in (*earlier, result))
-    return replace(result, sources=tuple(sources.values()), seen=seen if result.seen is not None else None)
+    return replace(result, sources=tuple(sources.values()), seen=seen)

@@ -1,4 +1,4 @@
-"""Making the stamp of a build, and what manifests hold of it.
+"""Make the stamp of a build, and the parts of it that manifests hold.
 
 A stamp has the `[tool.aotcuda]` table, all Python files of the project's packages, what was imported or read besides
 (`worker/observer.py`), linked files and their headers, and environment variables. `aotcuda.common.stamp` compares.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from aotcuda.builder.config.model import Config
+    from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Result
 
 # What tools that build set for a build alone: `pip install -e .` runs in an environment that is gone afterwards.
@@ -53,7 +54,7 @@ class Project:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The beginnings of the paths of its files."""
+        """Return the beginnings of the paths of its files."""
         parts = [self.package_root / top for top in sorted(self.tops)] if self.is_installed else []
         folders = [self.root, *parts] if self.is_installed else [self.root, self.package_root]
         if self.is_installed and self.root == self.package_root:
@@ -72,7 +73,7 @@ class Project:
         return os.path.relpath(self.package_root, self.root)
 
     def relative(self, path: str) -> str:
-        """A path as manifests have it."""
+        """Return a path as manifests have it."""
         return Path(os.path.relpath(path, self.package_root)).as_posix()
 
     def is_generated(self, path: str) -> bool:
@@ -84,8 +85,8 @@ class Project:
                 return True
         return False
 
-    def python(self, roots: Iterable[Path]) -> Stamp:
-        """The stamp of all Python files of the project's packages, which are imported from `roots`."""
+    def files(self, roots: Iterable[Path], plans: Iterable[ModulePlan]) -> Stamp:
+        """Return the stamp of the packages' Python files below `roots`, and of the plans' files of variants."""
         found = Stamp()
         for base in (root / top for root in roots for top in sorted(self.tops)):
             paths = [f"{base}.py"]
@@ -97,11 +98,13 @@ class Project:
             for path in paths:
                 if os.path.isfile(path) and not self.is_generated(path):
                     found.ask("file", path)
+        for path in (path for item in plans for path in item.recorded):
+            found.ask("file", path)
         return found
 
 
 def tops(settings: Config) -> frozenset[str]:
-    """The project's packages: those of its modules, of its sources, and the prelude."""
+    """Return the project's packages: those of its modules, of its sources, and the prelude."""
     found = [module.name for module in settings.modules]
     found += [settings.prelude] if settings.prelude else []
     for module in settings.modules:
@@ -110,7 +113,7 @@ def tops(settings: Config) -> frozenset[str]:
 
 
 def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
-    """The configuration's `watch` as absolute globs, from the folder that they are relative to."""
+    """Return the configuration's `watch` as absolute globs, from the folder that they are relative to."""
     return tuple(os.path.normpath(folder / text) for text in globs)
 
 
@@ -125,13 +128,9 @@ def unmatched(globs: Iterable[str], folder: Path) -> list[str]:
 
 
 def of(results: Iterable[Result], project: Project, python: Stamp, own_variables: Iterable[str] = ()) -> Stamp:
-    """The stamp of what workers built.
+    """Return the stamp of what workers built.
 
-    Args:
-        results: What they built, with what they saw.
-        project: The project.
-        python: Its Python files, as they were before the build.
-        own_variables: Environment variables that workers have values of their own for.
+    `python` are the project's Python files as they were before the build, `own_variables` those that workers set.
     """
     results = list(results)
     found = Stamp().add(result.seen for result in results).add([python])
@@ -154,7 +153,7 @@ def of(results: Iterable[Result], project: Project, python: Stamp, own_variables
 
 
 def with_versions(stamp: Stamp) -> Stamp:
-    """A stamp without the times at which packages were installed, for builds that know all versions.
+    """Return a stamp without the times at which packages were installed, for builds that know all versions.
 
     Package installers build in environments that are new each time.
     """
@@ -162,7 +161,7 @@ def with_versions(stamp: Stamp) -> Stamp:
 
 
 def lasting(stamp: Stamp, project: Project) -> Stamp:
-    """A build's stamp for launches, whose environment is another one, as after `pip install -e .`.
+    """Return a build's stamp for launches, whose environment is another one, as after `pip install -e .`.
 
     Left out are what is installed in the environment of the build, and what tools that build set.
     """
@@ -182,13 +181,7 @@ def lasting(stamp: Stamp, project: Project) -> Stamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What a manifest lists.
-
-    Attributes:
-        sources: The project's own files.
-        reads: What else was read.
-        variables: SHA-256 of environment variables.
-    """
+    """The dependencies that a manifest lists."""
 
     sources: list[manifest.Source] = field(default_factory=list)
     reads: list[manifest.Read] = field(default_factory=list)
@@ -196,14 +189,10 @@ class Dependencies:
 
 
 def listed(stamp: Stamp, sources: Iterable[str], project: Project, table: Mapping[str, object] | None) -> Dependencies:
-    """A stamp as a manifest has it.
+    """Return a stamp as a manifest has it.
 
-    Args:
-        stamp: The stamp.
-        sources: Absolute paths of the files that were compiled or imported; those of the project are listed by
-            themselves.
-        project: The project.
-        table: The `[tool.aotcuda]` table of the project's pyproject.toml, if that is an input.
+    `sources` are the absolute paths of compiled or imported files; those of the project are listed by themselves.
+    `table` is the `[tool.aotcuda]` table if that is an input.
     """
     sources = {*sources}
     own: list[manifest.Source] = []
@@ -223,13 +212,13 @@ def listed(stamp: Stamp, sources: Iterable[str], project: Project, table: Mappin
 
 
 def sources(results: Sequence[Result], project: Project) -> list[manifest.Source]:
-    """The project's files that were imported or linked, as wheels list them."""
+    """Return the project's files that were imported or linked, as wheels list them."""
     found = {project.relative(item["path"]): item["sha256"] for result in results for item in result.sources}
     return [{"path": path, "sha256": found[path]} for path in sorted(found)]
 
 
 def files(stamp: Stamp, project: Project) -> list[Path]:
-    """The files and folders of a stamp that are there, as build systems ask for them.
+    """Return the files and folders of a stamp that are there, as build systems ask for them.
 
     Left out are what is installed and the standard library, which no build system expects to change, and what was
     looked for in vain, which none can be told of.
@@ -243,7 +232,7 @@ def files(stamp: Stamp, project: Project) -> list[Path]:
 
 
 def _installed() -> tuple[str, ...]:
-    """Where environments keep what is installed in them: this process's, and those that the build adds to its path."""
+    """Return the folders of installed packages: of this process's environment, and those on its path."""
     prefixes = {sys.prefix, sys.base_prefix, site.PREFIXES[0]}
     for entry in sys.path:
         parts = Path(entry).parts

@@ -19,6 +19,7 @@ _FAMILIES = ("Integer", "Real", "Complex")  # each takes what those before it do
 _BUILTINS = ("bool", "int", "tuple")
 _TYPES = {
     "complex": "Complex",
+    "small": "Real",
     "pointer": "Pointer",
     "datetime": "NumPyScalar",
     "array": "DeviceArray",
@@ -29,13 +30,7 @@ _TYPES = {
 
 
 class _Names:
-    """Names of imports and builtins in a stub, changed where the module exports the usual ones.
-
-    Attributes:
-        typing: The module `typing`.
-        t: The module `aotcuda.typing`.
-        imports: The lines that import what has another name than usually, or is no builtin.
-    """
+    """Names of imports and builtins in a stub, changed where the module exports the usual ones."""
 
     def __init__(self, exported: Iterable[str]) -> None:
         self._taken = {*exported}

@@ -121,7 +121,7 @@ def check_target(target: Target, where: str, frontend: str = registry.DEFAULT) -
     message = f"{where}: {target} is not known to the CUDA {version} toolchain, which builds for {listed}"
     if other := gpu_facts.builders(target):
         message += f"; {target} needs {other}"
-        extra = next((name for name, one in registry.TOOLKITS.items() if toolkits.knows(one, target)), None)
+        extra = next((name for name, one in registry.TOOLKITS.items() if toolkits.code_target(target, *one)), None)
         asker = registry.find(frontend)
         message += f": install {asker.bringing(extra)}" if extra and asker else ", which no extra of aotcuda brings"
     raise ToolchainError(message)

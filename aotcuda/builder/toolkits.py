@@ -30,10 +30,8 @@ class _Layout(NamedTuple):
     Attributes:
         home: What takes the place of a toolkit's folder, with `nvvm/libdevice` in it.
         libraries: By name, the libraries that are loaded; nvFatbin may be missing, since JIT builds pack nothing.
-        include_dirs: The folders of headers that there may be, in the order in which they are searched.
         compiler: The distribution whose version is the toolkit's.
         linker: The distribution of nvJitLink, which may be newer.
-        others: The distributions of what else the extras install.
     """
 
     home: str
@@ -88,9 +86,6 @@ class Toolkit:
         cuda: The CUDA version of its compilers, `(12, 9)`.
         linker: That of nvJitLink.
         home: What takes the place of a toolkit's folder.
-        libraries: Absolute paths of its libraries, by name.
-        include_dirs: Its folders of headers.
-        libdevice: The file of libdevice.
     """
 
     cuda: tuple[int, int]
@@ -105,20 +100,16 @@ class Toolkit:
         return self.code_target(target) is not None
 
     def code_target(self, target: Target) -> Target | None:
-        """Return the target to compile for a link for `target`, which a newer linker may support alone; else None.
-
-        LTOIR links for all later GPUs, so the nearest lower compute capability stands in. What a suffix promises is not
-        in code that was compiled for another one.
-        """
-        return _code_target(target, self.cuda, self.linker)
+        """Return the target to compile for a link for `target`; None if the toolkit makes no such images."""
+        return code_target(target, self.cuda, self.linker)
 
 
-def knows(versions: tuple[tuple[int, int], tuple[int, int]], target: Target) -> bool:
-    """Return True if compilers and a linker of these CUDA versions make images for a target."""
-    return _code_target(target, *versions) is not None
+def code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int]) -> Target | None:
+    """Return the target that compilers of version `cuda` compile for, if `target` is linked; None if it cannot be.
 
-
-def _code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int]) -> Target | None:
+    A newer linker may support a target alone. LTOIR links for all later GPUs, so the nearest lower compute capability
+    stands in. What a suffix promises is not in code that was compiled for another one.
+    """
     if _knows(cuda, target):
         return Target("sass", target.major, target.minor, target.suffix)
     if target.suffix or not _knows(linker, target):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import cubin
-from aotcuda.builder import resource_warnings, stub
+from aotcuda.builder import code_warnings, stub
 from aotcuda.builder.c_header import header
 from aotcuda.common import gpu_facts
 from aotcuda.errors import LinkError
@@ -44,13 +44,7 @@ def files(
 ) -> dict[str, bytes]:
     """Return all files of a module, by their paths from the folder that holds the package.
 
-    Args:
-        config: The configuration.
-        parts: The module as each toolkit has built it; the last one has the images of all.
-        dependencies: The dependencies that the manifest lists.
-        editable: The build is of an editable install.
-        rebuild: The inputs of the JIT fallback, if it has one.
-        warn: Takes each warning.
+    `parts` has the module as each toolkit has built it; the last one has the images of all.
     """
     *others, (result, module) = parts
     name = module.plan.config.name
@@ -63,12 +57,14 @@ def files(
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
     whole = describe(config, module, result)
-    for text in resource_warnings.local_memory(name, whole["kernels"]):
+    for text in code_warnings.local_memory(name, whole["kernels"]):
         warn(text)
     if module.kernel_fatbin:
         whole["files"]["kernels"] = add("kernels.fatbin", module.kernel_fatbin)
     if module.function_fatbin:
         whole["files"]["functions"] = add("functions.fatbin", module.function_fatbin)
+    if module.plan.tuning and module.plan.in_place:
+        whole["files"]["tuning"] = add("tuning.json", module.plan.tuning)
     whole["function_links"] = [add(file_name, data) for file_name, data in module.function_links]
     if others:
         whole["toolchains"] = [_toolchain(other, built, dict(module.function_links), add) for other, built in others]
@@ -82,6 +78,8 @@ def files(
         whole["variables"] = dependencies.variables
     if rebuild is not None:
         whole["rebuild"] = rebuild
+    if config.runtime == "bundled" and not editable:
+        whole["runtime"] = "bundled"
     data = manifest.dump(whole)
     contents[f"{folder}/{manifest.FILE_NAME}"] = data
     if module.plan.in_place:
@@ -94,10 +92,14 @@ def generated(whole: manifest.Manifest, data: bytes, *, editable: bool) -> dict[
     base = whole["module"].replace(".", "/")
     mark = f"{MARK} {__version__} from [tool.aotcuda] in pyproject.toml; do not edit."
     path = f"{base.rpartition('/')[2]}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
+    imported, load = "import aotcuda as _aotcuda", "_aotcuda.load"
+    if "runtime" in whole:
+        imported = f"from {whole['module'].partition('.')[0]}._aotcuda.bundled import runtime as _runtime"
+        load = "_runtime().load"
     facade = f"""{mark}
-import aotcuda as _aotcuda
+{imported}
 
-__aotcuda__ = _aotcuda.load(
+__aotcuda__ = {load}(
     __name__,
     manifest={path!r},
     sha256={manifest.digest(data)!r},
@@ -172,6 +174,8 @@ def describe(config: Config, module: BuiltModule, result: Result) -> manifest.Ma
     }
     if any(kernel.launches for kernel in module.kernels):
         described["by_grid"] = True
+    if module.left_out:
+        described["left_out"] = list(module.left_out)
     if module.plan.in_place:
         described["load"] = "first-use"
         described["in_place"] = True
@@ -207,6 +211,10 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
     for unit, built in zip(module.plan.kernels, module.kernels, strict=True):
         kernel = found.setdefault(unit.name, {"name": unit.name, "origin": unit.origin, "overloads": []})
         exact = module.plan.in_place and built.lazy
+        if built.exact:
+            kernel["exact"] = True
+        if built.heuristics:
+            kernel["heuristics"] = list(built.heuristics)
         if module.plan.in_place:
             kernel["defined"] = built.defined
         if built.doc:
@@ -267,7 +275,10 @@ def _resources(module: BuiltModule) -> dict[str, dict[str, manifest.Resources]]:
             continue
         image = cubin.read(data, f"{module.plan.config.name} for {target}")
         kernels = {kernel.name: kernel for kernel in image.kernels}
+        code = module.plan.code_targets.get(target)
         for unit, built in units:
+            if code is not None and code not in module.plan.compiled_for(unit):
+                continue
             if unit.symbol not in kernels:
                 message = f"{unit.key}: the image for {target} has no kernel {unit.symbol}; the linker dropped it"
                 raise LinkError(message)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import sys
+
 FILE_NAME = "manifest.json"
 FOLDER_SUFFIX = ".aotcuda"
 
@@ -20,3 +22,13 @@ WHEEL, EDITABLE = "aotcuda in-place 1 wheel", "aotcuda in-place 1 editable"
 
 A mark is text, since `json` costs 7 ms at the import of the source.
 """
+
+
+def frozen_remedy(package: str) -> str | None:
+    """Return how an application that was frozen gets the data folders of a package; None where Python is not frozen."""
+    if not getattr(sys, "frozen", False) and not hasattr(sys.modules.get("__main__"), "__compiled__"):
+        return None
+    return (
+        f"this application was frozen without the package's data: add --collect-data {package} to PyInstaller's "
+        f"command, or --include-package-data={package} to Nuitka's"
+    )

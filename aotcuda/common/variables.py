@@ -20,6 +20,7 @@ VALUES = {
     "AOTCUDA_IN_PLACE": _SWITCH,
     "AOTCUDA_LOAD": ("import", "first-use"),
     "AOTCUDA_PROGRESS": ("0", "lines"),
+    "AOTCUDA_RUNTIME": ("bundled", "installed"),
     "AOTCUDA_SYNCHRONIZE": _SWITCH,
     "AOTCUDA_TUNE": _SWITCH,
     "AOTCUDA_TUNING": ("exact",),

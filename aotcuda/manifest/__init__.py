@@ -26,6 +26,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 
 from aotcuda.common import foreign
 from aotcuda.common.data_folder import EDITABLE as EDITABLE
@@ -33,7 +34,9 @@ from aotcuda.common.data_folder import FILE_NAME as FILE_NAME
 from aotcuda.common.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
 from aotcuda.common.data_folder import IN_PLACE as IN_PLACE
 from aotcuda.common.data_folder import WHEEL as WHEEL
+from aotcuda.common.data_folder import frozen_remedy
 from aotcuda.errors import ManifestError
+from aotcuda.manifest import shared
 from aotcuda.version import __version__, is_older
 
 TYPE_CHECKING = False
@@ -87,7 +90,7 @@ def overloaded(manifest: Manifest) -> dict[str, list[Function]]:
 
 def dump(manifest: Manifest) -> bytes:
     """Return the content of the manifest's file; equal manifests give equal bytes."""
-    return (json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
+    return (json.dumps(shared.compact(manifest), indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
 
 
 def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
@@ -109,7 +112,9 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     try:
         manifest = json.loads(data)
         version = manifest["format"]
-    except (ValueError, LookupError, TypeError, RecursionError):
+        if version == FORMAT:
+            shared.expand(manifest)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
         raise ManifestError(message) from None
     _check_version(manifest, version, where)
@@ -214,7 +219,9 @@ def _unreadable(path: str, reason: str) -> ManifestError:
             "install the package, or unpack the archive"
         )
         return ManifestError(message)
-    return ManifestError(f"{path} {reason}; install the package again")
+    above = os.path.join(os.path.dirname(path), "..", "..")  # noqa: PTH118, PTH120 (as in read_file)
+    package = os.path.relpath(path, getattr(sys, "_MEIPASS", above)).partition(os.sep)[0]
+    return ManifestError(f"{path} {reason}; {frozen_remedy(package) or 'install the package again'}")
 
 
 def _file_above(path: str) -> str | None:

@@ -1,7 +1,8 @@
-"""Write structured types as one line of text, to compare them: `|V16{a:<i4@0,b:<f8@8}`.
+"""The texts of types: names of small floats, and structured types in one line, `|V16{a:<i4@0,b:<f8@8}`.
 
-The text begins as NumPy's type string does; behind it stand the fields with their own types and offsets, taken from the
-`descr` of the array interface protocols (NumPy reference, "The array interface protocol"), in which gaps are unnamed.
+The text of a structured type begins as NumPy's type string does; behind it stand the fields with their own types and
+offsets, taken from the `descr` of the array interface protocols (NumPy reference, "The array interface protocol"), in
+which gaps are unnamed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+
+NAMED = {
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "float8_e8m0fnu": 1,
+}
+"""Bytes of the types that NumPy's type strings do not tell apart, by their names in PyTorch and ml_dtypes."""
 
 
 def structured(typestr: str, descr: Sequence[Any] | None) -> str:

@@ -15,6 +15,8 @@ import types
 import typing
 from typing import Annotated, Literal, NotRequired, TypedDict
 
+from aotcuda.manifest.dtypes import NAMED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +73,7 @@ class Constant:
 
 Arch = Annotated[str, Text(r"(sm|compute)_\d{2,3}[af]?", "a target such as sm_90")]
 Version = Annotated[str, Text(r"\d{1,4}(\.\d{1,4}){0,3}", "a version")]
-Dtype = Annotated[str, Text(r"bfloat16|[<>|=][A-Za-z]\d{1,9}([\[{].*)?", "a type string")]
+Dtype = Annotated[str, Text("|".join(NAMED) + r"|[<>|=][A-Za-z]\d{1,9}([\[{].*)?", "a type string")]
 Format = Annotated[str, OneOf(*"?bBhHiIqQefd")]
 Signed = Annotated[int, Whole(2**63, start=-(2**63))]
 Value = Annotated[int | float | str | bool | list[int | float | str | bool | None] | None, Constant()]
@@ -155,6 +157,7 @@ class Parameter(TypedDict):
         "constant",
         "buffer",
         "struct",
+        "small",
     ]
     offset: Block  # of its first byte in the parameter block
     format: NotRequired[Format]
@@ -181,7 +184,6 @@ class FixedLaunch(TypedDict):
     threads: Annotated[int, Whole(1025, start=1)]  # of a block, all of them in x
     shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
     cluster: NotRequired[list[int]]  # its blocks in x, y and z
-    cooperative: NotRequired[bool]  # a cooperative launch: all blocks run at the same time
     dependent: NotRequired[bool]  # the launch may begin before the kernel before it in the stream has ended
 
 
@@ -343,6 +345,7 @@ class Manifest(TypedDict):
     by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
     in_place: NotRequired[bool]  # the module is its own source, and its Python functions launch what is packaged
     left_out: NotRequired[list[LeftOut]]
+    runtime: NotRequired[Literal["bundled"]]  # the wheel holds a copy of the run time
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
     reads: NotRequired[list[Read]]  # editable installs, and the JIT cache: what else the images depend on
     variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
@@ -353,6 +356,7 @@ _NEEDED = {
     "complex": ("format",),
     "pointer": (),
     "datetime": ("dtype",),
+    "small": ("dtype",),
     "record": ("dtype",),
     "array": ("dtype", "ndim", "layout", "words"),
     "type": ("dtype",),

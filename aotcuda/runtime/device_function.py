@@ -121,7 +121,7 @@ class DeviceFunctionGroup(_Callable):
 def exported(
     name: str, path: str, manifest: manifests.Manifest
 ) -> tuple[dict[str, DeviceFunction], dict[str, DeviceFunctionGroup]]:
-    """The device functions of a module, and the groups of them, by name; `path` is its manifest's."""
+    """Return the device functions of a module, and the groups of them, by name; `path` is its manifest's."""
     linked = Linkable(name, path, manifest)
     functions = {record["name"]: DeviceFunction(linked, record) for record in manifest["functions"]}
     groups = {

@@ -180,7 +180,7 @@ class DeviceKernel:
         self._set(_LARGE_CLUSTERS, 1)
 
     def attribute(self, attribute: int) -> int:
-        """One of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
+        """Return one of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
         value = ctypes.c_int()
         problem = f"the driver did not tell attribute {attribute} of a kernel on {{gpu}}"
         self.ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)

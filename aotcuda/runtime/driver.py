@@ -33,7 +33,7 @@ INVALID_CONTEXT = 201
 INVALID_VALUE = 1
 
 AFTER = 1 << 16
-"""Fast paths add it, in C too, to a code where the launch was made and a stream could not be made to wait for it."""
+"""The fast path adds it to a code where the launch was made and a stream could not be made to wait for it."""
 
 LAST_DEFAULT_STREAM = 2
 """The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
@@ -229,6 +229,7 @@ class Driver:
         devices: The GPUs it shows.
         call: Its functions by name, each returning a `CUresult`; looked up when they are first asked for.
         launch: `cuLaunchKernelEx`, called with ready-made ctypes values, which no `argtypes` slow down.
+        events: Events that launches have used, for the next ones; see `aotcuda.runtime.streams`.
     """
 
     def __init__(self) -> None:
@@ -243,6 +244,7 @@ class Driver:
             )
             raise aotcuda.errors.NoDriverError(message) from None
         self.call = _Functions(self._function)
+        self.events: list[Any] = []
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
         self.launch = self.without_types("cuLaunchKernelEx")
@@ -303,7 +305,7 @@ class Driver:
         return function
 
     def address(self, name: str) -> int:
-        """Where one of its functions is, for who calls it otherwise."""
+        """Return the address of one of its functions."""
         try:
             return ctypes.addressof(_pointer.in_dll(self._library, name))
         except ValueError:

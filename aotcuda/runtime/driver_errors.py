@@ -9,15 +9,7 @@ from aotcuda.errors import CudaError, ForkError, NoDeviceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Protocol
-
-    class _Asked(Protocol):
-        """The driver, as far as it is asked: an `aotcuda.runtime.driver.Driver`."""
-
-        @property
-        def call(self) -> Mapping[str, Callable[..., int]]:
-            """Its functions by name."""
+    from typing import Any
 
 
 CONTEXT_IS_DESTROYED = 709
@@ -50,11 +42,11 @@ _HINTS = {
 """The cause of an error and its remedy, by the driver's code."""
 
 
-def of(driver: _Asked, code: int, problem: str, *, late: bool) -> CudaError:
+def of(driver: Any, code: int, problem: str, *, late: bool) -> CudaError:
     """Return the error for a `CUresult`.
 
     Args:
-        driver: The driver, which has a name and a text for those that it knows.
+        driver: The `aotcuda.runtime.driver.Driver`, which has a name and a text for those that it knows.
         code: The `CUresult`.
         problem: How the message begins.
         late: Whether a kernel that failed may be another one than the problem names.
@@ -68,7 +60,7 @@ def of(driver: _Asked, code: int, problem: str, *, late: bool) -> CudaError:
     return CudaError(message, name=name, code=code)
 
 
-def _told(driver: _Asked, function: str, code: int) -> str:
+def _told(driver: Any, function: str, code: int) -> str:
     result = ctypes.c_char_p()
     driver.call[function](code, ctypes.byref(result))
     return (result.value or b"").decode(errors="replace")

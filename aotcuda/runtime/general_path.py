@@ -32,6 +32,8 @@ LEARNT_AT = 2
 _ATTEMPTS = 30
 """Of a launch whose images other threads, or its own arguments, unload again and again."""
 
+_EACH_ATTEMPT = range(_ATTEMPTS)
+
 _MOST_TARGETS = 1024
 
 
@@ -68,27 +70,24 @@ class GeneralPath:
 
     def launch(self, args: tuple[object, ...]) -> None:
         """Launch by the general path; errors as for a call of `Launcher`."""
-        for _ in range(_ATTEMPTS - 1):  # as `again`, without a call more
+        loader, stream = self._loader, self.configuration.stream
+        for attempt in _EACH_ATTEMPT:
             try:
-                self._launch(args)
-            except aotcuda.errors.UnloadedError:
-                continue
-            return
-        self._launch(args)
-
-    def _launch(self, args: tuple[object, ...]) -> None:
-        loader = self._loader
-        loaded = loader.current
-        if loaded is None or loader.asks or drivers.forked:
-            loaded = loader.ready()
-        stream = self.configuration.stream
-        selection = loaded.select(self.name, args, stream)
-        if selection is None:
-            launch_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
-            return
-        self.submit(loaded, selection)
-        if self._specializations is not None:
-            self.settle(loaded, selection, args)
+                loaded = loader.current
+                if loaded is None or loader.asks or drivers.forked:
+                    loaded = loader.ready()
+                selection = loaded.select(self.name, args, stream)
+                if selection is None:
+                    launch_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
+                    return
+                self.submit(loaded, selection)
+                if self._specializations is not None:
+                    self.settle(loaded, selection, args)
+            except aotcuda.errors.UnloadedError:  # nothing was launched
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return
 
     def submit(self, loaded: KernelTable, selection: Selection) -> None:
         """Launch with arguments that were selected and packed already, and give their slot back.
@@ -101,9 +100,9 @@ class GeneralPath:
             if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
                 raise aotcuda.errors.UnloadedError.of(self.where)
             target = overload.targets.get(self.configuration)
-            if target is None or pending:
+            if target is None or (pending and not self._submit_ordered(loaded, selection, *target)):
                 self._submit_checked(loaded, selection)
-            else:
+            elif not pending:
                 configurations, kernel = target
                 code = loaded.library.driver.launch(configurations[stream], kernel, *slot.handed)
                 if code:
@@ -162,6 +161,27 @@ class GeneralPath:
             kernel = loaded.device_kernel(loaded.check(self.name, args, stream), current or 0)
             configured = configured.of(kernel)
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
+
+    def _submit_ordered(self, loaded: KernelTable, selection: Selection, configurations: Any, kernel: object) -> bool:
+        """Launch between waits of streams for each other; return False if that takes more than waits (`order`)."""
+        from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+        overload, slot, _, pending, stream, _ = selection
+        library = loaded.library
+        others = streams.distinct(pending)  # none of arrays that DLPack's owner has ordered
+        event = streams.wait_quickly(library.driver, others, stream) if others else None
+        if others and event is None:
+            return False
+        code = library.driver.launch(configurations[stream], kernel, *slot.handed)
+        if code:
+            self._recover(code, loaded, overload.kernels[library.device], selection)
+        if event is not None:
+            for other in others:
+                if other.mutual and event.order(stream, other):
+                    streams.order_launch(library.driver, pending, stream, self.where, launched=True)  # it says why
+                    return True
+            library.driver.events.append(event)
+        return True
 
     def _submit_checked(self, loaded: KernelTable, selection: Selection) -> None:
         """Launch with all checks, and note the target where the next launch needs none of them."""

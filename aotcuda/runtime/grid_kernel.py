@@ -1,16 +1,15 @@
 """Kernels that are launched by their grid alone, `kernel[grid](*args, **constants)`, as Triton's are.
 
-Block, shared memory and clusters are known of each variant. What stands in brackets is always the grid: one to three
-ints, or a function that gets what the launch was given, by name, and returns them. Constants may be given by name or by
-position; with the options (`num_warps` and such) they are arguments like the others, of which nothing is packed
-(`aotcuda.runtime.arguments.parameter_kinds.Constant`). So one look at the arguments chooses the variant.
+Block, shared memory, clusters and attributes are known of each variant. What stands in brackets is always the grid:
+one to three ints, or a function that gets what the launch was given, by name, and returns them. Constants may be given
+by name or by position; with the options (`num_warps` and such) they are arguments like the others, of which nothing is
+packed (`aotcuda.runtime.arguments.other_kinds.Constant`). So one look at the arguments chooses the variant.
 """
 
 from __future__ import annotations
 
-import sys
-
-from aotcuda.runtime import integer
+import aotcuda
+from aotcuda.runtime import grid_binding, integer
 from aotcuda.runtime.config_key import are_exact, exact
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launcher import OfThisProcess
@@ -21,13 +20,11 @@ if TYPE_CHECKING:
     from typing import Any, Never, NoReturn, SupportsIndex
 
     from aotcuda import typing as types
-    from aotcuda.manifest import Argument
     from aotcuda.manifest import Kernel as Record
-    from aotcuda.runtime.fast import Named
+    from aotcuda.manifest import Overload
     from aotcuda.runtime.for_all import ForAll
+    from aotcuda.runtime.grid_binding import Bind, Named
     from aotcuda.runtime.loader import Loader
-
-    Bind = Callable[[tuple[object, ...], dict[str, object]], tuple[object, ...]]
 
 _MOST_GRIDS = 256
 _MOST_BINDS = 256
@@ -48,6 +45,7 @@ class GridKernel(Kernel):
         super().__init__(name, loader)
         self.binds: dict[tuple[object, ...], Bind] = {}
         self._left_out: Any = None
+        self._named: tuple[Record, Named | None] | None = None
 
     @property
     def may_change(self) -> bool:
@@ -71,6 +69,8 @@ class GridKernel(Kernel):
                 return self._launchers[grid]  # type: ignore[no-any-return]
             except KeyError:
                 pass
+        elif (front := self._launchers.get(_ON)) is not None:
+            return front.with_function(grid, self)  # type: ignore[no-any-return]
         return self._by_grid(grid, None)
 
     def configure(  # type: ignore[override]  # likewise
@@ -123,7 +123,7 @@ class GridKernel(Kernel):
         Raises:
             ArgumentError: Some cannot be, or are missing.
         """
-        found = _binding(str(self), self.record(), count, names)
+        found = grid_binding.binding(str(self), self.record(), count, names)
         if not self.may_change:
             if len(self.binds) >= _MOST_BINDS:
                 self.binds.clear()
@@ -152,13 +152,27 @@ class GridKernel(Kernel):
         """
         left_out = self._left_out
         if left_out is None or self.may_change:
-            left_out = self._left_out = _left_out(self.record())
+            left_out = self._left_out = grid_binding.left_out(self.record())
         make, several = left_out
         found = make(args)
         if several and any(found[name] is None for _, name in several):
             parameters = self._chosen(args)
             found |= {name: parameters[at].get("value") for at, name in several}
         return found  # type: ignore[no-any-return]
+
+    def find(self, args: tuple[object, ...], named: dict[str, object]) -> Overload | None:
+        """Return the manifest's record of the variant that a launch would take; None if an exact kernel has none.
+
+        Raises:
+            ArgumentError: As for a launch of a kernel that is not exact.
+        """
+        from aotcuda.errors import MissingVariantError  # noqa: PLC0415 (few programs ask)
+
+        try:
+            full = self.bind(len(args), tuple(named))(args, named)
+            return self._loader.ready().check(self.__name__, full, 0).record
+        except MissingVariantError:
+            return None
 
     def check(self, args: tuple[object, ...]) -> None:
         """Raise ArgumentError unless a variant takes the arguments; nothing is launched."""
@@ -181,7 +195,7 @@ class GridKernel(Kernel):
 
     def _by_grid(self, grid: object, stream: object) -> GridLauncher:
         if callable(grid):
-            return self._by_name(None, grid, stream, grid)
+            return self._with_function(grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid
         parts = key if isinstance(key, tuple) else (key,)
         numbers = [integer(part) for part in parts]  # whether one is none is for the launcher to say
@@ -219,6 +233,22 @@ class GridKernel(Kernel):
                 launchers[key, _ON] = launcher
         return result  # type: ignore[no-any-return]
 
+    def of_function(self, function: Callable[..., Any], *told: object) -> GridLauncher:
+        """Return the launcher in Python whose grid a function returns; if it was called, `told` is what it returned."""
+        if not told:
+            return self._by_name(None, function, None, function)
+        return self._by_name(None, lambda _arguments: told[0], None, told[0])
+
+    def _with_function(self, function: Callable[..., Any], stream: object) -> GridLauncher:
+        """Return what launches with the grid that a function returns, in C where that knows all arguments."""
+        record = self._loader.kernels.get(self.__name__)
+        if stream is None and type(function) is _FUNCTION and record is not None and record.get("exact"):
+            front: Any = self[1]
+            if hasattr(front, "with_function"):
+                self._launchers[_ON] = front
+                return front.with_function(function, self)  # type: ignore[no-any-return]
+        return self._by_name(None, function, stream, function)
+
     def _by_name(
         self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object
     ) -> GridLauncher:
@@ -234,7 +264,12 @@ class GridKernel(Kernel):
         specializations = None if self._loader.asks else extension.specializations_of(self._cache(), configuration)
         if specializations is None:
             return launcher
-        return extension.in_front(launcher, configuration, specializations, _named(self.record()))
+        record = self.record()
+        if self._named is None or self._named[0] is not record:
+            self._named = record, grid_binding.named(record)
+        if self._named[1] is None:
+            return launcher
+        return extension.in_front(launcher, configuration, specializations, self._named[1])
 
 
 class GridLauncher(OfThisProcess):
@@ -252,7 +287,7 @@ class GridLauncher(OfThisProcess):
 
     if TYPE_CHECKING:
 
-        def __call__(self, *args: Any, **named: Any) -> None:
+        def __call__(self, *args: Any, **named: Any) -> Any:
             """As in Launcher."""
 
     else:
@@ -269,10 +304,14 @@ class GridLauncher(OfThisProcess):
             elif self._grid is not None:
                 kernel = self._kernel
                 grid = self._grid(kernel.constants(full))
-                if self._stream is None:
-                    kernel.run(grid, full)
-                else:
-                    kernel.configure(grid, stream=self._stream).run(full)
+                try:
+                    if self._stream is None:
+                        kernel.run(grid, full)
+                    else:
+                        kernel.configure(grid, stream=self._stream).run(full)
+                except aotcuda.errors.MissingVariantError as miss:  # its function was called, and need not be again
+                    miss.grid = grid
+                    raise
             else:
                 self._kernel.check(full)
 
@@ -301,94 +340,3 @@ class GridLauncher(OfThisProcess):
 
     def __repr__(self) -> str:
         return repr(self._launcher) if self._launcher is not None else f"<{self._kernel} with a grid of its arguments>"
-
-
-def _left_out(record: Record) -> tuple[Callable[[tuple[object, ...]], dict[str, object]], list[tuple[int, str]]]:
-    """Return the function that names arguments, and the constants that variants have differently, with their places.
-
-    The function fills in those constants that a launch leaves out and all variants have alike.
-    """
-    defaults: dict[str, object] = {}
-    several: list[tuple[int, str]] = []
-    names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
-    for at, name in enumerate(names):
-        parameters = [overload["parameters"][at] for overload in record["overloads"]]
-        defaults[name] = None
-        if not all(parameter.get("optional") for parameter in parameters):
-            continue
-        values = {(type(parameter["value"]), parameter["value"]) for parameter in parameters}
-        if len(values) == 1:
-            defaults[name] = parameters[0]["value"]
-        else:
-            several.append((at, name))
-
-    def name_arguments(args: tuple[object, ...]) -> dict[str, object]:
-        pairs = zip(defaults.items(), args, strict=False)  # behind these are the arguments by keyword alone
-        return {name: default if arg is None else arg for (name, default), arg in pairs}
-
-    return name_arguments, several
-
-
-def _named(record: Record) -> Named:
-    """Return the arguments as the extension takes them."""
-    arguments = record["arguments"]
-    names = tuple([sys.intern(argument["name"]) for argument in arguments])
-    defaults: list[object] = []
-    for at, argument in enumerate(arguments):
-        parameters = [overload["parameters"][at] for overload in record["overloads"]]
-        optional = all(parameter.get("optional") for parameter in parameters)
-        defaults.append(argument.get("default", None if optional else names))
-    return names, tuple(defaults), sum(not argument.get("keyword") for argument in arguments)
-
-
-def _binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:
-    """Return the function that puts a launch's arguments in order.
-
-    Raises:
-        ArgumentError: There are too many, unknown ones, some twice, or too few.
-    """
-    arguments = record["arguments"]
-    known = [argument["name"] for argument in arguments]
-    positional = [argument["name"] for argument in arguments if not argument.get("keyword")]
-    if count > len(positional):
-        _refuse(where, record, f"takes {len(positional)} arguments, got {count}")
-    for name in names:
-        if name not in known:
-            _refuse(where, record, f"has no argument {name}; it takes {', '.join(known)}")
-        if name in positional[:count]:
-            _refuse(where, record, f"was given {name} by position and by name")
-    given: list[tuple[str | None, object]] = []  # behind the positional ones: the name, or what it is without one
-    for at, argument in enumerate(arguments):
-        if argument["name"] in positional[:count]:
-            continue
-        if argument["name"] in names:
-            given.append((argument["name"], None))
-        else:
-            given.append((None, _default(where, record, at, argument)))
-    if not given:
-        return lambda args, _named: args
-    return lambda args, named: (*args, *[value if name is None else named[name] for name, value in given])
-
-
-def _default(where: str, record: Record, at: int, argument: Argument) -> object:
-    """Return what an argument is that a launch leaves out: the source's default, or what the variant has.
-
-    Raises:
-        ArgumentError: It cannot be left out.
-    """
-    if "default" in argument:
-        return argument["default"]
-    parameters = [overload["parameters"][at] for overload in record["overloads"]]
-    if all(parameter.get("optional") for parameter in parameters):
-        return None
-    constants = [parameter["value"] for parameter in parameters if parameter["kind"] == "constant"]
-    which = f"; it is packaged with {', '.join(dict.fromkeys(map(repr, constants)))}" if constants else ""
-    return _refuse(where, record, f"was not given {argument['name']}{which}")
-
-
-def _refuse(where: str, record: Record, problem: str) -> NoReturn:
-    from aotcuda.errors import ArgumentError  # noqa: PLC0415 (only errors come here)
-
-    lists = "".join(f"\n  packaged: {overload['signature']}" for overload in record["overloads"])
-    message = f"{where} {problem}{lists}"
-    raise ArgumentError(message)

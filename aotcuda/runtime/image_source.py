@@ -10,7 +10,7 @@ from aotcuda.runtime import new_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
+    from typing import TypeAlias
 
     from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Manifest
@@ -20,46 +20,17 @@ if TYPE_CHECKING:
     from aotcuda.runtime.library import Library
 
     MakesFallback = Callable[[], Fallback]
-
-    class ImageSource(Protocol):
-        """Where a module's images come from; `fallback` returns the module's JIT fallback.
-
-        Attributes:
-            name: The module's name.
-            package_root: The folder that holds its package.
-            is_editable: Whether launches hold the images against their sources.
-        """
-
-        name: str
-        package_root: str
-        is_editable: bool
-
-        @property
-        def is_read(self) -> bool:
-            """Return True if the manifest has been read."""
-
-        def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
-            """Return the manifest that describes the images."""
-
-        def load(self, fallback: Callable[[], Fallback]) -> Library:
-            """Load the images and return them."""
-
-        def check(self) -> bytes:
-            """Return the packaged images; raise ManifestError if their file is missing or altered."""
-
-        @property
-        def setting(self) -> str:
-            """Return the package's setting of the JIT fallback: `"jit"` or `"error"`."""
-
-        def build_inputs(self) -> Request | None:
-            """Return what the JIT fallback builds from; None if there is nothing."""
-
-        def packaged_choice(self, device: Device) -> Choice | None:
-            """Return the packaged image that a GPU takes, or why it takes none; None if nothing is packaged."""
+    ImageSource: TypeAlias = "Packaged | Unbuilt"
 
 
 class Packaged:
-    """The images of a wheel."""
+    """The images of a wheel.
+
+    Attributes:
+        name: The module's name.
+        package_root: The folder that holds its package.
+        is_editable: Whether launches compare the images with their sources.
+    """
 
     is_editable = False
 
@@ -72,7 +43,7 @@ class Packaged:
         self._manifest: Manifest | None = None
 
     def manifest(self, _fallback: MakesFallback | None = None) -> Manifest:
-        """See ImageSource."""
+        """Return the manifest that describes the images; `_fallback` returns the module's JIT fallback."""
         if self._manifest is None:
             with self._lock:
                 if self._manifest is None:
@@ -80,23 +51,23 @@ class Packaged:
         return self._manifest
 
     def load(self, _fallback: MakesFallback) -> Library:
-        """See ImageSource."""
+        """Load the images and return them."""
         fatbin = self.check()  # damage is reported before a missing driver
         from aotcuda.runtime.library import Library  # noqa: PLC0415 (only launches need the driver)
 
         return Library(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
 
     def check(self) -> bytes:
-        """See ImageSource."""
+        """Return the packaged images; raise ManifestError if their file is missing or altered."""
         return manifests.read_file(os.path.dirname(self._path), self.manifest()["files"]["kernels"])
 
     @property
     def setting(self) -> str:
-        """See ImageSource."""
+        """The package's setting of the JIT fallback: `"jit"` or `"error"`."""
         return self.manifest()["fallback"]
 
     def build_inputs(self) -> Request | None:
-        """See ImageSource; Triton compiles what modules in place lack."""
+        """Return what the JIT fallback builds from, or None; Triton compiles what modules in place lack."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         manifest = self.manifest()
@@ -106,11 +77,11 @@ class Packaged:
 
     @property
     def is_read(self) -> bool:
-        """See ImageSource."""
+        """True if the manifest has been read."""
         return self._manifest is not None
 
     def packaged_choice(self, device: Device) -> Choice | None:
-        """See ImageSource."""
+        """Return the packaged image that a GPU takes, or why it takes none; None if nothing is packaged."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
 
@@ -123,7 +94,7 @@ class Editable(Packaged):
     is_editable = True
 
     def build_inputs(self) -> Request | None:
-        """See ImageSource; the table is that of the project as it is now."""
+        """As in Packaged; the table is that of the project as it is now."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
 
         found = super().build_inputs()
@@ -143,38 +114,38 @@ class Unbuilt:
         self._manifest: Manifest | None = None
 
     def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
-        """See ImageSource."""
+        """As in Packaged."""
         with self._lock:
             if self._manifest is None:
                 self._manifest = self._first(fallback).manifest
             return self._manifest
 
     def load(self, fallback: Callable[[], Fallback]) -> Library:
-        """See ImageSource."""
+        """As in Packaged."""
         return self._first(fallback)
 
     def check(self) -> bytes:
-        """See ImageSource; nothing was built."""
+        """As in Packaged; nothing was built."""
         return b""
 
     @property
     def setting(self) -> str:
-        """See ImageSource; as the project's table says."""
+        """As in Packaged; as the project's table says."""
         return str(self._request.table.get("fallback", "jit"))
 
     def build_inputs(self) -> Request | None:
-        """See ImageSource; the table is that of the project as it is now."""
+        """As in Packaged; the table is that of the project as it is now."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
 
         return build_inputs.project(self.name, self.package_root) or self._request
 
     @property
     def is_read(self) -> bool:
-        """See ImageSource."""
+        """As in Packaged."""
         return self._manifest is not None
 
     def packaged_choice(self, _device: Device) -> Choice | None:
-        """See ImageSource."""
+        """As in Packaged."""
         return None
 
     def _first(self, fallback: Callable[[], Fallback]) -> Library:

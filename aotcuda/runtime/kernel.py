@@ -119,9 +119,12 @@ class Kernel:
         cache = self._loader.cache(self.__name__)
         if cache.by_configuration is None:
             from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in launcher)
-            from aotcuda.runtime.stream_objects import Configurations  # noqa: PLC0415 (as in launcher)
 
-            cache.by_configuration = extension.configurations(cache.launchers) or Configurations(cache.launchers)
+            cache.by_configuration = extension.configurations(cache.launchers)
+            if cache.by_configuration is None:
+                from aotcuda.runtime.stream_objects import Configurations  # noqa: PLC0415 (the extension has its own)
+
+                cache.by_configuration = Configurations(cache.launchers)
         self._launchers, self._configurations = cache.launchers, cache.by_configuration
         return cache
 
@@ -234,22 +237,22 @@ class Kernel:
         return Launcher
 
     def get_regs_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
-        """Registers of a thread on the current GPU, of one of `signatures`; without one, of all of them, by signature.
+        """Return the registers of a thread on the current GPU, for one of `signatures`; without one, by signature.
 
         Errors are those of a launch, for this and the following methods.
         """
         return self._ask("registers", signature)
 
     def get_shared_mem_per_block(self, signature: str | None = None) -> int | dict[str, int]:
-        """Bytes of static shared memory of a block, likewise."""
+        """Return the bytes of static shared memory of a block, likewise."""
         return self._ask("shared", signature)
 
     def get_const_mem_size(self, signature: str | None = None) -> int | dict[str, int]:
-        """Bytes of constant memory, likewise."""
+        """Return the bytes of constant memory, likewise."""
         return self._ask("constant", signature)
 
     def get_local_mem_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
-        """Bytes of local memory of a thread, likewise."""
+        """Return the bytes of local memory of a thread, likewise."""
         return self._ask("local", signature)
 
     def get_max_threads_per_block(self, signature: str | None = None) -> int | dict[str, int]:

@@ -28,10 +28,12 @@ class OnThisGpu:
         self._where = where
         self._loaded = loader.ready()
         self._device = loader.enter(self._loaded, ())
-        self._overloads = self._loaded.table(name).overloads
+        library = self._loaded.library
+        every = self._loaded.table(name).every()
+        self._overloads = [overload for overload in every if library.has_variant(overload, self._device)]
 
     def attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
-        """One of `ATTRIBUTES`: of one overload, or by signature of all of them."""
+        """Return one of `ATTRIBUTES`: of one overload, or of all by signature."""
         if signature is not None:
             return self.device_kernel(signature).attribute(ATTRIBUTES[name])
         return {

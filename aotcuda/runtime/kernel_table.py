@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.common.stamp import Stamp
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import OverloadTable, Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
@@ -107,12 +107,12 @@ class KernelTable:
         if record is None:
             message = f"{where} cannot be launched: the module has no such kernel any more"
             raise aotcuda.errors.LaunchError(message)
-        from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
-
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
             if cache.table is None:
-                cache.table = OverloadTable(record, where, self.live, self.library.current_device)
+                made = _table_class(record)(record, where, self.live, self.library.current_device)
+                made.packs_directly = self.library.device >= 0 and not made.is_exact
+                cache.table = made
             return cache.table
 
     def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection | None:
@@ -138,6 +138,8 @@ class KernelTable:
         self, name: str, table: OverloadTable, args: tuple[object, ...], given: int | None
     ) -> Selection | None:
         """Compile an overload for arguments that no packaged one takes; None if arrays have to be copied first."""
+        if table.is_exact:
+            raise table.refusal(args)
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
             from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
@@ -229,3 +231,13 @@ class KernelTable:
 
     def _where(self, name: str) -> str:
         return f"{self.manifest['module']}.{name}"
+
+
+def _table_class(record: Kernel) -> type[OverloadTable]:
+    if record.get("exact"):
+        from aotcuda.runtime.arguments.exact import ExactOverloads  # noqa: PLC0415 (most kernels are not)
+
+        return ExactOverloads
+    from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
+
+    return OverloadTable

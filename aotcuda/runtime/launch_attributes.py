@@ -109,7 +109,7 @@ class LaunchAttributes:
         return self.values() != (None, False, False, None, None)
 
     def values(self) -> tuple[object, ...]:
-        """Its attributes by which it is told from others."""
+        """Return the attributes by which it is told from others."""
         return self.cluster, self.cooperative, self.dependent, self.priority, self.carveout
 
     def __str__(self) -> str:

@@ -105,7 +105,7 @@ class Configuration:
         """
         self.grid = dimensions(grid, "grid", where)
         self.by_grid = block is THE_KERNELS_OWN
-        self._fixed: dict[tuple[int, ...], Configuration] = {}
+        self._fixed: dict[tuple[object, ...], Configuration] = {}
         self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
         if stream is not None and not 0 <= stream < 1 << 64:
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
@@ -149,16 +149,19 @@ class Configuration:
         if fixed is None:
             return self
         cluster = tuple(fixed.get("cluster", ()))
-        key = (fixed["threads"], fixed["shared"], *cluster)
+        cooperative, dependent = fixed.get("cooperative", False), fixed.get("dependent", False)
+        key = (fixed["threads"], fixed["shared"], cooperative, dependent, *cluster)
         found = self._fixed.get(key)
         if found is None:
             grid, attributes = self.grid, None
-            if cluster:
+            if cluster or cooperative or dependent:
                 from aotcuda.runtime.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
 
-                x, y, z = cluster
+                x, y, z = cluster or (1, 1, 1)
                 grid = grid[0] * x, grid[1] * y, grid[2] * z
-                attributes = LaunchAttributes("", cluster=(x, y, z))
+                attributes = LaunchAttributes(
+                    "", cluster=(x, y, z) if cluster else None, cooperative=cooperative, dependent=dependent
+                )
             found = Configuration(grid, fixed["threads"], self.stream, fixed["shared"], "", attributes)
             self._fixed[key] = found
         return found

@@ -105,11 +105,6 @@ def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int],
         ArgumentError: An array lies on another GPU, which this one cannot read.
         LaunchError: The stream is of another context than the current one.
     """
-    _check_reach(where, driver, device, addresses)
-    _check_stream(where, driver, device, stream)
-
-
-def _check_reach(where: str, driver: Driver, device: int, addresses: Sequence[int]) -> None:
     for address in addresses:
         if not address:  # an array of no elements
             continue
@@ -120,6 +115,7 @@ def _check_reach(where: str, driver: Driver, device: int, addresses: Sequence[in
                 f"{driver.devices[home]}; copy the array, or make that GPU's context current"
             )
             raise aotcuda.errors.ArgumentError(message)
+    _check_stream(where, driver, device, stream)
 
 
 def _is_reachable(driver: Driver, address: int) -> bool:

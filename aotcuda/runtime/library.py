@@ -230,16 +230,18 @@ class Library:
             NoImageError: No packaged image runs on that GPU.
             DriverTooOldError: One would, with a newer driver.
             UnloadedError: Another thread unloads the images.
+            MissingVariantError: The image for that GPU lacks this variant.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
         """
         if not self.has_image(device):
             raise self.choices[device].error(self._where)
         symbol = overload.record["symbol"]
         gpu = self.driver.devices[device]
+        fixed = self._fixed(overload, gpu)
         try:
             with self._library.lock:
                 self._library.check_open()
-                return self._look_up(overload, gpu)
+                return self._look_up(overload, gpu, fixed)
         except aotcuda.errors.UnloadedError:
             raise
         except aotcuda.errors.CudaError as error:
@@ -263,7 +265,7 @@ class Library:
         self.driver.check(code, f"{where} is no variable of the loaded images")
         return address.value, size.value
 
-    def _look_up(self, overload: PackedOverload, gpu: Device) -> DeviceKernel:
+    def _look_up(self, overload: PackedOverload, gpu: Device, fixed: FixedLaunch | None) -> DeviceKernel:
         symbol, library = overload.record["symbol"], self._library.handle
         kernel = self._handles.get(symbol)
         if kernel is None:
@@ -276,11 +278,20 @@ class Library:
             from aotcuda.runtime.images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
 
             watch = Watch(self.driver, library, overload.record, f"{symbol} of {self._where}")
-        return DeviceKernel(self._library, gpu, kernel, overload.record, watch, self._fixed(overload, gpu))
+        return DeviceKernel(self._library, gpu, kernel, overload.record, watch, fixed)
+
+    def has_variant(self, overload: PackedOverload, device: int) -> bool:
+        """Return False for a variant of a kernel that the image for a GPU lacks: it is packaged for other GPUs."""
+        launches = self.launches.get(overload.record["symbol"]) or overload.record.get("launches")
+        return not launches or self.choices[device].arch in launches
 
     def _fixed(self, overload: PackedOverload, gpu: Device) -> FixedLaunch | None:
         """Return how the image for a GPU has to be launched, where that does not stand in the launch."""
         launches = self.launches.get(overload.record["symbol"]) or overload.record.get("launches")
+        if not self.has_variant(overload, gpu.index):
+            what = f"{overload.record['symbol']} of {self._where}, {overload.record['signature']},"
+            message = f"{what} is not in the image for {gpu}: {self.choices[gpu.index]}"
+            raise aotcuda.errors.MissingVariantError(message)
         return launches[self.choices[gpu.index].arch or ""] if launches else None
 
     def close(self) -> None:

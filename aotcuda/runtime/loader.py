@@ -129,7 +129,7 @@ class Loader:
     def enter(
         self, loaded: KernelTable, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = ""
     ) -> int:
-        """`Library.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
+        """Enter a context as `Library.enter` does; unload everything if a setup callback raises or is interrupted.
 
         Args:
             loaded: What is launched.
@@ -166,8 +166,9 @@ class Loader:
         loaded = self.ready()
         device = self.enter(loaded, ())
         for name in loaded.kernels:
-            for overload in loaded.table(name).overloads:
-                loaded.device_kernel(overload, device).load()
+            for overload in loaded.table(name).every():
+                if loaded.library.has_variant(overload, device):
+                    loaded.device_kernel(overload, device).load()
 
     def load_early(self) -> None:
         """Read, check and load at import; what the machine lacks is no error yet.

@@ -162,7 +162,7 @@ class SimulatedKernel:
         return launch
 
     def configure(self, grid: object, block: object, *, stream: object = 0, shared: int = 0, **_: object) -> Any:
-        """As in brackets; what else can be said of a launch means nothing here."""
+        """Configure as brackets do; other attributes of a launch mean nothing here."""
         return self[grid, block, stream, shared]
 
     def _taken(self, args: tuple[object, ...]) -> Sequence[object]:

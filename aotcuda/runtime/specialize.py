@@ -68,7 +68,10 @@ def _device_kernels(
                 return None  # looking it up could compile it
             kernel = loaded.device_kernel(overload, device)
             allow_once(configuration, kernel, where)
-            is_cooperative = kernel.cooperative or (kernel.fixed is not None and "cluster" in kernel.fixed)
+            fixed = kernel.fixed
+            is_cooperative = kernel.cooperative or (
+                fixed is not None and ("cluster" in fixed or fixed.get("cooperative", False))
+            )
             # An overload whose kernel is not cached has callbacks of its own, which have to see each context.
             if is_cooperative or kernel.watch is not None or overload.kernels.get(device) is not kernel:
                 return None

@@ -10,12 +10,9 @@ from aotcuda.runtime.launcher import OfThisProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
+    from typing import Any
 
-    class _Launches(Protocol):
-        """What is kept with a stream: an `aotcuda.runtime.launcher.Launcher`."""
-
-        def __call__(self, *args: Any, **named: Any) -> None: ...
+    from aotcuda.runtime.launcher import Launcher
 
 
 _MOST_TYPES = 16
@@ -24,7 +21,7 @@ _attributes: dict[type, str | None] = {int: None, type(None): None}
 """Types of streams that were met, and the attribute with the handle; None for what is no object."""
 
 
-def held(launcher: _Launches, stream: object, handle: int) -> Any:
+def held(launcher: Launcher, stream: object, handle: int) -> Any:
     """Return a launcher for a stream object, of this handle, which it keeps alive."""
     from aotcuda.runtime import fast as extension  # noqa: PLC0415
     from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
@@ -119,11 +116,11 @@ class Held(OfThisProcess):
     if TYPE_CHECKING:
 
         @property
-        def __call__(self) -> _Launches:
+        def __call__(self) -> Launcher:
             """The launcher."""
 
         @__call__.setter
-        def __call__(self, launcher: _Launches) -> None: ...
+        def __call__(self, launcher: Launcher) -> None: ...
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         launcher: object = self.__call__
@@ -139,7 +136,7 @@ class Held(OfThisProcess):
         return repr(self.__call__)
 
 
-def _held(launcher: _Launches, owner: object) -> Held:
+def _held(launcher: Launcher, owner: object) -> Held:
     found = Held()  # as in `Configurations`
     found.__call__ = launcher
     found.owner = owner

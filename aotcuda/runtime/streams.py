@@ -1,16 +1,18 @@
 """Streams of every library as the driver's handle, ordering one stream after another, and waiting for them.
 
-A kernel runs after its launch has returned, so its faults show at some later call, in someone else's name. Whoever
-looks for one sets `AOTCUDA_SYNCHRONIZE=1`: launches then wait for their kernel, and name it when it fails. It is read
-when images are loaded. Where it is set no fast path is learnt, so it is free where it is not.
+A kernel runs after its launch has returned, so its faults show at a later call of another library. With
+`AOTCUDA_SYNCHRONIZE=1` launches wait for their kernel, and name it when it fails. The variable is read when images are
+loaded, and launches then take the general path.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 
 import aotcuda
+from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import module_of
 from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
 
@@ -25,7 +27,7 @@ LEGACY = 1
 """The handle that means the legacy default stream; 0 means the same to a launch."""
 
 _ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
-"""Where the streams of a library have their handles, at less cost than by the protocol."""
+"""The attribute of a library's streams that holds the handle; it costs less than the protocol."""
 
 _INVALID_CONTEXT = 201
 
@@ -73,9 +75,9 @@ def impossible(handle: int) -> Exception:
 
 
 def _handle(stream: object) -> int:
-    """Return what a stream object says that its handle is."""
+    """Return the handle of a stream object."""
     try:
-        found = _told(stream)
+        found = _read_handle(stream)
     except (aotcuda.errors.ArgumentError, MemoryError, RecursionError):
         raise
     except Exception as error:
@@ -92,13 +94,13 @@ def _handle(stream: object) -> int:
 
 
 def attribute_of(stream: object, handle: int) -> str | None:
-    """Return the attribute by which such streams tell their handle, if `handle` was read of it, or None."""
+    """Return the attribute that holds the handle of streams like this one; None if it does not hold `handle`."""
     attribute = _ATTRIBUTES.get(module_of(type(stream)).partition(".")[0])
     return attribute if attribute is not None and getattr(stream, attribute, None) == handle else None
 
 
-def _told(stream: Any) -> int | None:
-    """Return the handle that a stream object tells, None if it is no stream."""
+def _read_handle(stream: Any) -> int | None:
+    """Return the handle of a stream object by the protocol or an attribute; None if it is no stream."""
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         version, value = protocol() if callable(protocol) else protocol
@@ -172,15 +174,66 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
         raise aotcuda.errors.ArgumentError(message)
     if is_captured(driver, after):
         _check_in_graph(driver, before, after, what)
-    event, destroy = ctypes.c_void_p(), driver.call["cuEventDestroy_v2"]
+    event = Event(driver)
+    problem = f"stream {after:#x} could not be made to wait for stream {before:#x}: {what}"
+    driver.check(event.order(before, after), problem)
+
+
+class Event:
+    """An event of the driver, which goes with the object: the driver keeps it until the streams have waited.
+
+    Attributes:
+        handle: The driver's handle.
+    """
+
+    __slots__ = ("_driver", "handle")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.handle = ctypes.c_void_p()
+        driver.check(driver.call["cuEventCreate"](ctypes.byref(self.handle), _NO_TIMING), "no event could be made")
+
+    def order(self, before: int, after: int) -> int:
+        """Make `after` wait for what has been submitted to `before`; return the driver's code."""
+        call = self._driver.call
+        return call["cuEventRecord"](self.handle, before) or call["cuStreamWaitEvent"](after, self.handle, 0)
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", None)  # an interrupt may have come before there was one
+        if handle and not drivers.forked and not sys.is_finalizing():
+            self._driver.call["cuEventDestroy_v2"](handle)
+
+
+def distinct(pending: Iterable[object]) -> list[Ready]:
+    """Return the streams among what is pending, each once."""
+    found: dict[int, Ready] = {}
+    for item in pending:
+        if isinstance(item, Ready):
+            key = item or LEGACY  # which is one stream by two handles
+            if key not in found or item.mutual:
+                found[key] = item
+    return list(found.values())
+
+
+def wait_quickly(driver: Driver, others: list[Ready], stream: int) -> Event | None:
+    """Make a stream wait for others with an event that is kept from launch to launch, which no other thread has.
+
+    Return the event, to be appended to `Driver.events`; None if one of the streams is captured or does not exist, or
+    the driver refuses. `order_launch` then keeps the rules of captures, and says what is wrong.
+    """
+    is_capturing, status = driver.call["cuStreamIsCapturing"], ctypes.c_int()
+    reference = ctypes.byref(status)
+    for each in (stream, *others):
+        if is_capturing(each, reference) or status.value:
+            return None
     try:
-        driver.check(driver.call["cuEventCreate"](ctypes.byref(event), _NO_TIMING), "no event could be made")
-        problem = f"stream {after:#x} could not be made to wait for stream {before:#x}: {what}"
-        driver.check(driver.call["cuEventRecord"](event, before), problem)
-        driver.check(driver.call["cuStreamWaitEvent"](after, event, 0), problem)
-    finally:
-        if event.value:
-            destroy(event)  # the driver keeps it until the wait is over
+        event = driver.events.pop() if driver.events else Event(driver)
+    except (IndexError, aotcuda.errors.CudaError):  # another thread was faster; no context is current
+        return None
+    for other in others:
+        if event.order(other, stream):
+            return None
+    return event
 
 
 def _check_exists(driver: Driver, stream: int, what: str) -> None:
@@ -203,24 +256,19 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
 
     Errors as for `order`.
     """
-    found: dict[int, Ready] = {}  # each once
-    for item in pending:
-        if isinstance(item, Ready):
-            key = item or LEGACY  # which is one stream by two handles
-            if key not in found or item.mutual:
-                found[key] = item
+    found = distinct(pending)
 
     def what(ready: int) -> str:
         return f"{where}{' was launched, and' if launched else ':'} an argument's data is on stream {ready:#x}"
 
     if len(found) > 1 and not launched:  # all before any: the first may have the launch's stream join a capture
-        for ready in found.values():
+        for ready in found:
             _check_exists(driver, ready, what(ready))
-        captured = next((each for each in (stream, *found.values()) if is_captured(driver, each)), None)
-        for ready in found.values():
+        captured = next((each for each in (stream, *found) if is_captured(driver, each)), None)
+        for ready in found:
             if captured is not None:
                 _check_in_graph(driver, ready, captured, what(ready))
-    for ready in found.values():
+    for ready in found:
         if not launched:
             order(driver, ready, stream, what(ready))
         elif ready.mutual or is_captured(driver, ready):  # what joined a capture has to come back to it

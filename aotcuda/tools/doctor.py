@@ -57,7 +57,14 @@ OWN = (
         "AOTCUDA_CACHE_KEY",
         "AOTCUDA_EXTENSION",
     ),
-    *("AOTCUDA_SYNCHRONIZE", "AOTCUDA_HOST_ARRAYS", "AOTCUDA_IN_PLACE", "AOTCUDA_UNTESTED", "AOTCUDA_PROGRESS"),
+    *(
+        "AOTCUDA_RUNTIME",
+        "AOTCUDA_SYNCHRONIZE",
+        "AOTCUDA_HOST_ARRAYS",
+        "AOTCUDA_IN_PLACE",
+        "AOTCUDA_UNTESTED",
+        "AOTCUDA_PROGRESS",
+    ),
     *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG", "AOTCUDA_TUNE", "AOTCUDA_TUNING"),
 )
 """aotcuda's own variables, to find misspelt ones."""
@@ -222,7 +229,7 @@ def _doubt(name: str, value: str) -> str:
     """Return the message for an unknown variable that begins with AOTCUDA_."""
     if (problem := variables.problem(name, value)) is not None:
         return f" ({problem})"
-    if not name.startswith("AOTCUDA_") or name in (*OWN, "AOTCUDA_ACCELERATOR"):  # the extension's name of earlier days
+    if not name.startswith("AOTCUDA_") or name in OWN:
         return ""
     rest = {own.removeprefix("AOTCUDA_"): own for own in OWN}
     near = difflib.get_close_matches(name.removeprefix("AOTCUDA_"), rest, n=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,11 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build; `version` is `standard` or `editable`."""
-        if self.target_name != "wheel":
-            return
         with self._in_one_line():
-            self._build(build_data, editable=version == "editable")
+            if self.target_name == "wheel":
+                self._build(build_data, editable=version == "editable")
+            elif self.target_name == "sdist":
+                self._add_named_files(build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Write the files of an editable build into the source tree; remove those that went into a wheel."""
@@ -74,7 +76,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         from aotcuda.builder import source_tree
 
         for text in source_tree.install(built, Path(self.root)) if built is not None else ():
-            self.app.display_warning(f"aotcuda: {text}")
+            self.app.display_warning(f"aotcuda: warning: {text}")
 
     def _check(self, built: Output | None, wheel: str) -> None:
         """Look into the wheel when it is whole: other hooks have their say in what it takes in."""
@@ -86,7 +88,39 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             with ZipFile(wheel) as archive:
                 backend.check_sources(built, set(archive.namelist()))
             for text in backend.size_warnings(built, Path(wheel)):
-                self.app.display_warning(f"aotcuda: {text}")
+                self.app.display_warning(f"aotcuda: warning: {text}")
+
+    def _add_named_files(self, build_data: dict[str, Any]) -> None:
+        """Give an sdist the files that the table names, and none of what `aotcuda record` keeps for itself."""
+        from aotcuda.builder import backend
+
+        root, config = Path(self.root), self.build_config
+        config.build_reserved_paths.update(map(config.get_distribution_path, backend.NOT_FOR_SDISTS))
+        included = {file.distribution_path.replace(os.sep, "/") for file in _files_of(config)}
+        for name in backend.named_files(self._table(), root):
+            if name not in included:
+                build_data["force_include"][str(root / name)] = name
+
+    def _missing_from_sdist(self) -> list[str]:
+        """Return a warning for files that an sdist would lack; hatchling asks the hook of a wheel alone for none."""
+        from hatchling.builders.sdist import SdistBuilder
+
+        from aotcuda.builder import backend
+
+        root = Path(self.root)
+        if (root / "PKG-INFO").exists():  # an sdist itself
+            return []
+        sdist = SdistBuilder(self.root, metadata=self.metadata).config
+        if "aotcuda" in sdist.hook_config:
+            return []
+        included = {file.relative_path.replace(os.sep, "/") for file in _files_of(sdist)}
+        missing = [name for name in backend.named_files(self._table(), root) if name not in included]
+        text = (
+            f"an sdist of this project lacks {', '.join(missing)}; call the table "
+            "[tool.hatch.build.targets.wheel.hooks.aotcuda] [tool.hatch.build.hooks.aotcuda], so that sdists have all "
+            "files that [tool.aotcuda] names"
+        )
+        return [text] if missing else []
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
         from aotcuda.builder import backend, report, source_tree
@@ -94,10 +128,21 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         root, table, config = Path(self.root), self._table(), self.build_config
         backend.check_alone(self.metadata.config, root, "hatchling")
         packages = [root / Path(path).parent for path in config.packages]
+        packages += [root / path for path in config.dev_mode_dirs] if editable else []
+        content = {file.distribution_path.replace(os.sep, "/"): Path(file.path) for file in _files_of(config)}
         dependencies, quiet = self.metadata.core.dependencies, self.app.verbosity < 0
-        built = backend.build(table, root, packages, dependencies, editable=editable, quiet=quiet)
-        for text in built.warnings:
-            self.app.display_warning(f"aotcuda: {text}")
+        built = backend.build(
+            table,
+            root,
+            packages,
+            dependencies,
+            editable=editable,
+            quiet=quiet,
+            content=content,
+            remedy='add "{}" to tool.hatch.build.targets.wheel.packages',
+        )
+        for text in [*built.warnings, *self._missing_from_sdist()]:
+            self.app.display_warning(f"aotcuda: warning: {text}")
         for text in built.notes:
             self.app.display_info(f"aotcuda: {text}")
         for text in report.summary(built.summary, verbose=self.app.verbosity > 0):
@@ -118,3 +163,8 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         build_data.setdefault("sbom_files", []).append(str(staged.sbom))  # hatchling before 1.28 takes none
         for path, name in staged.files.items():
             build_data["force_include"][str(path)] = name
+
+
+def _files_of(config: Any) -> list[Any]:
+    """Return what hatchling itself would pack by a target's configuration."""
+    return list(config.builder.recurse_included_files())

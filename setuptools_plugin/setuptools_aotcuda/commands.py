@@ -10,14 +10,14 @@ from pathlib import Path
 import setuptools
 from setuptools import Command
 
-from aotcuda.builder import backend, report, sbom, source_tree
+from aotcuda.builder import backend, report, sbom, source_tree, wheel_content
 from aotcuda.builder.worker import interrupt
 from aotcuda.common import project_file
 from aotcuda.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, NoReturn
 
     from setuptools import Distribution
@@ -101,9 +101,12 @@ class Project:
                 editable=editable,
                 extensions=extensions,
                 dependencies_key=self._dependencies_key(),
+                content=wheel_content.of_modules(self._modules()),
+                remedy='have setuptools find "{}", as by tool.setuptools.packages.find.where',
             )
             self._built = None if editable else built
-            _warn([*built.warnings, *report.summary(built.summary)])
+            _warn(built.warnings)
+            _say(report.summary(built.summary))
         return built
 
     def assemble(self, built: Output, folder: Path, fresh: set[Path]) -> list[Path]:
@@ -174,6 +177,15 @@ class Project:
         if distribution.py_modules:
             found.append(self.root / build_py.get_package_dir(""))
         return list(dict.fromkeys(found))
+
+    def _modules(self) -> Iterator[tuple[str, str, Path]]:
+        """Yield package, name and place of each file of Python in the wheel; a package itself has an empty name."""
+        build_py = self._distribution.get_command_obj("build_py")
+        build_py.ensure_finalized()
+        for package in self._distribution.packages or ():
+            yield package, "", self.root / build_py.get_package_dir(package)
+        for package, name, file in build_py.find_all_modules():
+            yield package, f"{name}.py", self.root / file
 
     def _dependencies(self) -> list[str]:
         """Return the wheel's requirements as in its metadata; earlier versions keep conditions among extras."""
@@ -369,7 +381,11 @@ _EXTENSIONS: dict[str, type[_Extension]] = {
 }
 
 
-def _warn(texts: list[str] | tuple[str, ...]) -> None:
+def _warn(texts: Iterable[str]) -> None:
+    _say(f"warning: {text}" for text in texts)
+
+
+def _say(texts: Iterable[str]) -> None:
     for text in texts:
         print(f"aotcuda: {text}", file=sys.stderr)
 

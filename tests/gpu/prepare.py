@@ -53,7 +53,7 @@ CPP_WHEELS = {name: (REPOSITORY / "tests" / "packages" / name, "") for name in (
 """As WHEELS, with kernels in CUDA C++ and Numba's beside them; where pyelftools is installed too."""
 
 
-TRITON_WHEELS = {"tritonkernels": (REPOSITORY / "tests" / "packages" / "tritonkernels", "")}
+TRITON_WHEELS = {name: (REPOSITORY / "tests" / "packages" / name, "") for name in ("tritonkernels", "tritonops")}
 """As WHEELS, for Triton's kernels; where Triton is installed."""
 
 ALL_WHEELS = {"all-front-ends": (REPOSITORY / "examples" / "all_front_ends", "")}

@@ -64,3 +64,27 @@ def test_a_kernel_launches_a_kernel(package):
     package("launching").parent[1, 1](x)
     cupy.cuda.Device().synchronize()
     assert x.tolist() == [1] * 32
+
+
+@pytest.mark.parametrize(
+    "values", [(1.0, 2.0, 3.0), (0.1, 0.1, 0.1), (-3.3e38, 448, -57344), (1e-40, 2.0**-9, 2.0**-16)]
+)
+def test_bfloat16_and_float8_numbers_arrive_as_they_are_rounded(package, values):
+    from aotcuda.runtime.arguments import small_floats
+
+    out = cupy.zeros(3, "float32")
+    package("small").numbers[1, 1](*values, out)
+    names = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+    rounded = [
+        small_floats.decode(name, small_floats.encode(name, value)) for name, value in zip(names, values, strict=True)
+    ]
+    assert out.tolist() == rounded
+
+
+def test_float8_and_bfloat16_tensors_are_taken_by_cpp_kernels(package):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([0.5, -2.0, 448.0], device="cuda").to(torch.float8_e4m3fn)
+    y = torch.tensor([1.0, 2.0, 3.0], device="cuda", dtype=torch.bfloat16)
+    out = torch.zeros(3, device="cuda")
+    package("small").widened[1, 3](x, y, out)
+    assert out.tolist() == [1.5, 0.0, 451.0]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda.builder import api
+from aotcuda.manifest import shared
 from integration import forked
 from support import front_ends
 
@@ -263,7 +264,9 @@ def unpacked(wheel: Path, folder: Path) -> Path:
 
 def manifest_of(files: dict[str, bytes], module: str) -> dict:
     """The manifest of `module` among the files of a wheel or a build."""
-    return json.loads(files[f"{module.replace('.', '/')}.aotcuda/manifest.json"])
+    found = json.loads(files[f"{module.replace('.', '/')}.aotcuda/manifest.json"])
+    shared.expand(found)
+    return found
 
 
 def put(root: Path, files: Mapping[str, str]) -> Path:

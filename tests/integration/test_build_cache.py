@@ -121,12 +121,6 @@ def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "run", run)
 
 
-def test_the_first_build_is_as_without_a_cache(cached: Output, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
-    assert outcome(build(project)) == outcome(cached)
-    assert (cached.summary.whole, cached.summary.reused) == (False, 0)
-
-
 @pytest.mark.usefixtures("no_process")
 def test_where_nothing_changed_nothing_is_started(cached: Output, project: Path) -> None:
     again = build(project)
@@ -138,48 +132,6 @@ def test_another_folder_lowers_kernels_and_makes_nothing(cached: Output, edited:
     built = build(edited)
     assert outcome(built) == outcome(cached)
     assert (built.summary.whole, built.summary.made) == (False, 0)
-
-
-BESIDE = {
-    "a file": 'TEXT = open("../shared/value.py").read()\nVALUE = int(TEXT.removeprefix("VALUE = "))\n',
-    "a folder": "import os\nVALUE = max(int(name) for name in os.listdir('../shared') if name.isdigit())\n",
-}
-
-
-@pytest.mark.front_end("numba-cuda")
-@pytest.mark.parametrize("what", BESIDE)
-def test_two_checkouts_have_each_what_lies_beside_it(
-    front_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    text = f"from numba import cuda\n{BESIDE[what]}\n@cuda.jit\ndef f(x):\n    x[0] = VALUE\n"
-    made = {}
-    for name, value in (("one", "12345"), ("two", "54321")):
-        root = projects.write(
-            tmp_path / name / "project", projects.source(text), module='kernels.f = "void(int32[::1])"'
-        )
-        (tmp_path / name / "shared").mkdir()
-        (tmp_path / name / "shared" / "value.py").write_text(f"VALUE = {value}")
-        (tmp_path / name / "shared" / value).write_text("")
-        for cache in (str(tmp_path / "cache"), "0"):
-            monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
-            monkeypatch.chdir(root)
-            made[name, cache == "0"] = build(root).files
-        assert made[name, False] == made[name, True]
-    assert made["one", False] != made["two", False]
-
-
-def test_nothing_is_started_for_a_dependency_file(
-    cached: Output, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = project
-    table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
-    taken = api.build(table, root, followed=True)
-    assert taken.summary.whole
-    assert build(root).depends == ()
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
-    made = api.build(table, root, followed=True)
-    assert (outcome(taken), taken.depends) == (outcome(cached), made.depends)
-    assert {path.relative_to(root).as_posix() for path in taken.depends} >= {"pkg/_k.py", "pkg/_helpers.py"}
 
 
 def test_no_compiler_is_imported_where_nothing_changed(cached: Output, project: Path, cache: str) -> None:

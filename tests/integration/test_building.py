@@ -127,11 +127,13 @@ def test_local_memory_beyond_every_gpu_is_warned_of(front_end: str, tmp_path: Pa
 
 
 WARNS = """
-import warnings
+import tempfile, warnings
 from numba import cuda, types
 from numba.core.extending import overload
 
 warnings.warn("about the source")
+folder = tempfile.gettempdir()
+warnings.warn_explicit(f"in {folder}/some/x.ptx", UserWarning, f"{folder}/build-env/lib/site-packages/maker/m.py", 3)
 
 def helper(x):
     return x
@@ -152,9 +154,10 @@ def test_warnings_of_sources_and_compilers_are_told_once_at_the_end(front_end: s
     project = write(tmp_path / "project", source(WARNS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     done = projects.back_end(project, **projects.SHOWN)
     *said, summary = [line for line in done.err.splitlines() if line.startswith("aotcuda: ")]
-    first, second = [line for line in said if "UserWarning" in line]
-    assert first == "aotcuda: pkg/_k.py:6: UserWarning: about the source"
-    assert re.fullmatch(r"aotcuda: pkg/_k.py:13: UserWarning: about a kernel( \(\d times\))?", second)
+    first, second, third = [line for line in said if "UserWarning" in line]
+    assert first == "aotcuda: warning: pkg/_k.py:6: UserWarning: about the source"
+    assert second == "aotcuda: warning: maker/m.py:3: UserWarning: in x.ptx"
+    assert re.fullmatch(r"aotcuda: warning: pkg/_k.py:15: UserWarning: about a kernel( \(\d times\))?", third)
     assert summary.startswith("aotcuda: built 1 module: ")
     assert done.err.count("about the source") == done.err.count("about a kernel") == 1
     (project / "pkg" / "_k.py").write_text(WARNS.replace("helper(x[0])", "nothing(x[0])"))

@@ -297,7 +297,7 @@ class TestStale:
         new.write_text(HELPERS.replace("SHIFT = 5", "SHIFT = 6"))
         assert checkout.run("scaled:<f4")["images"] != moved["images"]
 
-    # One of each kind: test_fallback_stale has the others, without a compiler.
+    # One of each kind: test_stamp_inputs has the others, without a compiler.
     @pytest.mark.parametrize(
         "value",
         [

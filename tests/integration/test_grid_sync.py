@@ -11,9 +11,12 @@ from integration import projects
 if TYPE_CHECKING:
     from pathlib import Path
 
-MEET = """#include <cooperative_groups.h>
+# As `this_grid().sync()` does; its header takes NVRTC seconds.
+MEET = r"""
 extern "C" __device__ int meet(int *result, int a)
-{ cooperative_groups::this_grid().sync(); *result = a; return 0; }
+{ unsigned high, low;
+  asm volatile("mov.u32 %0, %%envreg1; mov.u32 %1, %%envreg2;" : "=r"(high), "=r"(low));
+  atomicAdd((unsigned *)((unsigned long long)high << 32 | low), 1u); *result = a; return 0; }
 extern "C" __device__ int stay(int *result, int a) { *result = a; return 0; }
 """
 CPP = """#include <cooperative_groups.h>

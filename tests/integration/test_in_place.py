@@ -85,6 +85,19 @@ def test_a_source_that_has_the_compiler_itself_is_warned_of(own: bool, tmp_path:
     assert (said in projects.aotcuda(project, "build").err) is own
 
 
+def test_a_submodule_that_is_imported_from_numba_itself_is_warned_of(tmp_path: Path) -> None:
+    project = projects.copy("inplace", tmp_path / "project")
+    path = project / "src/inplace/solver.py"
+    line = "from numba.cuda.random import create_xoroshiro128p_states"
+    text = path.read_text().replace("from aotcuda.numba import", f"{line}\nfrom aotcuda.numba import", 1)
+    path.write_text(text)
+    assert (
+        f"aotcuda: warning: src/inplace/solver.py:{text[: text.index(line)].count(chr(10)) + 1}: it imports "
+        "numba.cuda.random, so the wheel needs numba where it is used; write from aotcuda.numba import cuda, and "
+        "cuda.random.NAME in place of NAME\n"
+    ) in projects.aotcuda(project, "build").err
+
+
 def test_the_wheel_gains_data_alone_and_its_sources_stay_as_they_are(built: Path) -> None:
     (wheel,) = (built / "dist").glob("*.whl")
     files = projects.content(wheel)

@@ -484,7 +484,7 @@ def test_a_wheel_near_what_indexes_take_is_named_whatever_is_in_it(back_end: str
     done = projects.back_end(flat)
     (said,) = [line for line in done.err.splitlines() if "indexes" in line]
     assert said.startswith(
-        "aotcuda: flat-1.0-py3-none-any.whl takes 90.0 MB, and package indexes usually refuse wheels"
+        "aotcuda: warning: flat-1.0-py3-none-any.whl takes 90.0 MB, and package indexes usually refuse wheels"
     )
     assert ": flat/data.bin 90.0 MB, flat" in said
 

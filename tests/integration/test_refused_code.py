@@ -70,8 +70,9 @@ def assert_words(name: str, mistake: Mistake, line: str) -> None:
 
 
 HEAD = """\
-import math, os, random, signal
+import collections, math, os, random, signal
 import numba
+import numba.typed
 import numpy
 import numpy as np
 from numba import cuda, float32
@@ -104,9 +105,11 @@ class Bomb:
 
 BOMB = Bomb()
 """
-TEXT = ("makes text of values", "give print the parts")
+TEXT = ("makes or reads text", "give print the parts")
 SIZE = ("the size of an array must be known", "make it a constant")
 MEMORY = ("a list, dict or set", "use a tuple")
+GENERATOR = ("generators are not compiled", "for loop")
+ROW = ("where one number belongs", "as many indices")
 GLOBAL = ("sets or deletes a global variable", "element of an array")
 NUMBER = ("a number is used as an array", "float32[::1]")
 TRY = ("try and except are not compiled for GPUs", "test for what may go wrong")
@@ -162,6 +165,60 @@ COMPILING = {
     "dict_": in_kernel("found = {}\nfound[1] = x[0]", *MEMORY),
     "set_": in_kernel("x[0] = len({1, 2})", *MEMORY),
     "comprehension": in_kernel("x[:] = [y * 2 for y in x]", *MEMORY),
+    **{
+        f"{name}_": in_kernel(code, *MEMORY)
+        for name, code in [
+            ("dict_of_constants", "found = {1: 2}"),
+            ("dict_of_a_variable", "found = {n: x[0]}"),
+            ("dict_called", "found = dict()"),
+            ("dict_comprehension", "found = {k: 1 for k in range(3)}"),
+            ("typed_dict", "found = numba.typed.Dict()"),
+            ("list_called", "found = list()"),
+            ("list_appended_to", "found = [1]\nfound.append(n)"),
+            ("set_called", "found = set()"),
+            ("set_comprehension", "found = {k for k in range(n)}"),
+            ("frozenset_called", "found = frozenset((1, 2))"),
+            ("bytearray_called", "found = bytearray(3)"),
+            ("deque", "found = collections.deque()"),
+        ]
+    },
+    "generator_expression": in_kernel("x[0] = sum(k for k in range(n))", *GENERATOR),
+    "generator_of_another_function": Mistake(
+        "def NAME_each(n):\n    for k in range(n):\n        yield k\n"
+        "def NAME(x, n):\n    for k in NAME_each(n):\n        x[0] += k\n",
+        'kernels.NAME = "void(float32[::1], int32)"',
+        GENERATOR,
+    ),
+    "class_": in_kernel("class Own:  # here\n    pass", "defines a class", "a record"),
+    "starred": in_kernel("a, *b = (1, 2, 3)", "a starred name", "name each"),
+    "text_indexed": in_kernel('y = "abc"\nx[0] = y[0] == "a"', *TEXT),
+    "text_by_method": in_kernel('y = "{}".format(n)', *TEXT),
+    "zeros": in_kernel("y = np.zeros(3)", "makes an array on the device", "pass one in"),
+    **{
+        f"indexed_{name}": in_kernel(code, f"a {own}-D array is indexed as", "as many", signature=types)
+        for types, own in [("float32[::1], int32", 1), ("float32[:, ::1], int32", 2)]
+        for given, index in [(2, "(n, 0)"), (3, "(n, 0, i)")]
+        if given > own
+        for name, code in [
+            (f"{given}_of_{own}_load", f"y = x[{index}]"),
+            (f"{given}_of_{own}_store", f"x[{index}] = 1"),
+            (f"{given}_of_{own}_both", f"x[{index}] += 1"),
+            (f"{given}_of_{own}_atomic", f"cuda.atomic.add(x, {index}, 1)"),
+        ]
+    },
+    "indexed_shared": in_kernel("y = cuda.shared.array(3, float32)\ny[0, 0] = 1", "1-D array is indexed as a 2-D one"),
+    "indexed_grid": in_kernel("p, q = cuda.grid(2)\nx[p, q] = 1", "a 1-D array is indexed as a 2-D one"),
+    "indexed_row": in_kernel("x[0, 0] = x[1] + 1", *ROW, signature="float32[:, ::1], int32"),
+    "indexed_local": in_kernel("y = cuda.local.array((3, 3), float32)\nx[0] = y[0]", *ROW),
+    "indexed_too_little": in_kernel(
+        "x[0] += 1", "computes with whole arrays", "as many indices", signature="float32[:, ::1], int32"
+    ),
+    "indexed_too_little_atomic": in_kernel(
+        "cuda.atomic.add(x, 0, 1)", "a 2-D array is indexed as a 1-D one", signature="float32[:, ::1], int32"
+    ),
+    "shape_index": in_kernel("y = x.shape[1]", "no value of this index", ".shape"),
+    "shape_names": in_kernel("a, b = x.shape", "a tuple of 1 is unpacked into 2 names", ".shape"),
+    "grid_names": in_kernel("p, q = cuda.grid(1)", "one number is unpacked", "cuda.grid(2) gives two"),
     "import_": in_kernel("import math", "imports a module", "at the top of the file"),
     "import_from": in_kernel("from math import sin", "imports a module", "at the top of the file"),
     "global_": in_kernel("global counted\ncounted = 1", *GLOBAL),
@@ -182,7 +239,7 @@ COMPILING = {
     "pythons": in_kernel("x[0] = input()", "input is of type builtin_function_or_method", "make it"),
     "index": in_kernel("x[x[1]] = 1", "No implementation of setitem(array(float32, 1d, C), float32", "give it"),
     "launch": in_kernel("launched[1, 1](x)", "(<function launched>)", "give it"),
-    "short_tuple": in_kernel("a, b, c = x[0], x[1]", "expected 3, got 2"),
+    "short_tuple": in_kernel("a, b, c = x[0], x[1]", "a tuple of 2 is unpacked into 3 names"),
     "device_array": in_kernel("y = x.copy()  # here\nx[0] = y[1]", "makes an array on the device", "pass one in"),
     **{
         f"number_{name}": in_kernel(code, *NUMBER, signature="float32, int32")
@@ -212,6 +269,8 @@ MLIR_WORDS: dict[str, tuple[str, ...] | None] = {
     "ufunc": ("for which numba-cuda-mlir has no code", "write out"),
     "linear_algebra": ("kernels cannot call numpy.linalg.norm",),
     "types": ("AttributeError: 'UnicodeType' object has no attribute 'dtype'",),
+    "indexed_too_little": ROW,
+    "indexed_too_little_atomic": None,  # it takes one index for that of the whole memory
     "text_for_c": ("it allocates memory on the device",),
     "keywords_only": None,
     "shared_n": None,

@@ -424,8 +424,8 @@ def calls(x):
     done = run(write(tmp_path / "project", source, module='functions.calls = "int32(int32)"'), *projects.command())
     assert done.status == 0, done.err
     assert done.said == (
-        f"{MODULE}.functions.calls: a helper that it calls raises ValueError (pkg/_k.py:4); the C ABI has no way to "
-        "report it, so callers get an undefined value there"
+        f"warning: {MODULE}.functions.calls: a helper that it calls raises ValueError (pkg/_k.py:4); the C ABI has no "
+        "way to report it, so callers get an undefined value there"
     )
 
 

@@ -26,6 +26,7 @@ from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as fast_extension
 from aotcuda.runtime import general_path
 from aotcuda.runtime.arguments import array_view
+from aotcuda.runtime.arguments import overloads as overload_tables
 from aotcuda.runtime.general_path import GeneralPath
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.loader import Loader
@@ -172,6 +173,7 @@ def patched() -> Iterator[None]:
     """Lets the general path's kernel learn nothing, the others from the first launch, and counts what goes that way."""
     settle, submit, found = GeneralPath.settle, GeneralPath.submit, [*fast_extension._found]
     learnt_at, general_path.LEARNT_AT = general_path.LEARNT_AT, 1
+    direct_at, overload_tables.DIRECT_AT = overload_tables.DIRECT_AT, 1
 
     def settle_some(self: Any, *args: Any) -> Any:
         return settle(self, *args) if _learning[0] else None
@@ -189,6 +191,7 @@ def patched() -> Iterator[None]:
     finally:
         GeneralPath.settle, GeneralPath.submit = settle, submit  # type: ignore[method-assign]
         general_path.LEARNT_AT = learnt_at
+        overload_tables.DIRECT_AT = direct_at
         fast_extension._found[:] = found
 
 
@@ -747,21 +750,70 @@ def _argument(draw: Any, parameter: Any) -> Any:
     return Made(draw(st.sampled_from(_FITTING[family] if fitting else NUMBERS)))
 
 
+_EXACT_NUMBERS = ("int32", "int64", "uint64", "float32", "bool")
+_EXACT_CONSTANTS = (1, True, 1.0, "relu", None, 16, 0.0, 2**63)
+
+
 @st.composite
-def cases(draw: Any) -> Case:
-    """A kernel, and tuples of arguments that follow each other."""
+def _variant_parameter(draw: Any) -> Any:
+    """A parameter of a kernel that is made in many variants, as Triton's are."""
+    kind = draw(st.sampled_from(("elements", "number", "number", "constant", "constant")))
+    divisor = draw(st.sampled_from((1, 16)))
+    if kind == "elements":
+        return kind, draw(st.sampled_from(("<f4", "<f4", "<i8", "bfloat16"))), divisor, False
+    if kind == "number":
+        return kind, draw(st.sampled_from(_EXACT_NUMBERS)), divisor, draw(st.sampled_from((None, None, None, (0, 100))))
+    return kind, draw(st.sampled_from(_EXACT_CONSTANTS)), False
+
+
+@st.composite
+def _other_variant(draw: Any, parameter: Any) -> Any:
+    """The same parameter in another variant: with another hint, type or value, or a constant in its place."""
+    kind, what, *_ = parameter
+    if draw(st.booleans()):
+        return parameter
+    if kind == "elements":
+        return draw(st.sampled_from(((kind, what, 1, False), (kind, what, 16, False), (kind, "<f4", 16, False))))
+    if kind == "number" and draw(st.integers(0, 3)):
+        return kind, draw(st.sampled_from((what, *_EXACT_NUMBERS))), draw(st.sampled_from((1, 16))), None
+    return "constant", draw(st.sampled_from(_EXACT_CONSTANTS)), False
+
+
+@st.composite
+def _kernel_in_variants(draw: Any) -> tuple[dict[str, Any], list[Any]]:
+    """A kernel of many variants, exact or not, and the parameters of each."""
+    first = [draw(_variant_parameter()) for _ in range(draw(st.sampled_from((1, 2, 3, 4))))]
+    variants = [first, *[[draw(_other_variant(each)) for each in first] for _ in range(draw(st.integers(0, 9)))]]
+    record: dict[str, Any] = {"overloads": [overload(each, number) for number, each in enumerate(variants)]}
+    if draw(st.integers(0, 3)):
+        hints = st.sampled_from(({}, {}, {"hints": "none"}, {"hints": "no alignment"}))
+        annotations = st.sampled_from(({}, {}, {}, {"annotation": "i64"}, {"annotation": "fp32"}))
+        names = "abcd"[: len(first)]
+        arguments = [{"name": name, **draw(hints), **draw(annotations)} for name in names]
+        record |= {"exact": True, "arguments": arguments}
+    return record, variants
+
+
+@st.composite
+def _kernel(draw: Any) -> tuple[dict[str, Any], list[Any]]:
+    """A kernel of a few overloads, and the parameters of each."""
     first = [draw(_parameter()) for _ in range(draw(st.sampled_from((1, 1, 2, 2, 3, 4))))]
     others = draw(st.integers(0, 3))
     overloads = [first, *[[_variant(draw, parameter) for parameter in first] for _ in range(others)]]
     exact = draw(st.sampled_from((False, False, True)))
-    record = {
-        "name": "k",
-        "origin": "mypkg._kernels:k",
-        "overloads": [
-            overload(parameters, number, exact=exact, apart=draw(st.integers(0, 3)) == 0)
-            for number, parameters in enumerate(overloads)
-        ],
-    }
+    found = [
+        overload(parameters, number, exact=exact, apart=draw(st.integers(0, 3)) == 0)
+        for number, parameters in enumerate(overloads)
+    ]
+    return {"overloads": found}, overloads
+
+
+@st.composite
+def cases(draw: Any) -> Case:
+    """A kernel, and tuples of arguments that follow each other."""
+    kind = _kernel() if draw(st.integers(0, 2)) else _kernel_in_variants()
+    record, overloads = draw(kind)
+    record |= {"name": "k", "origin": "mypkg._kernels:k"}
     chosen = draw(st.sampled_from(overloads))
     tuples: list[tuple[Any, ...]] = []
     while len(tuples) < STEPS:
@@ -770,7 +822,7 @@ def cases(draw: Any) -> Case:
         elif draw(st.booleans()):
             tuples.append(draw(st.sampled_from(tuples)))
         else:
-            at = draw(st.integers(0, len(first) - 1))
+            at = draw(st.integers(0, len(chosen) - 1))
             args = [*draw(st.sampled_from(tuples))]
             args[at] = draw(_argument(draw(st.sampled_from([chosen, *overloads]))[at]))
             tuples.append(tuple(args))

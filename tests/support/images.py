@@ -195,6 +195,6 @@ def cuobjdump(data: bytes, *options: str) -> str:
 
 
 def resource_usage(data: bytes) -> dict[str, dict[str, str]]:
-    """By kernel, cuobjdump's `REG`, `STACK`, `SHARED`, `CONSTANT[0]` and so on."""
-    found = re.findall(r"Function (\S+):\n\s+(.*)", cuobjdump(data, "--dump-resource-usage"))
+    """By kernel, cuobjdump's `REG`, `STACK`, `SHARED`, `CONSTANT[0]` and so on; `Common` has what all kernels share."""
+    found = re.findall(r"(?:Function |(?=Common))(\S+):\n\s+(.*)", cuobjdump(data, "--dump-resource-usage"))
     return {name: dict(re.findall(r"(\S+?):(\S+)", line)) for name, line in found}

@@ -10,7 +10,7 @@ import pytest
 
 from aotcuda.arch import parse
 from aotcuda.builder import toolchain, toolkits
-from aotcuda.builder.config import overrides
+from aotcuda.builder.config import parser
 from aotcuda.builder.config.keys import Key
 from aotcuda.builder.config.target_list import TargetList
 from aotcuda.errors import ConfigError
@@ -48,11 +48,11 @@ def refusal(*items: object) -> str:
 def test_a_list_in_each_way_of_writing(text, targets):
     assert read(text) == targets.split()
     assert read(*text.replace(",", ";").split(";")) == targets.split()
-    assert [str(target) for target in overrides.targets(text)] == targets.split()
+    assert [str(target) for target in parser.targets(text)] == targets.split()
 
 
 def test_pytorchs_spaces_are_separators_in_the_variable():
-    assert [str(target) for target in overrides.targets(" 8.0 9.0+PTX ")] == ["sm_80", "sm_90", "compute_90"]
+    assert [str(target) for target in parser.targets(" 8.0 9.0+PTX ")] == ["sm_80", "sm_90", "compute_90"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_to_write_is_always_accepted():
 
 def test_the_same_spelling_twice_is_one_target_as_ever():
     assert read("sm_90", "sm_90") == ["sm_90", "sm_90"]
-    assert overrides.targets("sm_90;sm_90") == (parse("sm_90"), parse("sm_90"))
+    assert parser.targets("sm_90;sm_90") == (parse("sm_90"), parse("sm_90"))
 
 
 def test_what_was_accepted_before_means_the_same():

@@ -79,7 +79,7 @@ def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
 ) -> None:
     (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
-    empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": ()}
+    empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": (), "left_out": ()}
     lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=(), in_place=False)
     version = tuple(map(int, cuda.split(".")))
     made_images = [Image(target, b"", version, version) for target in targets]

@@ -1,6 +1,6 @@
 """A build killed at any step of writing to its cache leaves nothing that a later one trips over.
 
-Every step that the write asks of the system is tried in turn. `bench/build_cache_kills.py` kills whole builds instead.
+Every step that the write asks of the system is tried in turn. `bench/build_kills.py` kills whole builds instead.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotcuda.builder import fallback_inputs
+from aotcuda.builder import assembly
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,6 @@ from aotcuda.builder import fallback_inputs
 def test_what_to_watch_is_relative_to_the_folder_that_holds_the_package(tmp_path, folder, kept):
     """What lies outside of that is not in the wheel."""
     table = {"watch": ["src/mypkg/data/*.csv", "data/**/*.h5", "/etc/tables"]}
-    found = fallback_inputs._as_installed(table, tmp_path, tmp_path / folder)
+    found = assembly._as_installed(table, tmp_path, tmp_path / folder)
     assert found == {"watch": kept}
-    assert fallback_inputs._as_installed({}, tmp_path, tmp_path / folder) == {}
+    assert assembly._as_installed({}, tmp_path, tmp_path / folder) == {}

@@ -6,7 +6,7 @@ import pytest
 
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link.included_headers import elsewhere, hidden, project_files, tell_their_place
+from aotcuda.builder.link.included_headers import Headers
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def project(tmp_path):
 def found(root, include_dirs=(), source="csrc/a.cu"):
     path = root / source
     item = LinkInput(kind="cu", name=source, data=path.read_bytes(), folder=str(path.parent))
-    return [path.relative_to(root).as_posix() for path in project_files([item], root.resolve(), include_dirs)]
+    return [path.relative_to(root).as_posix() for path in sorted(Headers([item], root.resolve(), include_dirs).own)]
 
 
 def test_quotes_and_brackets_are_followed_through_headers(project):
@@ -83,13 +83,13 @@ def test_an_include_is_found_however_it_is_written(project, line):
 def test_what_cannot_be_followed_is_told(project, line):
     root = project(csrc__a_cu=f"int one;\n{line}\n", csrc__b_h="")
     item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
-    assert "csrc/a.cu" in hidden([item], root.resolve(), [], Options())
+    assert "csrc/a.cu" in Headers([item], root.resolve(), []).hidden(Options())
 
 
 def test_what_includes_plain_headers_alone_hides_nothing(project):
     root = project(csrc__a_cu="".join(f"{line}\n" for line in WRITTEN if "_next" not in line), csrc__b_h="")
     item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
-    assert hidden([item], root.resolve(), ["csrc"], Options()) == []
+    assert Headers([item], root.resolve(), ["csrc"]).hidden(Options()) == []
 
 
 def test_a_header_finds_its_neighbours_first(project):
@@ -116,13 +116,24 @@ def test_what_lies_outside_the_project_is_not_its_own(project, tmp_path):
 def test_sources_in_memory_have_headers_too(project):
     root = project(inc__c_h="")
     item = LinkInput(kind="cu", name="memory", data=b"#include <c.h>")
-    assert project_files([item], root.resolve(), ["inc"]) == ((root / "inc/c.h").resolve(),)
+    assert Headers([item], root.resolve(), ["inc"]).own == {(root / "inc/c.h").resolve()}
 
 
 def test_binaries_are_carried_and_not_searched(project):
     root = project(csrc__a_cu='#include "b.h"', csrc__b_h="")
     item = LinkInput(kind="object", name="csrc/a.cu", data=b'#include "b.h"', folder=str(root / "csrc"))
-    assert project_files([item], root.resolve(), []) == ((root / "csrc/a.cu").resolve(),)
+    assert Headers([item], root.resolve(), []).own == {(root / "csrc/a.cu").resolve()}
+
+
+def test_binaries_beside_a_source_hide_nothing(project):
+    root = project(csrc__a_cu='#include "b.h"', csrc__b_h="").resolve()
+    (root / "csrc/c.o").write_text("__TIME__ __FILE__")
+    folder = str(root / "csrc")
+    source = LinkInput(kind="cu", name="csrc/a.cu", data=b'#include "b.h"', folder=folder)
+    binary = LinkInput(kind="object", name="csrc/c.o", data=b"__TIME__ __FILE__", folder=folder)
+    headers = Headers([source, binary], root, [])
+    assert headers.own == {root / "csrc/a.cu", root / "csrc/b.h", root / "csrc/c.o"}
+    assert (headers.hidden(Options()), headers.tell_their_place(Options())) == ([], False)
 
 
 def test_headers_elsewhere_and_where_others_would_be_found_are_told(project, tmp_path):
@@ -131,10 +142,10 @@ def test_headers_elsewhere_and_where_others_would_be_found_are_told(project, tmp
     root = project(csrc__a_cu='#include <c.h>\n#include "../../outside.h"\n#include "none.h"\n', two__c_h="").resolve()
     path = root / "csrc/a.cu"
     item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
-    others, missing = elsewhere([item], root, ["one", "two", "three"])
-    assert others == {root.parent / "outside.h", root.parent / "beside.h"}
+    headers = Headers([item], root, ["one", "two", "three"])
+    assert headers.others == {root.parent / "outside.h", root.parent / "beside.h"}
     folders = ("csrc", "one", "two", "three")
-    assert missing == {root / "csrc/c.h", root / "one/c.h", *(root / folder / "none.h" for folder in folders)}
+    assert headers.missing == {root / "csrc/c.h", root / "one/c.h", *(root / folder / "none.h" for folder in folders)}
 
 
 def test_brackets_do_not_look_beside_the_file_that_includes(project):
@@ -175,11 +186,11 @@ def test_code_that_may_say_where_a_header_lies_is_told(project, header, options,
     root = project(csrc__a_cu='#include "b.h"', csrc__b_h=header).resolve()
     path = root / "csrc/a.cu"
     item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
-    assert tell_their_place([item], root, [*options.include_dirs], options) is told
+    assert Headers([item], root, [*options.include_dirs]).tell_their_place(options) is told
 
 
 def test_a_file_that_is_compiled_is_known_by_its_path_in_the_project(project):
     root = project(csrc__a_cu="const char *name = __FILE__;").resolve()
     path = root / "csrc/a.cu"
     item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
-    assert not tell_their_place([item], root, [], Options())
+    assert not Headers([item], root, []).tell_their_place(Options())

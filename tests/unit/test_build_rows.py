@@ -37,6 +37,12 @@ class Unit:
     def title(self) -> str:
         return f"k{self.number}"
 
+    module = "pkg"
+
+    @property
+    def name(self) -> str:
+        return f"k{self.number}"
+
     @property
     def key(self) -> str:
         return f"kernels.k{self.number}"

@@ -65,7 +65,7 @@ class Workers:
         self.failing = failing
         self.jobs: list[Job] = []
 
-    def __call__(self, job: Job, variables: object, watcher: object) -> Result:
+    def __call__(self, job: Job, watcher: object) -> Result:
         self.jobs.append(job)
         names = [item.config.name for item in job.plans]
         if failed := [name for name in names if name in self.failing]:

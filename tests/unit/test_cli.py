@@ -95,7 +95,7 @@ def test_no_option_of_several_values_drops_those_of_an_earlier_turn() -> None:
                 parsers += action.choices.values()
             elif action.option_strings and action.nargs in ("+", "*"):
                 options.append(action)
-    assert [type(action).__name__ for action in options] == ["_ExtendAction"]
+    assert [type(action).__name__ for action in options] == ["_ExtendAction"] * 2
 
 
 def test_completion_without_shtab_says_what_installs_it(

@@ -66,7 +66,7 @@ host_abi = true
     tool.aotcuda.host_abi: unknown key; did you mean host-abi?
 
 "two words" = 1
-    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, known-faults,
+    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, known-faults, incomplete,
     prelude, types, watch, watch-env, host-abi, options, modules
 
 prelude = "pkg/_p.py"

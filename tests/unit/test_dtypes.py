@@ -1,4 +1,4 @@
-"""Structured types as text."""
+"""The texts of types: names of small floats, structured types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from aotcuda.manifest.dtypes import structured
+from aotcuda.manifest.dtypes import NAMED, structured
+from aotcuda.runtime.arguments import arrays, dlpack
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,51 @@ def test_a_type_without_fields_is_itself():
     plain = np.dtype("V16")
     assert structured(plain.str, plain.descr) == "|V16"
     assert structured("|V16", None) == "|V16"
+
+
+CODES = {
+    "bfloat16": (4, 16),
+    "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8),
+    "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8),
+    "float8_e8m0fnu": (14, 8),
+}
+"""DLPack's codes and bits (dlpack.h, version 1.1)."""
+
+
+class Named:
+    """An object of a library, called as PyTorch's dtypes are, or with attributes as NumPy's have."""
+
+    def __init__(self, name, **attributes):
+        self.__dict__ |= {"name": name, **attributes}
+
+    def __str__(self):
+        return f"torch.{self.name}"
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_small_floats_have_one_name_in_every_library(name):
+    size = CODES[name][1] // 8
+    assert NAMED[name] == size == arrays.item_bytes(name)
+    assert arrays.element(name) == arrays._torch_typestr(Named(name)) == dlpack.typestr(*CODES[name]) == name
+    for typestr in (f"<V{size}", f"|V{size}", *(["<f1"] if name == "float8_e5m2" else [])):
+        dtype = Named(name, str=typestr, descr=[("", typestr)])
+        assert arrays.element(dtype) == name
+        array = Named("", dtype=dtype)
+        array.__cuda_array_interface__ = {"typestr": typestr, "shape": (8,), "data": (1 << 41, False), "version": 3}
+        assert arrays.reader(array)(array, [], 1) == (name, 1 << 41, (8,), None, False)
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_dtypes_of_ml_dtypes_are_known_by_their_names(name):
+    dtype = np.dtype(getattr(pytest.importorskip("ml_dtypes"), name))
+    assert (arrays.element(dtype), arrays.item_bytes(arrays.element(dtype))) == (name, dtype.itemsize)
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_tensors_of_pytorch_say_the_same_by_dtype_and_dlpack(name):
+    torch = pytest.importorskip("torch")
+    tensor = torch.zeros(8, dtype=getattr(torch, name))
+    told, _ = dlpack._open(tensor.__dlpack__(max_version=(1, 0)))
+    assert (arrays.element(tensor.dtype), (told.code, told.bits)) == (name, CODES[name])

@@ -14,7 +14,7 @@ from aotcuda.arch import Target
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.cuda_cpp import compiler, config, parameters
 from aotcuda.builder.frontends.cuda_cpp.compiler import FrontEnd, _kernel
-from aotcuda.errors import AotcudaError
+from aotcuda.errors import AotcudaError, SourceError
 
 KEY = 'tool.aotcuda.modules."pkg.raw"'
 TARGET = Target("sass", 8, 0, "")
@@ -77,6 +77,13 @@ DECLARED = {
     "size_t": ("scalar", "Q"),
     "const double": ("scalar", "d"),
     "__half": ("scalar", "e"),
+    "__nv_bfloat16": ("small", "bfloat16"),
+    "const nv_bfloat16": ("small", "bfloat16"),
+    "__nv_fp8_e4m3": ("small", "float8_e4m3fn"),
+    "__nv_fp8_e5m2": ("small", "float8_e5m2"),
+    "__nv_fp8_e4m3 *": ("buffer", "float8_e4m3fn"),
+    "const __nv_fp8_e5m2 *": ("buffer", "float8_e5m2"),
+    "__nv_fp8_e8m0 *": ("buffer", "float8_e8m0fnu"),
     "Small": ("scalar", "b"),
     "Plain": ("scalar", "I"),
     "cuda::std::complex<float>": ("complex", "f"),
@@ -106,6 +113,7 @@ HEADER = """\
 #include <cuda/std/complex>
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 enum class Small : signed char { A = -1, B };
 enum Plain { C, D };
 struct Unknown;
@@ -248,11 +256,11 @@ REFUSED = {
     ),
     "a static kernel": (
         "kernels.inner = {}",
-        ".kernels.inner: inner of raw.cu is static, so nothing outside of that file can have it; take static away",
+        ".kernels.inner: inner of raw.cu is static, so nothing outside of raw.cu can have it; take static away",
     ),
     "a static kernel the other way round": (
         "kernels.outer = {}",
-        ".kernels.outer: outer of raw.cu is static, so nothing outside of that file can have it; take static away",
+        ".kernels.outer: outer of raw.cu is static, so nothing outside of raw.cu can have it; take static away",
     ),
     "no such file": ('source = "row.cu"\nkernels.plain = {}', ".source: row.cu cannot be read (No such file or dir"),
     "a file twice": (
@@ -548,3 +556,21 @@ def test_the_example_is_right():
         ("fill", "void(int *, int)"),
         ("wrapped", "float32(float32, float32, float32)"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "headers"),
+    [
+        ("k", {"k.h": "static __global__ void k(float *x) {}"}),
+        ("k", {"k.h": "__global__ static void k(float *x) {}"}),
+        ("k<float>", {"k.h": "template <class T> static __global__ void k(T *x) {}"}),
+        ("k", {"first.h": '#include "k.h"', "k.h": "static __global__ void k(float *x) {}"}),
+    ],
+)
+def test_a_static_kernel_in_a_header_is_named_with_the_header(settle, kernel, headers):
+    key = "instances" if "<" in kernel else "function"
+    given = f'["{kernel}"]' if "<" in kernel else f'"{kernel}"'
+    with pytest.raises(
+        SourceError, match=rf": {re.escape(kernel)} of k\.h is static, .* raw\.cu .*; take static away$"
+    ):
+        settle(f"kernels.k = {{ {key} = {given} }}", f'#include "{next(iter(headers))}"', **headers)

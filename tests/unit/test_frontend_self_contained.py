@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotcuda.builder.frontends.numba.self_contained import is_self_contained
+from aotcuda.builder.frontends.numba.llvm_text import is_self_contained
 
 KERNEL = "define void @k() {{\n  store i32 1, {} @x\n  ret void\n}}\n"
 

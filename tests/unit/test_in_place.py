@@ -727,6 +727,65 @@ def test_where_it_was_never_built_and_numba_is_missing_it_says_so(cuda: StandIn)
     )
 
 
+@pytest.mark.parametrize("package", ["numba", "numba_cuda_mlir"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from aotcuda.{}.cuda.random import create_xoroshiro128p_states",
+        "from aotcuda.{}.cuda.libdevice import sinf",
+        "from aotcuda.{}.cuda import types",
+        "import aotcuda.{}.cuda",
+        "from aotcuda.{}.types import float32",
+    ],
+)
+@pytest.mark.parametrize("built", [True, False])
+def test_an_import_of_a_submodule_is_answered_with_the_import_to_write(
+    cuda: StandIn, package: str, statement: str, built: bool
+) -> None:
+    line = statement.format(package)
+    in_place.write(
+        cuda.packages, f"{SOURCE}\ntry:\n    {line}\nexcept ImportError as error:\n    print(error)", KERNELS
+    )
+    if not built:
+        (cuda.packages / "mypkg" / "solver.py").write_text(
+            f"try:\n    {line}\nexcept ImportError as error:\n    print(error)"
+        )
+    assert cuda.run("import mypkg.solver") == (
+        f"aotcuda.{package} has no submodules; write from aotcuda.{package} import cuda, and below it the whole name, "
+        "such as cuda.random.xoroshiro128p_uniform_float32 or cuda.libdevice.sinf\n"
+    )
+
+
+def test_names_of_submodules_cost_nothing_in_place_and_are_numbas_elsewhere(cuda: StandIn) -> None:
+    names = "cuda.random.xoroshiro128p_uniform_float32, cuda.libdevice.sinf, cuda.types.float32"
+    in_place.write(cuda.packages, f"{SOURCE}\nFOUND = {names}", KERNELS)
+    assert cuda.run(f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.FOUND[0])") == (
+        "numba.cuda.random.xoroshiro128p_uniform_float32\n"
+    )
+    plain = cuda.packages / "plain"
+    plain.mkdir()
+    (plain / "m.py").write_text(f"from aotcuda.numba import cuda\nFOUND = {names}")
+    found = importlib.import_module("plain.m").FOUND
+    assert found[0] is importlib.import_module("numba.cuda.random").xoroshiro128p_uniform_float32
+
+
+def test_a_frozen_application_without_data_is_told_how_to_pack_it(cuda: StandIn) -> None:
+    package = cuda.packages / "mypkg"
+    package.mkdir(parents=True)
+    (package / "plain.py").write_text("from aotcuda.numba import cuda\n")
+    code = f"""
+import sys
+sys.frozen = True
+{in_place.NO_NUMBA}
+try:
+    import mypkg.plain
+except ImportError as error:
+    print(error)
+"""
+    said = "this application was frozen without the package's data: add --collect-data mypkg to PyInstaller's command"
+    assert said in cuda.run(code)
+
+
 def test_a_script_is_no_module_of_a_package(cuda: StandIn, tmp_path: Path) -> None:
     assert entry.is_numba("numba", {"__name__": "__main__", "__file__": str(tmp_path / "x.py")})
     in_place.write(cuda.packages, SOURCE + "\nprint(__name__, __aotcuda__.name)\nscale[1, 1]\n", KERNELS)

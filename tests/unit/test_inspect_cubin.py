@@ -25,7 +25,8 @@ def assert_equals_cuobjdump(data: bytes) -> None:
         assert kernel.shared == int(usage["SHARED"]), kernel.name
         assert ("UNKNOWN" if kernel.local is None else str(kernel.local)) == usage["STACK"], kernel.name
         assert usage["LOCAL"] == "0"
-        constants = (int(size) for bank, size in usage.items() if bank.startswith("CONSTANT["))
+        constants = [int(size) for bank, size in usage.items() if bank.startswith("CONSTANT[")]
+        constants.append(int(expected["Common"].get("CONSTANT[3]", 0)))
         assert kernel.constant == sum(constants), kernel.name
 
 

@@ -94,7 +94,7 @@ def test_a_placeholder_for_a_module_does_not_hide_it(tmp_path: Path, monkeypatch
     modules.write(tmp_path, *modules.contents("alone"))
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
-    monkeypatch.setattr(sys, "meta_path", [imports._Generated({"alone": ["k"]}), *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [imports._OwnModules({"alone": ["k"]}, {}), *sys.meta_path])
     assert names("alone") == ["alone"]
 
 

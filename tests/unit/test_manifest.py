@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import typing
 
 import pytest
@@ -13,7 +14,7 @@ from aotcuda import manifest
 from aotcuda.errors import ManifestError
 from aotcuda.manifest import schema as shape
 from aotcuda.version import is_older
-from support import damage, manifests
+from support import damage, grids, manifests
 
 
 @pytest.fixture
@@ -72,6 +73,18 @@ def test_a_missing_key_is_named(folder):
 def test_a_missing_manifest_names_its_path(tmp_path):
     with pytest.raises(ManifestError, match=r"gone\.json cannot be read"):
         manifest.read(str(tmp_path / "gone.json"))
+
+
+def test_a_frozen_application_is_told_how_to_pack_the_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    path = tmp_path / "mypkg" / "sub" / "kernels.aotcuda" / manifest.FILE_NAME
+    for base, package in [(tmp_path, "mypkg"), (None, "sub")]:
+        if base is None:
+            monkeypatch.delattr(sys, "_MEIPASS")
+        else:
+            monkeypatch.setattr(sys, "_MEIPASS", str(base), raising=False)
+        with pytest.raises(ManifestError, match=f"was frozen .*: add --collect-data {package} to PyInstaller's"):
+            manifest.read(str(path))
 
 
 def test_a_file_is_checked_against_its_size_and_digest(folder):
@@ -258,7 +271,7 @@ def test_the_floor_is_raised_with_what_older_run_times_do_not_know():
     known = {
         "0.1.0": (
             2,
-            "scalar complex pointer datetime record array type tuple elements number constant buffer struct",
+            "scalar complex pointer datetime record array type tuple elements number constant buffer struct small",
             "sass ptx ltoir",
             "zero one items itemsize data shape stride step",
         )
@@ -271,3 +284,50 @@ def test_the_floor_is_raised_with_what_older_run_times_do_not_know():
 
 def test_what_builds_write_has_that_shape():
     assert shape.problem(json.loads(json.dumps(damage.whole()))) is None
+
+
+def exact(tmp_path, many: int = 400) -> bytes:
+    """The manifest of an exact kernel with many variants, which have few different parameters."""
+    kernel = grids.kernel(*(grids.variant(f"k{at}", 128 * (1 + at % 7), act=at % 11) for at in range(many))) | {
+        "exact": True
+    }
+    path = manifests.write(tmp_path, [kernel, manifests.kernel("axpy", "void(float32)")], by_grid=True)
+    return (path / manifest.FILE_NAME).read_bytes()
+
+
+def test_parts_that_variants_share_stand_once_in_the_file_and_are_one_object(tmp_path):
+    data = exact(tmp_path)
+    (kernel, other) = manifest.parse(data, "manifest.json")["kernels"]
+    assert [each["parameters"][4]["value"] for each in kernel["overloads"]] == [at % 11 for at in range(400)]
+    assert kernel["overloads"][0]["launches"]["sm_90"]["shared"] == 512
+    assert "shared" not in kernel
+    assert other["overloads"][0]["parameters"][0]["type"] == "float32"
+    assert len({id(part) for each in kernel["overloads"] for part in each["parameters"]}) < 30
+    assert len(data) < 400 * 500
+    whole = manifest.parse(data, "manifest.json", sha256=manifest.digest(data))
+    assert manifest.dump(whole) == manifest.dump(json.loads(data)) == data
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda kernel: kernel["shared"].clear(),
+        lambda kernel: kernel.update(shared=None),
+        lambda kernel: kernel.update(shared={}),
+        lambda kernel: kernel["overloads"][3]["parameters"].append(10**6),
+        lambda kernel: kernel["overloads"][3].update(parameters="012"),
+        lambda kernel: kernel["overloads"][3].update(parameters=[1.0]),
+        lambda kernel: kernel["overloads"][3].update(parameters=7),
+        lambda kernel: kernel["overloads"][3].update(launches=[0]),
+        lambda kernel: kernel["overloads"][3].pop("parameters"),
+        lambda kernel: kernel.update(overloads=None),
+        lambda kernel: kernel["shared"].append([0] * 10**6) or kernel["overloads"][0].update(parameters=[-1] * 1000),
+    ],
+)
+@pytest.mark.parametrize("digest", [True, False])
+def test_shared_parts_that_do_not_exist_are_an_altered_manifest(tmp_path, change, digest):
+    whole = json.loads(exact(tmp_path, 9))
+    change(whole["kernels"][0])
+    data = json.dumps(whole).encode()
+    with pytest.raises(ManifestError, match="altered"):
+        manifest.parse(data, "manifest.json", sha256=manifest.digest(data) if digest else None)

@@ -314,7 +314,7 @@ class TestDlpack:
         assert cuda.launches() == []
 
     @pytest.mark.parametrize(
-        ("code", "bits", "name"), [(0, 32, "int32"), (1, 8, "uint8"), (4, 16, "bfloat16"), (5, 64, "complex64")]
+        ("code", "bits", "name"), [(0, 32, "int32"), (1, 8, "uint8"), (4, 16, "bfloat16"), (12, 8, "float8_e5m2")]
     )
     def test_an_element_type_that_does_not_match_is_named(self, cuda, line, code, bits, name):
         array = Dlpack(cuda.array(LINE), code=code, bits=bits, strides=False)

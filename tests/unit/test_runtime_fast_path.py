@@ -23,7 +23,6 @@ def looking(monkeypatch):
         monkeypatch.setattr(extension, "_found", [])
         monkeypatch.setattr(extension, "_missing", [])
         monkeypatch.delenv("AOTCUDA_EXTENSION", raising=False)
-        monkeypatch.delenv("AOTCUDA_ACCELERATOR", raising=False)
         monkeypatch.setitem(sys.modules, "aotcuda.runtime.fast._launch", module)
         monkeypatch.setattr("aotcuda.runtime.fast._launch", module, raising=False)
         if module is None:
@@ -54,13 +53,12 @@ class TestWhichFastPath:
             "none: /there/_launch.abi3.so is of another state of aotcuda; install aotcuda again"
         )
 
-    @pytest.mark.parametrize("name", ["AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR"])
-    def test_the_environment_can_leave_it_out(self, cuda, looking, monkeypatch, name):
+    def test_the_environment_can_leave_it_out(self, cuda, looking, monkeypatch):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(self.OWN)
-        monkeypatch.setenv(name, "0")
+        monkeypatch.setenv("AOTCUDA_EXTENSION", "0")
         assert extension.in_use() is None
-        assert module.__aotcuda__.fast_path == f"none: {name} is 0"
+        assert module.__aotcuda__.fast_path == "none: AOTCUDA_EXTENSION is 0"
 
     def test_the_pure_wheel_has_none(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))

@@ -137,7 +137,7 @@ def test_an_ordinary_install_is_not_checked(cuda):
 
 
 def test_what_the_build_asked_is_asked_again(cuda, monkeypatch):
-    """tests/integration/test_fallback_stale.py has every way to ask."""
+    """tests/integration/test_stamp_inputs.py has every input."""
     reads = [
         {"ask": "file", "path": "mypkg/fast.txt", "answer": None},
         {"ask": "names", "path": "mypkg/data", "answer": manifests.digest(b"a.csv")},

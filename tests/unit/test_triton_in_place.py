@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import struct
-import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError, StaleBuildError
+from aotcuda.runtime import driver
 from aotcuda.runtime.jit import compile as jit_compile
 from support import triton_in_place
 from support.triton_in_place import record
@@ -60,6 +60,12 @@ first = triton.jit(body)
 second = triton.jit(body, do_not_specialize=["n"])
 
 
+@triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}, num_warps=8)], key=["n"])
+@triton.jit
+def tuned(x, n, BLOCK: tl.constexpr):
+    pass
+
+
 @triton.jit
 def absent(x, n):
     pass
@@ -75,6 +81,8 @@ class Wrapper:
 def wrapped(x, n):
     pass
 """
+pytestmark = pytest.mark.usefixtures("path")
+
 X, N = {"name": "x"}, {"name": "n"}
 POINTER = {"x": "*fp32:16"}
 RECORDS = [
@@ -84,6 +92,7 @@ RECORDS = [
     ("first", [X, N]),
     ("second", [X, {**N, "hints": "none"}]),
     ("wrapped", [X, N]),
+    ("tuned", [X, N, {"name": "BLOCK"}]),
 ]
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "scale": [
@@ -98,6 +107,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "first": [{**POINTER, "n": "i32:16"}],
     "second": [{**POINTER, "n": "i32"}],
     "wrapped": [{**POINTER, "n": "i32:16"}],
+    "tuned": [{**POINTER, "n": "i32:16", "BLOCK": 64}, {**POINTER, "n": "i32:16", "BLOCK": 128, "num_warps": 8}],
 }
 
 
@@ -215,6 +225,8 @@ class TestLaunches:
             ("by name", "scale__1"),
             ("run", "scale__0"),
             ("grid function", "scale__0"),
+            ("None heuristics", "norm__0"),
+            ("other heuristics", "norm__1"),
             ("sizes", "sized__0"),
             ("assigned", "first__0"),
             ("second name", "second__0"),
@@ -247,7 +259,7 @@ class TestLaunches:
 class TestMisses:
     def test_a_miss_goes_to_triton_with_one_warning(self, cuda: StandIn, by_triton: list[Any]) -> None:
         ops, x = package(cuda), cuda.array()
-        with pytest.warns(FallbackWarning, match=r"mypkg\.ops\.scale .*so Triton compiles it") as warned:
+        with pytest.warns(FallbackWarning, match=r"ops\.scale .*BLOCK is 256 .*so Triton compiles it") as warned:
             assert ops.scale[(3,)](x, 0.5, 7, BLOCK=256) == "compiled"
         assert len(warned) == 1
         assert warned[0].filename == __file__
@@ -289,7 +301,7 @@ class TestMisses:
         self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ops = package(cuda, fallback="error")
-        with pytest.raises(ArgumentError, match=r"mypkg\.ops\.scale"):
+        with pytest.raises(ArgumentError, match=r"ops\.scale .*BLOCK is 256 .*nothing may be compiled here, and `aot"):
             ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=256)
         with pytest.raises(NoImageError, match=r"mypkg\.ops\.absent"):
             ops.absent[(1,)](cuda.array(), 1)
@@ -344,6 +356,20 @@ class TestMisses:
         assert [call[0] for call in by_triton] == ["scale"]
         assert symbols(cuda) == []
 
+    def test_a_grid_function_is_called_once(self, cuda: StandIn, by_triton: list[Any]) -> None:
+        ops, x, calls = package(cuda), cuda.array(), []
+        with pytest.warns(FallbackWarning):
+            ops.scale[lambda meta: calls.append(dict(meta)) or (3,)](x, 0.5, 7, 256)
+        assert calls == [{"x": x, "factor": 0.5, "n": 7, "BLOCK": 256, "ACT": None}]
+        assert by_triton == [("scale", (x, 0.5, 7, 256), (3,), False, {})]
+
+    def test_no_driver_is_for_triton_to_say(
+        self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(driver, "LIBRARY", "libnone.so")
+        package(cuda).scale[(1,)](object(), 0.5, 7, 128)
+        assert len(by_triton) == 1
+
     def test_heuristics_run_as_in_triton_where_triton_launches(
         self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -353,7 +379,75 @@ class TestMisses:
         assert by_triton == [("norm", (x, None, 16), (1,), False, {"HAS_BIAS": True, "ODD": False})]
 
 
-def test_without_triton_the_import_says_what_to_install(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "triton", None)
-    with pytest.raises(ModuleNotFoundError, match=r"mypkg\.ops .*pip install 'aotcuda\[triton\]'"):
-        package(cuda)
+INSTALL = "pip install 'aotcuda[triton]'"
+NEEDS = f"compiling it here needs Triton: {INSTALL}, and `aotcuda record --write` adds what a run launches"
+WITHOUT = """
+import importlib
+import sys
+import warnings
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "triton":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+warnings.simplefilter("error")
+
+class Array:
+    @property
+    def __cuda_array_interface__(self):
+        return dict(version=3, data=(ADDRESS, False), shape=(8,), typestr="<f4", strides=None, stream=None)
+
+def launch(what):
+    try:
+        what()
+    except Exception as error:
+        print(type(error).__name__, str(error).partition("; in the")[0], "pip install" in str(error))
+
+import mypkg.ops as ops
+x = Array()
+"""
+
+
+def without_triton(cuda: StandIn, code: str) -> list[str]:
+    """What code prints in an interpreter without Triton; x is an array, and launch() prints errors."""
+    whole = WITHOUT.replace("ADDRESS", str(cuda.allocate(1024))) + code
+    return cuda.run(whole).splitlines()
+
+
+def test_without_triton_packaged_kernels_are_launched(cuda: StandIn) -> None:
+    configs = [{"kwargs": {"BLOCK": 64}}, {"kwargs": {"BLOCK": 128}, "num_warps": 8}]
+    gpu = {"capability": "9.0", "default": 0, "choices": [[[32], 1]]}
+    tables = {"tuned": {"keys": ["n"], "configs": configs, "gpus": {"A": gpu}}}
+    triton_in_place.write(cuda.packages, SOURCE, *records(), tuning=tables)
+    line = SOURCE[: SOURCE.index("def absent")].count("\n")
+    code = """
+for _ in range(3):
+    ops.scale[(3,)](x, 0.5, 7, 128)
+    ops.norm[lambda meta: (ops.triton.cdiv(meta["n"], 8),)](x, None, 16)
+    ops.sized[(3,)](x, None, n=16)
+    ops.first.run(x, 16, grid=(1,), warmup=False)
+    ops.tuned[(1,)](x, 16)
+print(ops.scale.__doc__, ops.triton.next_power_of_2(9), ops.tl.float16.name, "triton" in sys.modules)
+launch(lambda: ops.scale[(3,)](x, 0.5, 7, 256))
+launch(lambda: ops.absent[(3,)](x, 1))
+launch(lambda: ops.scale.warmup(x, 0.5, 7, 256, grid=(1,)))
+launch(lambda: ops.triton.testing)
+"""
+    assert without_triton(cuda, code) == [
+        "Scales. 16 fp16 False",
+        "MissingVariantError mypkg.ops.scale has no packaged variant for these arguments True",
+        f"NoImageError mypkg.ops.absent (line {line}) is in no image that was packaged; {NEEDS} True",
+        "DependencyError mypkg.ops.scale: compiling it here needs Triton: pip install 'aotcuda[triton]' True",
+        f"AttributeError module 'triton' has no attribute 'testing' where Triton is not installed: {INSTALL} True",
+    ]
+    assert symbols(cuda) == ["scale__0", "norm__0", "sized__0", "first__0", "tuned__1"] * 3
+
+
+def test_without_triton_a_source_that_was_never_built_says_what_to_install(cuda: StandIn) -> None:
+    triton_in_place.write(cuda.packages, SOURCE, *records())
+    (cuda.packages / "mypkg/ops.aotcuda/in-place").unlink()
+    code = WITHOUT.replace("import mypkg.ops as ops", "launch(lambda: importlib.import_module('mypkg.ops'))")
+    found = cuda.run(code.replace("ADDRESS", "0"))
+    assert found == f"ModuleNotFoundError mypkg.ops imports aotcuda.triton, which needs Triton: {INSTALL} True\n"

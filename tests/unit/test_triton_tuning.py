@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.errors import ConfigError, FallbackWarning
+from aotcuda.integrations.in_place.triton import tuning
 from aotcuda.runtime.jit import compile as jit_compile
 from support import triton_in_place
 from support.triton_in_place import record
@@ -97,12 +98,12 @@ def table(**gpus: dict[str, Any]) -> dict[str, Any]:
     return dict.fromkeys(("plain", "narrow", "own"), found)
 
 
-def package(cuda: StandIn, tuning: Any, **changes: object) -> Any:
+def package(cuda: StandIn, tables: Any, **changes: object) -> Any:
     names = ("plain", "narrow", "single")
     records = [record(name, [dict(item) for item in ARGUMENTS], *VARIANTS) for name in names]
     even = [*[dict(item) for item in ARGUMENTS], {"name": "EVEN"}]
     records.append(record("own", even, *({**each, "EVEN": value} for each in VARIANTS for value in (True, False))))
-    triton_in_place.write(cuda.packages, SOURCE, *records, tuning=tuning, **changes)
+    triton_in_place.write(cuda.packages, SOURCE, *records, tuning=tables, **changes)
     return importlib.import_module("mypkg.ops")
 
 
@@ -161,6 +162,14 @@ def test_a_config_for_another_key_is_one_that_pruning_leaves(cuda: StandIn) -> N
     assert blocks(cuda) == [256, 64]
 
 
+def test_types_of_triton_are_constants_of_configs() -> None:
+    configs = [triton.Config({"DT": dtype}) for dtype in (triton.language.float16, triton.language.bfloat16)]
+    gpus = {"A": {"capability": "1.0", "default": 0, "choices": [[[1], 1]]}}
+    table = tuning.Table({"configs": [{"kwargs": {"DT": {"dtype": "float16"}}, "num_warps": 4}] * 2, "gpus": gpus})
+    found = table._first({tuning._described(vars(item), item.kwargs): item for item in configs}, [1])
+    assert found is configs[0]
+
+
 def test_one_config_needs_no_key(cuda: StandIn) -> None:
     ops = package(cuda, None)
     ops.single[(1,)](cuda.array(), 5)
@@ -169,7 +178,7 @@ def test_one_config_needs_no_key(cuda: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "tuning", "n", "timed"),
+    ("variables", "tables", "n", "timed"),
     [
         ({}, None, 5, True),
         ({}, table(other=H200), 5, False),
@@ -179,11 +188,11 @@ def test_one_config_needs_no_key(cuda: StandIn) -> None:
     ],
 )
 def test_configs_are_timed_only_where_no_table_serves(
-    variables: dict[str, str], tuning: Any, n: int, timed: bool, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], tables: Any, n: int, timed: bool, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    ops = package(cuda, tuning)
+    ops = package(cuda, tables)
     ops.plain[(1,)](cuda.array(), n)
     assert (len(cuda.launches()) == 5) is timed
     assert len(cuda.launches()) == (5 if timed else 1)

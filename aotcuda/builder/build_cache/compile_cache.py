@@ -18,7 +18,7 @@ from aotcuda import registry
 from aotcuda.builder.build_cache import hashing, remote
 from aotcuda.builder.build_cache.hashing import NamelessError
 from aotcuda.builder.build_cache.store import Store
-from aotcuda.builder.link import included_headers
+from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.worker import flows, pool
 from aotcuda.common.stamp import file_digest
 from aotcuda.errors import AotcudaError
@@ -36,24 +36,12 @@ Name = str
 
 
 class CompileCache:
-    """The compile cache of one worker.
-
-    Attributes:
-        reused: How many results were taken from the cache.
-        made: How many were made.
-    """
+    """The compile cache of one worker."""
 
     def __init__(
         self, settings: Settings | None = None, root: str = "", frontend: str = "", tools: Sequence[object] = ()
     ) -> None:
-        """Open the cache; without settings there is none.
-
-        Args:
-            settings: Where it is; None for no cache.
-            root: The project's folder.
-            frontend: The name of the front end.
-            tools: The versions of what the worker has loaded.
-        """
+        """Open the cache; without settings there is none. `tools` are the versions of what the worker has loaded."""
         self._store = Store(settings, _fetched, _sent) if settings is not None else None
         self._root = Path(root)
         self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
@@ -64,12 +52,12 @@ class CompileCache:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a cache."""
+        """Return True if there is a cache."""
         return self._store is not None
 
     @property
     def has_url(self) -> bool:
-        """Whether entries may be at a URL, which only the worker itself asks."""
+        """Return True if entries may be at a URL, which only the worker itself asks."""
         return self._store is not None and self._store.has_url
 
     @property
@@ -79,11 +67,11 @@ class CompileCache:
 
     @property
     def answers(self) -> bool:
-        """Whether the cache's URL, if there is one, has answered."""
+        """Return True if the cache's URL, if there is one, has answered."""
         return self._store is None or self._store.answers
 
     def name(self, *made_from: object) -> Name:
-        """The name of what is made from these values, with the tools and variables that compilers read."""
+        """Return the name of what is made from these values, with the tools and variables that compilers read."""
         if self._store is None:
             return ""
         variables = sorted((name, value) for name, value in os.environ.items() if name.startswith(self._prefixes))
@@ -95,29 +83,22 @@ class CompileCache:
     def name_with(
         self, inputs: Sequence[LinkInput], options: Options, folders: Sequence[str], *made_from: object
     ) -> Name:
-        """The name of what is made from `inputs`, their headers in `folders`, options, and more.
+        """Return the name of what is made from `inputs`, their headers in `folders`, options, and more.
 
         Empty where the text cannot tell what is read, and for code that has the time of its compilation in it.
         """
         if not self.is_on:
             return ""
-        if included_headers.hidden(inputs, self._root, folders, options):
+        found = Headers(inputs, self._root, folders)
+        if found.hidden(options):
             return ""
         items = [replace(item, folder=self._shown(item.folder)) for item in inputs]
-        headers = [
-            (self._shown(str(path)), file_digest(str(path)))
-            for path in included_headers.files(inputs, self._root, folders)
-        ]
-        place = str(self._root) if included_headers.tell_their_place(inputs, self._root, folders, options) else ""
+        headers = [(self._shown(str(path)), file_digest(str(path))) for path in found.files]
+        place = str(self._root) if found.tell_their_place(options) else ""
         return self.name(*made_from, options, items, headers, place)
 
     def find(self, named: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:
-        """Return those results that the cache has.
-
-        Args:
-            named: The names.
-            shape: Gives the type that a result must have, as annotations have it.
-        """
+        """Return those results that the cache has; `shape` gives the type that a result must have."""
         wanted = {name: shape(key) for key, name in named.items() if name and name not in self._have}
         found = self._store.get(wanted) if self._store is not None and wanted else {}
         have = {key: value for key, name in named.items() if (value := found.get(name, self._have.get(name)))}
@@ -130,28 +111,17 @@ class CompileCache:
             self._have |= dict.fromkeys(wanted) | self._store.get(wanted)
 
     def find_here(self, name: Name, shape: Any) -> Any | None:
-        """A result that is at hand or in the folder on this machine; for children, which ask no URL."""
+        """Return a result that is at hand or in the folder on this machine; for children, which ask no URL."""
         if self._store is None or not name:
             return None
         return self._have.get(name) or self._store.get_here({name: shape}).get(name)
-
-    def note_reused(self, number: int) -> None:
-        """Count results that children have found."""
-        self.reused += number
 
     def must_ask(self, name: Name) -> bool:
         """Return True for what may be at a URL that was not asked for it."""
         return self.has_url and name not in self._have
 
     def keep(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> None:
-        """Keep results that were made.
-
-        Args:
-            made: The results.
-            named: Their names; what has none is not kept.
-            titles: How lists of the cache call them.
-            kind: What they are.
-        """
+        """Keep results under their names, if they have one; `titles` and `kind` are for lists of the cache."""
         self.made += len(made)
         fresh = {named[key]: value for key, value in made.items() if named.get(key)}
         if self._store is not None and fresh:
@@ -159,13 +129,13 @@ class CompileCache:
             self._store.put(fresh, kind, about)
 
     def _shown(self, folder: str) -> str:
-        """A path in the project from its folder on: it is the same in every checkout."""
+        """Return a path in the project from its folder on: it is the same in every checkout."""
         path = Path(folder)
         return path.relative_to(self._root).as_posix() if folder and path.is_relative_to(self._root) else folder
 
 
 def _fetched(url: str, wanted: list[str]) -> Any:
-    """`remote.fetch` in a process of its own: what it loads starts threads, beside which no unit may be forked."""
+    """Call `remote.fetch` in a process of its own: it starts threads, beside which no unit may be forked."""
     return _elsewhere(partial(remote.fetch, url, wanted), lambda problem: ({}, problem))
 
 

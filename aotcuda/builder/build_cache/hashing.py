@@ -1,4 +1,4 @@
-"""Values as digests: what an entry is named by.
+"""Hash values: the digests are the names of entries.
 
 Two values have the same digest only if they are equal in every part. What has no canonical form has no digest, so
 nothing that depends on it is kept.
@@ -23,7 +23,7 @@ class NamelessError(TypeError):
 
 
 def digest(*parts: object) -> str:
-    """The digest of values: numbers, text, bytes, paths, targets, dataclasses, and containers of those.
+    """Return the digest of values: numbers, text, bytes, paths, targets, dataclasses, and containers of those.
 
     Raises:
         NamelessError: There is something else among them.

@@ -1,4 +1,4 @@
-"""Entries at a URL, by fsspec: one archive for each, which has the digest of every byte in it.
+"""Read and write entries at a URL, by fsspec: one archive for each, which has the digest of every byte in it.
 
 Nothing here may hold a build up: what does not answer within `PATIENCE` is left alone.
 """
@@ -44,7 +44,7 @@ _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def fetch(url: str, names: list[str], tick: Callable[[], None] = lambda: None) -> Fetched:
-    """Those of the entries that are there, checked, None for damaged ones; why no more is to be asked for, if so.
+    """Return the checked entries at a URL, None for damaged ones, and the reason why no more can be fetched, if any.
 
     `tick` is called now and then while that lasts.
     """
@@ -77,7 +77,7 @@ def send(url: str, packed: Mapping[str, Packed]) -> str | None:
 
 
 def pack(name: str, record: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
-    """An entry as one archive, not compressed; equal entries give equal bytes."""
+    """Return an entry as one archive, not compressed; equal entries give equal bytes."""
     digests = {file: manifest.digest(data) for file, data in contents.items()}
     whole = {ENTRY: entry_bytes({**record, "key": name, "files": digests}), **contents}
     stream = io.BytesIO()
@@ -104,12 +104,12 @@ def unpack(data: bytes, name: str) -> Packed | None:
 
 
 def shown(text: str) -> str:
-    """What may be shown of a text with URLs, in one line; stores and libraries say it in their own words."""
+    """Return a text without the secrets in its URLs, in one line."""
     return " ".join(_SECRETS.sub("", text).split())
 
 
 def _answers(system: Any, places: list[str]) -> dict[str, bytes | Exception]:
-    """What is at each place, or why that is not known."""
+    """Return the content at each place, or the error."""
     if not any(_GLOB.search(place) for place in places):
         found: dict[str, bytes | Exception] = system.cat(places, on_error="return")  # of some stores all at a time
         return found
@@ -125,7 +125,7 @@ def _answer(system: Any, place: str) -> bytes | Exception:
 
 
 def _place(base: str, name: str) -> str:
-    """Where an entry lies; the query of a web address, by which a store knows who may read, stays behind its path."""
+    """Return the place of an entry; the query of a web address, which may be a key, stays behind the path."""
     path, mark, query = base.partition("?") if base.startswith(("http://", "https://")) else (base, "", "")
     return f"{path.rstrip('/')}/{VERSION}/{name[:2]}/{name}.zip{mark}{query}"
 
@@ -161,7 +161,7 @@ def _within_patience(url: str, work: Callable[[], None], tick: Callable[[], None
 
 
 def _missing(error: ImportError) -> str:
-    """What is not installed, and what installs it; fsspec says in its own words what a kind of store needs."""
+    """Return the package that is not installed and its remedy; fsspec has words of its own for a kind of store."""
     if error.name == "fsspec":
         return "fsspec, which is not installed: pip install 'aotcuda[cache]'"
     if error.name:

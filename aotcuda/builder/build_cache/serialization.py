@@ -1,4 +1,4 @@
-"""Values as entries hold them: a line of JSON, then, one after the other, the bytes that it names by their places.
+"""Write values as entries hold them: a line of JSON, then the bytes that it names by their places.
 
 An entry may come from another machine, so reading one runs no code: of classes there are those in `CLASSES` alone, and
 a value comes back as it was, tuples as tuples.
@@ -7,13 +7,18 @@ a value comes back as it was, tuples as tuples.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from typing import TYPE_CHECKING, Any
+import types
+import typing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda.builder.build_cache import shapes
+from aotcuda.arch import Target
 from aotcuda.builder.built import Output
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 from aotcuda.builder.report import Summary
+from aotcuda.manifest import linkable, schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +31,7 @@ class ForeignValueError(ValueError):
 
 
 def encode(value: object) -> bytes:
-    """A value as an entry's file has it.
+    """Return a value as an entry's file has it.
 
     Raises:
         ForeignValueError: It holds something that cannot be kept.
@@ -71,7 +76,7 @@ def decode(data: bytes, shape: Any = object) -> Any:
     line, _, rest = data.partition(b"\n")
     try:
         value = _decode(json.loads(line), _Bytes(rest))
-        if shapes.fits(value, shape):
+        if _fits(value, shape):
             return value
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         message = f"no value that was kept: {error}"
@@ -115,3 +120,54 @@ def _decode(data: Any, rest: _Bytes) -> Any:
             return CLASSES[name](**{key: _decode(item, rest) for key, item in fields.items()})
     message = f"{sorted(data)} stands for nothing"
     raise ValueError(message)
+
+
+_NAMES = {
+    "Kind": Literal[tuple(linkable.SUFFIXES)],
+    "Argument": schema.Argument,
+    "FixedLaunch": schema.FixedLaunch,
+    "Parameter": schema.Parameter,
+    "Stamp": types.NoneType,  # entries have no notes of what was read
+    "Generated": types.NoneType,
+    "Path": Path,
+    "Summary": Summary,
+    "Target": Target,
+}
+"""Names in the annotations of stored classes that their modules import for type checkers alone."""
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Return True if a value, and all that it holds, has the type that an annotation declares."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint in (object, Any):
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, arg) for arg in args)
+    if origin is Literal:
+        return any(type(value) is type(arg) and value == arg for arg in args)
+    if origin is tuple:
+        return type(value) is tuple and _items_fit(value, args)
+    if hint is list:
+        return type(value) is list
+    if origin is list:
+        return type(value) is list and all(_fits(item, args[0]) for item in value)
+    if origin is dict:
+        return type(value) is dict and all(_fits(key, args[0]) and _fits(item, args[1]) for key, item in value.items())
+    if typing.is_typeddict(hint):
+        return schema.fits(value, hint)
+    if dataclasses.is_dataclass(hint):
+        return type(value) is hint and all(
+            _fits(getattr(value, name), each) for name, each in _fields(typing.cast("type", hint)).items()
+        )
+    return type(value) is (types.NoneType if hint is None else hint)
+
+
+def _items_fit(value: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
+    if len(hints) == 2 and hints[1] is ...:
+        return all(_fits(item, hints[0]) for item in value)
+    return len(value) == len(hints) and all(map(_fits, value, hints))
+
+
+@functools.cache
+def _fields(declared: type) -> dict[str, Any]:
+    return typing.get_type_hints(declared, localns=_NAMES)

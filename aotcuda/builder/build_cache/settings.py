@@ -1,4 +1,4 @@
-"""Whether builds keep what they make, where, who may write it, and what all that is kept depends on."""
+"""Read the settings of the build cache: its place, its access, and the digest of what all entries depend on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _OF_INSTALLERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where the cache is; travels in jobs.
+    """The place of the cache; travels in jobs.
 
     Attributes:
         folder: The folder of the cache on this machine; None if there is none.
@@ -67,7 +67,7 @@ class Settings:
 
 
 def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> Settings | None:
-    """The cache of a build with these front ends and toolkits, of the project in `root`.
+    """Return the cache of a build with these front ends and toolkits, of the project in `root`.
 
     None if `AOTCUDA_BUILD_CACHE` is 0, or there is no home.
 
@@ -97,13 +97,13 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
 
 
 def own() -> str | None:
-    """The folder for what builds made in the user's cache folder; None if the user has no home."""
+    """Return the folder for what builds made in the user's cache folder; None if the user has no home."""
     base = folder.folder()
     return os.path.join(base, "builds") if base is not None else None
 
 
 def searched() -> list[str]:
-    """The folders of PYTHONPATH, where sources find modules that are not installed.
+    """Return the folders of PYTHONPATH, where sources find modules that are not installed.
 
     Not those that isolated builds have of their own each time, which hold what the build requires.
     """
@@ -112,7 +112,7 @@ def searched() -> list[str]:
 
 
 def shown() -> str | None:
-    """The folder of the cache on this machine, as the environment says; None if there is none."""
+    """Return the folder of the cache on this machine, as the environment says; None if there is none."""
     given = _given()
     if given == "0":
         return None
@@ -120,7 +120,7 @@ def shown() -> str | None:
 
 
 def _given() -> str:
-    """What `AOTCUDA_BUILD_CACHE` has: a folder, a URL, 0, or nothing."""
+    """Return `AOTCUDA_BUILD_CACHE`: a folder, a URL, 0, or nothing."""
     given = os.environ.get(WHERE, "").strip()
     if given != "0" and (given.isdigit() or given.lower() in _NO_FOLDERS):
         message = f"{WHERE} is {given!r}; write a folder (./{given} for one of that name), a URL, or 0 for no cache"
@@ -135,7 +135,7 @@ def _given() -> str:
 
 
 def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit], root: Path) -> str:
-    """What decides beside a project's own files what comes out."""
+    """Return the digest of all inputs besides a project's own files."""
     registered = [found for name in front_ends if (found := registry.find(name)) is not None]
     known = registry.variables(front_ends)
     distributions = tuple(name for item in registered for name in item.distributions)
@@ -159,7 +159,7 @@ def _is_asked(name: str) -> bool:
 
 
 def _own_files() -> Mapping[str, str | None]:
-    """The digests of aotcuda's own files: a checkout changes, and its version does not."""
+    """Return the digests of aotcuda's own files: a checkout changes, and its version does not."""
     return _digests(Path(registry.__file__).parent)
 
 

@@ -1,4 +1,4 @@
-"""Entries of the build cache: in a folder on this machine, and at a URL that fills it."""
+"""Keep entries of the build cache: in a folder on this machine, and at a URL that fills it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ class Store:
     What cannot be read counts as missing, and what cannot be written is not kept; why is in `problems`.
 
     Attributes:
-        answers: The URL, if there is one, has answered whenever it was asked; else it is left alone.
-        problems: What the user should know of the cache; none of it ends a build.
+        answers: The URL, if there is one, has answered whenever it or another process asked; else it is left alone.
     """
 
     def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
-        """`fetch` and `send` are those of `remote`, or call them in another process."""
+        """Open a cache; `fetch` and `send` are those of `remote`, or call them in another process."""
         self._settings = settings
         self._fetch = fetch
         self._send = send
@@ -53,15 +52,11 @@ class Store:
                 self._usable = False
 
     def get(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of those of the entries that are there, by name.
-
-        Args:
-            wanted: By name, the type that the value must have, as annotations have it.
-        """
+        """Return the values of those of the entries that are there; `wanted` has the type of each value by its name."""
         found = self.get_here(wanted)
         missing = [name for name in wanted if name not in found]
         for name, packed in self._elsewhere(missing).items():
-            if self._taken(found, name, wanted[name], packed, self._settings.url):
+            if self._take(found, name, wanted[name], packed, self._settings.url):
                 self._write(name, *packed)
         self._tally()
         return found
@@ -72,16 +67,16 @@ class Store:
         for name, shape in wanted.items():
             packed = self._read(name) if self._usable else None
             if packed is not None:
-                self._taken(found, name, shape, packed, self._settings.folder)
+                self._take(found, name, shape, packed, self._settings.folder)
         return found
 
     @property
     def has_url(self) -> bool:
-        """Whether there is a URL that answers."""
+        """Return True if there is a URL that answers."""
         return self._settings.url is not None and self.answers
 
     def _elsewhere(self, wanted: list[str]) -> dict[str, Packed]:
-        """Those of the entries that are at the URL."""
+        """Return those of the entries that are at the URL."""
         if not wanted or self._settings.url is None or not self.answers:
             return {}
         fetched, problem = self._fetch(self._settings.url, wanted)
@@ -91,13 +86,7 @@ class Store:
         return {name: packed for name, packed in fetched.items() if packed is not None}
 
     def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> None:
-        """Keep values under their names; what cannot be kept is left out.
-
-        Args:
-            made: The values.
-            kind: What they are.
-            about: By name, what lists of the cache call each.
-        """
+        """Keep values under their names, if they can be encoded; `kind` and `about` are for lists of the cache."""
         packed: dict[str, Packed] = {}
         for name, value in made.items():
             try:
@@ -111,10 +100,6 @@ class Store:
             self._tally()
         if self._settings.sends and self._settings.url is not None and packed and self.answers:
             self._heard(self._send(self._settings.url, packed))
-
-    def ask_no_more(self) -> None:
-        """Leave the URL alone from now on: another process has waited for it in vain."""
-        self.answers = False
 
     def _read(self, name: str) -> Packed | None:
         for _ in range(2):  # half of it may be old, where another build has just replaced it
@@ -131,19 +116,24 @@ class Store:
         self._spoilt(self._settings.folder)
         return None
 
-    def _taken(self, found: dict[str, Any], name: str, shape: Any, packed: Packed, place: str | None) -> bool:
+    def _take(self, found: dict[str, Any], name: str, shape: Any, packed: Packed, place: str | None) -> bool:
         """Add the value of an entry in `place`, if it is one of the type `shape`."""
-        if not _take(found, name, shape, packed):
-            self._spoilt(place)
-            return False
-        return True
+        record, contents = packed
+        try:
+            if record["format"] == FORMAT:
+                found[name] = serialization.decode(contents[VALUE], shape)
+                return True
+        except (LookupError, TypeError, serialization.ForeignValueError):
+            pass
+        self._spoilt(place)
+        return False
 
     def spoilt(self) -> None:
         """Note that a value that `get` gave cannot be taken after all."""
         self._spoilt(self._settings.folder)
 
     def _spoilt(self, place: str | None) -> None:
-        """Something that is there cannot be taken; said once for each place, alike by all processes of a build."""
+        """Note once for each place that an entry cannot be used; all processes of a build say it alike."""
         found = "has entries that are damaged or of another version; what they had is made anew"
         problem = f"the build cache in {remote.shown(place or '')} {found}"
         if problem not in self.problems:
@@ -185,12 +175,12 @@ _DAY = 86400.0
 
 
 def _tally_of(folder: str) -> str:
-    """The file that has, in lines, when somebody last looked, the bytes of all entries then, those written since."""
+    """Return the file with the time of the last count, the bytes of all entries then, and the bytes written since."""
     return os.path.join(folder, VERSION, "written")
 
 
 def _may_be_full(folder: str, cap: int) -> bool:
-    """Whether the entries may take more bytes than that, or nobody has looked for a day."""
+    """Return True if the entries may take more bytes than that, or nobody has looked for a day."""
     try:
         looked, *sizes = map(int, foreign.read(_tally_of(folder), follow=False).split())
     except (TargetError, ValueError):
@@ -219,15 +209,3 @@ def trim(settings: Settings) -> None:
                 with open(f"{tally}.{os.getpid()}", "xb") as file:
                     file.write(b"%d\n%d\n" % (time.time(), left))
                 os.replace(file.name, tally)
-
-
-def _take(found: dict[str, Any], name: str, shape: Any, packed: Packed) -> bool:
-    """Add the value of an entry, if it is one of the type `shape`."""
-    record, contents = packed
-    try:
-        if record["format"] != FORMAT:
-            return False
-        found[name] = serialization.decode(contents[VALUE], shape)
-    except (LookupError, TypeError, serialization.ForeignValueError):
-        return False
-    return True

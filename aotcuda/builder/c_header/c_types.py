@@ -17,38 +17,29 @@ from aotcuda.builder.config import rules
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-SCALARS = {
-    "?": "bool",
-    "b": "signed char",
-    "B": "unsigned char",
-    "h": "short",
-    "H": "unsigned short",
-    "i": "int",
-    "I": "unsigned int",
-    "q": "long long",
-    "Q": "unsigned long long",
-    "e": "unsigned short",
-    "f": "float",
-    "d": "double",
-}
-"""By `struct` character. C has no portable name for 16-bit floating point, so its bits are passed."""
+NUMBERS = (
+    ("bool", "?", "b1", "bool"),
+    ("int8", "b", "i1", "signed char"),
+    ("int16", "h", "i2", "short"),
+    ("int32", "i", "i4", "int"),
+    ("int64", "q", "i8", "long long"),
+    ("uint8", "B", "u1", "unsigned char"),
+    ("uint16", "H", "u2", "unsigned short"),
+    ("uint32", "I", "u4", "unsigned int"),
+    ("uint64", "Q", "u8", "unsigned long long"),
+    ("float16", "e", "f2", "unsigned short"),
+    ("float32", "f", "f4", "float"),
+    ("float64", "d", "f8", "double"),
+)
+"""NumPy's name, `struct` character, NumPy's kind and size, and C type; of 16-bit floating point C gets the bits."""
+
+SCALARS = {form: kind for _, form, _, kind in NUMBERS}
+"""C types by `struct` character."""
 
 COMPLEX = {"f": "aotcuda_complex64", "d": "aotcuda_complex128"}
 """Complex types, by the `struct` character of the parts."""
 
-_NUMPY = {
-    "b1": "bool",
-    "i1": "signed char",
-    "u1": "unsigned char",
-    "i2": "short",
-    "u2": "unsigned short",
-    "i4": "int",
-    "u4": "unsigned int",
-    "i8": "long long",
-    "u8": "unsigned long long",
-    "f2": "unsigned short",
-    "f4": "float",
-    "f8": "double",
+_NUMPY = {numpy: kind for _, _, numpy, kind in NUMBERS} | {
     "c8": "aotcuda_complex64",
     "c16": "aotcuda_complex128",
     "M8": "long long",
@@ -84,7 +75,7 @@ class Scope:
     """A scope of names in C: a struct's members, a function's parameters, a header's declarations."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        """A scope in which the names `taken` are in use."""
+        """Open a scope in which the names `taken` are in use."""
         self._taken = set(taken)
 
     def own(self, name: str, others: Collection[str] = ()) -> str:

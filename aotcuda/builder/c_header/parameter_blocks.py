@@ -10,6 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.c_header import c_types
+from aotcuda.manifest.dtypes import NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -105,6 +106,8 @@ def _bytes(parameter: Parameter) -> int:
     kind = parameter["kind"]
     if kind == "struct":
         return parameter["bytes"]
+    if kind == "small":
+        return NAMED[parameter["dtype"]]
     if kind in ("scalar", "number", "complex"):
         return struct.calcsize(parameter["format"]) * (2 if kind == "complex" else 1)
     return 8 * len(parameter.get("words", "1"))
@@ -136,6 +139,8 @@ def _type(parameter: Parameter) -> str:
         return f"{'const ' if parameter.get('readonly') else ''}{c_types.element(parameter['dtype'])} *"
     if kind in ("scalar", "number"):
         return c_types.SCALARS[parameter["format"]]
+    if kind == "small":
+        return c_types.SCALARS[_WORDS[NAMED[parameter["dtype"]]]]
     if kind == "complex":
         return c_types.COMPLEX[parameter["format"]]
     if kind == "type" and "words" not in parameter:

@@ -1,4 +1,4 @@
-"""Where the CMake package is: the folder of this module, which scikit-build-core finds by an entry point."""
+"""The folder of the CMake package, which scikit-build-core finds by an entry point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong between several keys of `[tool.aotcuda]` though each is right by itself.
+"""Refuse keys of `[tool.aotcuda]` that contradict each other though each is right by itself.
 
 Everything here runs on configurations that were read already, and raises ConfigError with the keys that clash.
 """
@@ -58,7 +58,7 @@ def _check_fma(module: Module) -> None:
 
 
 def _check_types(types: Mapping[str, str]) -> None:
-    """A name for a type is made of types, in the end."""
+    """Refuse a name for a type that is made of itself."""
     for first in types:
         waiting: list[tuple[str, ...]] = [(first,)]
         while waiting:
@@ -85,7 +85,7 @@ def _check_prelude(config: Config) -> None:
 
 
 def _check_content(module: Module) -> None:
-    if not (module.functions or module.kernels):
+    if not (module.functions or module.kernels or module.variants):
         message = f"{module.key}: the module has neither functions nor kernels; add one, or remove the module"
         raise ConfigError(message)
     functions = {function.name: function.key for function in module.functions}
@@ -107,7 +107,7 @@ def _check_links(module: Module) -> None:
 
 
 def is_in_place(module: Module, front_end: str) -> bool:
-    """Whether a module, which `front_end` builds, is packaged in place: it is its own source, and nothing is generated.
+    """Return True if a module is packaged in place: it is its own source, and nothing is generated.
 
     Only the sources of some front ends can be; see `aotcuda.registry.Registration.in_place`.
     """
@@ -116,7 +116,7 @@ def is_in_place(module: Module, front_end: str) -> bool:
 
 
 def _check_module_names(config: Config) -> None:
-    """A generated module is a file: it is nobody's source, and no package that could hold another module."""
+    """Refuse a generated module that is a source, or a package of another module: it is a single file."""
     generated = [module for module in config.modules if not is_in_place(module, config.frontend_of(module))]
     for module in config.modules:
         sources = loading.tables(config.frontend_of(module)).modules(module)
@@ -152,7 +152,7 @@ def _check_in_place(module: Module) -> None:
 
 
 def _check_linked_modules(config: Config) -> None:
-    """A module is built after those of the same wheel that it links, so one of them has to be the first."""
+    """Refuse modules that link each other in a circle: a module is built after those that it links."""
     modules = config.modules
     own = {module.name: module for module in modules}
     for module in modules:
@@ -201,7 +201,7 @@ def all_linked(module: Module, modules: Sequence[Module]) -> list[Module]:
 
 
 def _check_function_names(modules: Sequence[Module]) -> None:
-    """C ABI names are unique in the whole wheel: two of its modules may be linked together."""
+    """Refuse two C ABI names that are equal: two modules of a wheel may be linked together."""
     seen: dict[str, str] = {}
     for module in modules:
         for function in module.functions:

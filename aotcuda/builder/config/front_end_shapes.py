@@ -48,7 +48,7 @@ class Unread:
     which: str
 
     def read(self, shapes: Mapping[str, Shape], front_end: str, examples: Mapping[str, str]) -> Any:
-        """The value as a front end reads it, by its shapes; errors end with one of its `examples`, if it has them.
+        """Return the value as a front end reads it, by its shapes; errors end with one of its `examples`.
 
         Raises:
             ConfigError: It is not what that front end takes.
@@ -64,11 +64,7 @@ class Unread:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfFrontEnd:
-    """What the module's front end reads; which one that is, the whole table tells.
-
-    Attributes:
-        which: `source`, `functions` or `kernels`.
-    """
+    """A value that the module's front end reads; the whole table tells which one that is."""
 
     which: str
 
@@ -79,8 +75,12 @@ class OfFrontEnd:
 
     @property
     def default(self) -> Shape:
-        """Return the shape of the default front end."""
-        return next(self._shapes((registry.DEFAULT,)))
+        """Return the shape of the default front end, or of the first one that has such a key."""
+        return next(self._shapes((registry.DEFAULT, *registry.BUILT_IN)))
+
+    def is_of(self, front_end: str) -> bool:
+        """Return True if a front end has such a key."""
+        return next(self._shapes((front_end,)), None) is not None
 
     def read(self, value: object, key: Key) -> Unread:
         return Unread(value, key, self.which)

@@ -1,4 +1,4 @@
-"""Where a value stands in `pyproject.toml`: keys spelled as in TOML, and the errors that begin with them."""
+"""Spell keys of `pyproject.toml` as TOML does, and make errors that begin with them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Key:
         return Key(f"{self.text}[{index}]", self.name, self.hint)
 
     def error(self, problem: str, remedy: str | None = None) -> ConfigError:
-        """An error for this key: what is wrong, then what to do (the key's hint, unless another `remedy` is given)."""
+        """Return an error for this key: the problem, then the remedy, which is the key's hint by default."""
         remedy = self.hint if remedy is None else remedy
         return ConfigError(f"{self.text}: {problem}" + (f"; {remedy}" if remedy else ""))
 
@@ -66,20 +66,26 @@ class Key:
 ROOT = Key("tool.aotcuda", "aotcuda")
 
 
+def meant(name: str, names: Iterable[str], otherwise: str) -> str:
+    """Return a question for the one of `names` that was probably meant, else what to do otherwise."""
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
 def quoted(name: str) -> str:
-    """`name` as TOML writes it in a key: bare if it can be, quoted otherwise."""
+    """Return `name` as TOML writes it in a key: bare if it can be, quoted otherwise."""
     return name if _BARE.fullmatch(name) else string(name, _LONGEST_KEY)
 
 
 def string(text: str, longest: int = _LONGEST) -> str:
-    """`text` as a TOML string on one line, shortened if it is long."""
+    """Return `text` as a TOML string on one line, shortened if it is long."""
     if len(text) > longest:
         text = text[: longest - 3] + "..."
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def found(value: object) -> str:
-    """What a value is, in the words of TOML: `the string "sm_90"`, `the integer 3`, `a table`."""
+    """Return a value in the words of TOML: `the string "sm_90"`, `the integer 3`, `a table`."""
     if isinstance(value, str):
         return f"the string {string(value)}"
     if isinstance(value, bool):

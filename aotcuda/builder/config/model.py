@@ -34,7 +34,7 @@ _AXPY = '"void(float32, float32[::1], float32[::1])"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a module is compiled."""
+    """The compile options of a module."""
 
     fastmath: bool = field(
         default=False,
@@ -201,6 +201,15 @@ class Module:
             f"{{ axpy = [{_AXPY}] }}",
         ),
     )
+    variants: str | None = field(
+        default=None,
+        metadata=setting(
+            OfFrontEnd("variants"),
+            "A file of variants that `aotcuda record --write` has written, relative to the project's folder: kernels "
+            "beside those of `kernels`. [Triton's](triton.md#variants-that-a-run-used) alone.",
+            '"mypkg/ops/norm.variants.json"',
+        ),
+    )
     types: tuple[tuple[str, str], ...] = ()
 
 
@@ -242,6 +251,23 @@ class Config:
             Choice(("warn", "error")),
             "What becomes of code that the compiler is [known to get wrong](frontends.md#known-faults).",
             '"error"',
+        ),
+    )
+    incomplete: str = field(
+        default="warn",
+        metadata=setting(
+            Choice(("warn", "error")),
+            "What becomes of a kernel that [a target cannot have](triton.md#what-a-target-cannot-have).",
+            '"error"',
+        ),
+    )
+    runtime: str = field(
+        default="installed",
+        metadata=setting(
+            Choice(("installed", "bundled")),
+            "Where the run time comes from: the distribution aotcuda, which the project depends on, or a "
+            "[copy in the wheel](bundled.md).",
+            '"bundled"',
         ),
     )
     prelude: str | None = field(

@@ -9,7 +9,6 @@ Sources: "Supported Compile Options" in nvrtc.h and "Supported Link Options" in 
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -159,9 +158,6 @@ class Given:
 
     Attributes:
         index: The number of its first item in the list.
-        text: The items, joined by a space.
-        option: Its row in the table.
-        value: Its value; None where it has none.
     """
 
     index: int
@@ -195,8 +191,7 @@ def read(items: Sequence[str]) -> Iterator[Given]:
         elif option is not None and option.short in _LETTERS and name == f"-{option.short}" and item != name:
             value = re.sub(r"^[\s=]+", "", item[2:])
         if option is None:
-            near = difflib.get_close_matches(name, _BY_SPELLING, n=1)
-            remedy = f"did you mean {near[0]}?" if near else "leave it out"
+            remedy = keys.meant(name, _BY_SPELLING, "leave it out")
             raise ValueError(index, f"{keys.string(item)} is no option of NVRTC; {remedy}")
         text = item
         if option.value and value is None and name == item:

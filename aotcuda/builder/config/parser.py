@@ -1,4 +1,4 @@
-"""Reading `[tool.aotcuda]`: the common part by the dataclasses' metadata, the rest of each module by its front end."""
+"""Read `[tool.aotcuda]`: the common part by the dataclasses' metadata, the rest of a module by its front end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from aotcuda import registry
 from aotcuda.arch import Target
-from aotcuda.builder.config import checks, overrides
+from aotcuda.builder.config import checks, target_list
 from aotcuda.builder.config.front_end_shapes import Unread
-from aotcuda.builder.config.keys import ROOT
+from aotcuda.builder.config.keys import ROOT, Key
 from aotcuda.builder.config.model import Config, Module, Options
 from aotcuda.builder.config.settings import Record
 from aotcuda.builder.frontends import loading
@@ -30,10 +30,10 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
     """
     if not isinstance(table, Mapping):
         raise ROOT.mismatch(expected="a table", value=table)
-    override = overrides.targets(environ.get("AOTCUDA_ARCH", ""))
+    override = targets(environ.get("AOTCUDA_ARCH", ""))
     if override and "arch" not in table:
         table = {**table, "arch": [str(target) for target in override]}
-    config: Config = Record(cls=Config, expected="a table").read(overrides.inherit_options(table), ROOT)
+    config: Config = Record(cls=Config, expected="a table").read(_inherit_options(table), ROOT)
     config = replace(config, modules=tuple(_read_by_front_end(module, config) for module in config.modules))
     checks.check(config)
     return replace(
@@ -43,6 +43,40 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
         options=_settled(config.options),
         modules=tuple(replace(module, options=_settled(module.options)) for module in config.modules),
     )
+
+
+def targets(variable: str) -> tuple[Target, ...]:
+    """Return the targets in the value of AOTCUDA_ARCH, which replaces `arch` unless it is empty."""
+    key = Key("AOTCUDA_ARCH", "AOTCUDA_ARCH", "write for example AOTCUDA_ARCH='sm_90;compute_75'")
+    return target_list.from_variable(variable, key)
+
+
+def _inherit_options(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put the common options under each module's own; malformed tables are left for the reader to find."""
+    common, modules = table.get("options", {}), table.get("modules")
+    if not isinstance(common, Mapping) or not isinstance(modules, Mapping):
+        return table
+    merged = {}
+    for name, module in modules.items():
+        merged[name] = module
+        if isinstance(module, Mapping):
+            _check_quoted(ROOT.child("modules").child(name), name, module)
+            own = module.get("options", {})
+            if isinstance(own, Mapping):
+                merged[name] = {**module, "options": {**common, **own}}
+    return {**table, "modules": merged}
+
+
+def _check_quoted(key: Key, name: str, module: Mapping[str, Any]) -> None:
+    """Refuse `[tool.aotcuda.modules.mypkg.kernels]`: TOML reads the dot as one table in another."""
+    for inner, value in module.items():
+        if "source" not in module and isinstance(value, Mapping):
+            dotted = f"{name}.{inner}"
+            if isinstance(value.get("source"), str | list) and inner not in {"functions", "options"}:
+                remedy = f'write [{ROOT}.modules."{dotted}"]'
+                problem = "a module's dotted name must be quoted, as one key"
+                raise key.child(inner).error(problem, remedy)
+            _check_quoted(key.child(inner), dotted, value)
 
 
 def _settled(options: Options) -> Options:
@@ -64,10 +98,10 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
 
 
 def _read(module: Module, name: str) -> dict[str, Any]:
-    """What the front end called `name` reads of a module."""
+    """Return the parts of a module that the front end called `name` reads."""
     tables = loading.tables(name)
     examples = getattr(tables, "EXAMPLES", {})
-    waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels")}
+    waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels", "variants")}
     return {
         which: item.read(tables.SHAPES, name, examples) for which, item in waiting.items() if isinstance(item, Unread)
     }

@@ -1,4 +1,4 @@
-"""What names, signatures and paths in the configuration must look like.
+"""Check names, signatures and paths in the configuration.
 
 Each constant at the end is the shape of one kind of text: a pattern, which the JSON schema has too, and a function with
 the rules that no pattern can say. Such a function takes the text, returns what the configuration keeps, and raises
@@ -49,7 +49,7 @@ ELSEWHERE = re.compile(r"\w+(\.\w+)*:\w+")
 
 
 def c_name(text: str) -> str:
-    """The C ABI name of a device function: also a name in C++, in CUDA and as an attribute of the Python module."""
+    """Check the C ABI name of a device function: it is also a name in C++, in CUDA and in the Python module."""
     for language, keywords in (("C", _C_KEYWORDS), ("C++", _CPP_KEYWORDS)):
         if text in keywords.split():
             raise _unusable(text, f"is a keyword of {language}, so no header can declare it")
@@ -110,7 +110,7 @@ def callback(text: str) -> str:
 
 
 def python_path(text: str) -> str:
-    """A Python function: its name, a path of attributes, or `package.module:path` where the module has to be told."""
+    """Check the name of a Python function, a path of attributes, or `package.module:path`."""
     module, colon, path = text.rpartition(":")
     if colon:
         dotted_name(module)
@@ -120,7 +120,7 @@ def python_path(text: str) -> str:
 
 
 def type_text(text: str) -> str:
-    """A type, or a part of a signature, on one line. What it means is the front end's affair; brackets are checked."""
+    """Return a type, or a part of a signature, on one line, with its brackets checked."""
     text = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
     stack: list[str] = []
     for character in _LITERALS.sub("", text):
@@ -136,7 +136,7 @@ def type_text(text: str) -> str:
 
 
 def names_in_type(text: str) -> list[str]:
-    """The names that a type, or a signature, is made of; none of a type that a module has, whatever that calls it."""
+    """Return the names in a type or a signature; none for a type of a module, `package.module:name`."""
     return [] if ELSEWHERE.fullmatch(text) else list(dict.fromkeys(_NAME.findall(text)))
 
 
@@ -172,6 +172,7 @@ LINK_PATH = Text(
     f"the path of a file that ends in {', '.join(LINK_SUFFIXES)}",
     rf"[^/]\.({'|'.join(LINK_SUFFIXES).replace('.', '')})$",
 )
+VARIANTS_PATH = Text("the path of a file that ends in .json", r"[^/]\.json$")
 SIGNATURE = Text("a signature in Numba's notation", r"\)\s*$", type_text)
 TYPE_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", type_name)
 TYPE = Text("a type, as signatures have it", r"\S", type_text)

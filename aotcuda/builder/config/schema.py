@@ -57,13 +57,13 @@ def markdown() -> str:
 
 
 def sections() -> tuple[tuple[str, str, type], ...]:
-    """What the reference describes: title, table header as in TOML, class; those of the default front end last."""
+    """Return title, table header as in TOML and class of each table; those of the default front end come last."""
     of_front_end = loading.tables(registry.DEFAULT).SECTIONS
     return (*_SECTIONS, *((title, f"[{_MODULE}.{name}]", cls) for title, name, cls in of_front_end))
 
 
 def replace_generated(page: str) -> str:
-    """`page` with what stands between the markers replaced by `markdown()`."""
+    """Return `page` with what stands between the markers replaced by `markdown()`."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
@@ -83,8 +83,17 @@ def _section(title: str, header: str, cls: type) -> Iterator[str]:
     for name, (_, entry) in entries.items():
         if not _has_own_section(entry):
             line = f"{name} = {entry.example}"
-            yield f"# {line}, instead of {entry.instead_of}" if entry.instead_of else line
+            others = f"instead of {entry.instead_of}" if entry.instead_of else _others(entry)
+            yield f"# {line}, {others}" if others else line
     yield from ("```", "")
+
+
+def _others(entry: Setting) -> str:
+    """Return which front ends have a key that the default one lacks; empty for a key of all."""
+    shape = entry.shape
+    if not isinstance(shape, OfFrontEnd) or shape.is_of(registry.DEFAULT):
+        return ""
+    return f"for {', '.join(name for name in registry.BUILT_IN if shape.is_of(name))}"
 
 
 def _default(constant: object, entry: Setting) -> str:

@@ -45,7 +45,7 @@ _Entries = dict[str, tuple[dataclasses.Field[Any], Setting]]
 
 
 def settings(cls: type) -> _Entries:
-    """The keys of the table that `cls` holds, in the order of its fields; fields without metadata are no keys."""
+    """Return the keys of the table that `cls` holds, in the order of its fields; others have no metadata."""
     return {
         field.name.replace("_", "-"): (field, field.metadata[_METADATA])
         for field in dataclasses.fields(cls)
@@ -106,7 +106,7 @@ class Record:
             raise key.error(problem, f"write for example {self.either[0]} = {example}")
 
     def _short_key(self, value: object, key: Key) -> str:
-        """Where the value of `short` stands: at the key of the whole if it was written in its place."""
+        """Return the key of the value of `short`: that of the whole if the value stands in its place."""
         if not isinstance(value, Mapping):
             return str(key)
         return str(key.child(_written(self.short, settings(self.cls)[self.short][1], value, key) or self.short))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Shape(Protocol):
-    """What every shape can do."""
+    """The methods of every shape."""
 
     @property
     def expected(self) -> str:

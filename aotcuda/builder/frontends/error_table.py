@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = re.compile(r"^\s*(?:\w+: )?(?:Failed in \w+ mode pipeline.*|During: .*|<source elided>|\^+)?\s*$")
 _ERROR = re.compile(r"\b(?:error|fatal)\s*:\s*(.+)", re.IGNORECASE)
-_SHED = re.compile(rf"{re.escape(tempfile.gettempdir())}/(?:[^\s/]+/)*|\.? Raised from (?:None|\S+ \(\d+\))$| at 0x\w+")
-NEWER_LTOIR = "newer version of nvJitLink"
-"""In the linker's log if an input was compiled by a newer CUDA."""
+_SHED = re.compile(
+    r"/(?:[^\s/]+/)*(?:site|dist)-packages/|"
+    rf"{re.escape(tempfile.gettempdir())}/(?:[^\s/]+/)*|\.? Raised from (?:None|\S+ \(\d+\))$| at 0x\w+"
+)
+NEWER_LTOIR = "newer version of nvJitLink|LTOIR arch newer than target"
+"""In the linker's log if an input was compiled by a newer CUDA, or for a newer GPU."""
 
 _SIZE = r"\bu?int\d+\b"
+_DIMENSIONS = "give it as many indices as its type has dimensions, which are two in float32[:, ::1]"
+_MEMORY = (
+    "it makes a list, dict or set, for which memory would be allocated on the GPU",
+    "use a tuple, an array that is an argument, or cuda.local.array of a constant size",
+)
 _NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
 
 
@@ -44,11 +52,13 @@ _ROWS = [
     ),
     (
         (
-            r"format spec in f-strings|printing unimplemented for values of type unicode_type|"
-            r"Function\(<class 'str'>\) found for signature|Literal\[str\]\(<object type:|>>> mod\(Literal\[str\]|"
+            r"format spec in f-strings|_get_str_slice_view|_length'\)|"
+            r"attribute '\w+' of type (?:Literal\[str\]|unicode_type)|"
+            r"printing unimplemented for values of type unicode_type|Function\(<class 'str'>\) found for signature|"
+            r"Literal\[str\]\(<object type:|>>> mod\(Literal\[str\]|"
             r"unsupported opcode \((?:FORMAT_|CONVERT_VALUE|BUILD_(?:TEMPLATE|INTERPOLATION))"
         ),
-        "it makes text of values, as an f-string does",
+        "it makes or reads text, as an f-string does",
         'give print the parts, as in print("x is", x[i])',
     ),
     (
@@ -89,14 +99,90 @@ _ROWS = [
         "NumPy's linear algebra is not compiled for GPUs",
         "write out what it computes",
     ),
-    (r"_array_allocate", "it makes an array on the device, which a packaged kernel cannot do", "pass one in"),
+    (
+        r"_array_allocate|numpy_empty_nd|lowering call to <built-in function (?:zeros|empty)>",
+        "it makes an array on the device, which a packaged kernel cannot do",
+        "pass one in",
+    ),
     (
         (
-            r"NRT required but not enabled|\b(?:new_dict|DictType|ListType|build_list)\b|list\(undefined\)|"
-            r"has no attribute 'build_set'|assignment build_set\("
+            r"NRT required but not enabled|\b(?:new_dict|DictType|ListType|build_list|build_map)\b|list\(undefined\)|"
+            r"has no attribute 'build_set'|assignment build_set\(|'add' of type range_iter_|"
+            r"'(?:dict|list|set|frozenset|bytearray|sorted)': Cannot determine Numba type|"
+            r"attribute '\w+' of type (?:reflected )?(?:list|set)\(|'bytes' object has no attribute 'type'|"
+            r"Unknown attribute '(?:List|Dict|Set)' of type Module\(<module 'numba\.typed'|"
+            r"attribute '\w+' of type Module\(<module 'collections'"
         ),
-        "it makes a list, dict or set, for which memory would be allocated on the GPU",
-        "use a tuple, an array that is an argument, or cuda.local.array of a constant size",
+        *_MEMORY,
+    ),
+    (
+        r"yield in a closure|\bGenerator'>|'NoneType' object has no attribute 'get_function_type'",
+        "generators are not compiled for GPUs",
+        "write a for loop over range(...)",
+    ),
+    (
+        r"unsupported opcode \(LOAD_BUILD_CLASS\)",
+        "it defines a class, which only the host can do",
+        "keep values in a tuple or in a record of NumPy's",
+    ),
+    (
+        r"unsupported opcode \(UNPACK_EX\)",
+        "a starred name takes several values",
+        "name each of them, or take a slice of the tuple",
+    ),
+    # Dimensions of arrays and lengths of tuples.
+    (
+        r"cannot index array\(.*?, (\d+)d, \w+\) with (\d+) indices",
+        "a {0}-D array is indexed as a {1}-D one",
+        _DIMENSIONS,
+    ),
+    (
+        r"indexing (\d+)-D array with (\d+)-D index",
+        "a {0}-D array is indexed as a {1}-D one",
+        _DIMENSIONS,
+    ),
+    (
+        r"either a scalar linear index or (\d+) indices for memref.*, got (\d+)",
+        "a {0}-D array is indexed as a {1}-D one",
+        _DIMENSIONS,
+    ),
+    (
+        r"Cannot cast UniTuple\([^\n]*? x (\d+)\) to u?int\d+",
+        "a 1-D array is indexed as a {0}-D one",
+        _DIMENSIONS,
+    ),
+    (
+        r"Cannot cast Tuple\([^\n]*\) to u?int\d+",
+        "a 1-D array is indexed as one of several dimensions",
+        _DIMENSIONS,
+    ),
+    (
+        (
+            rf">>> setitem\(array\(.*?, (\d+)d, \w+\), (?:{_NUMBER}|(?:Uni)?Tuple\(.*\)), array\(|"
+            rf"lowering setitem .* with types \[Array\(.*?, (\d+), .*, Array\("
+        ),
+        "an array is stored where one number belongs, since an index is missing",
+        _DIMENSIONS,
+    ),
+    (
+        r"KeyError: <ufunc '(add|subtract|multiply|divide|floor_divide|remainder|power|negative|maximum|minimum)'>",
+        "it computes with whole arrays, or calls NumPy's {0}",
+        "index each array, with as many indices as it has dimensions; for numbers write an operator",
+    ),
+    (
+        r"failed to unpack u?(?:int|float)\d+",
+        "one number is unpacked into several names",
+        "write one name; cuda.grid(2) gives two numbers, cuda.grid(1) one",
+    ),
+    (
+        r"wrong tuple length for .*expected (\d+), got (\d+)",
+        "a tuple of {1} is unpacked into {0} names",
+        "write as many names as it has values; .shape has one for each dimension",
+    ),
+    (
+        r"tuple index out of range",
+        "a tuple has no value of this index",
+        ".shape and .strides have one for each dimension, counted from 0",
     ),
     (
         r"OverloadSelector object at \S+, \(List\(|NotImplementedError: lowering (?:static_)?getitem",
@@ -143,6 +229,16 @@ _ROWS = [
         "it returns a value, as device functions do and kernels cannot",
         "name a kernel that calls it",
     ),
+    (
+        r"Cannot access global variable (\w+) from within @jit",
+        "it uses the global variable {0}, which is no constexpr",
+        "write {0} = tl.constexpr(...) where it is defined, or make it an argument",
+    ),
+    (
+        r"type (fp8\w+) not supported in this architecture. The supported fp8 dtypes are \(([^)]*)\)",
+        "this target does not have {0}",
+        "take one of {1}, or list targets that have it: sm_89 and later ones have fp8e4nv",
+    ),
     # NVRTC.
     (r"^nvrtc: error: (.+)$", "{0}", "correct nvrtc-options, each of which is one option"),
     *[
@@ -166,9 +262,19 @@ _ROWS = [
     ),
     # The linker.
     (
-        NEWER_LTOIR,
+        r"newer version of nvJitLink",
         "an input holds LTOIR of a newer CUDA than this linker's",
         "build it with the toolkit's CUDA version or an older one, or link its source",
+    ),
+    (
+        r"(\d+)(\d) in LTOIR arch newer than target arch",
+        "an input holds LTOIR for compute capability {0}.{1}, which is newer",
+        "compile it for the lowest target, as with nvcc -dlto -arch, or list sm_{0}{1} and later ones in arch",
+    ),
+    (
+        r"\w+ '([^']+)' requires \.target (sm_\w+) or higher",
+        "it uses {0}, which GPUs before {1} do not have",
+        "list {1} and later ones in arch, or leave it out of the code for older GPUs",
     ),
     (
         r"(?:Unresolved extern function|Undefined reference to) '([^']+)'",
@@ -179,6 +285,11 @@ _ROWS = [
         r"Entry function '([^']+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)",
         "{0} has {1} bytes of shared memory of a fixed size, and {2} are the most",
         "make it smaller, or give it no size in the source and its bytes at the launch",
+    ),
+    (
+        r"uses too much global constant data \((0x\w+) bytes, (0x\w+) max\)",
+        "constants of all its code have {0} bytes, and an image has {1} for all of them",
+        "make arrays smaller or pass them as arguments, or make the kernels two modules",
     ),
     (
         r"does not match type NVJITLINK_INPUT_(?:PTX|LTOIR|CUBIN|FATBIN|OBJECT|LIBRARY)(.+)$",
@@ -194,11 +305,11 @@ def find(text: str) -> Explanation | None:
     for pattern, fact, remedy in _TABLE:
         if found := pattern.search(text):
             groups = [str(int(one, 16)) if one.startswith("0x") else one for one in found.groups("")]
-            return Explanation(_shed(fact.format(*groups)), remedy.format(*groups), found.start())
+            return Explanation(shed(fact.format(*groups)), remedy.format(*groups), found.start())
     return None
 
 
-def explain(head: str, text: str, place: Callable[[str], str] | str = "", *, own: bool = True) -> str:
+def explain(head: str, text: str, place: Callable[[str], str] | str = "") -> str:
     """Return `head: fact (place); remedy`.
 
     Without a row for `text`, the fact is the compiler's own: its first line behind "error:", or else its first line
@@ -208,7 +319,6 @@ def explain(head: str, text: str, place: Callable[[str], str] | str = "", *, own
         head: The key, or the module and the target.
         text: The type of the exception and its message, or the log.
         place: The user's file and line, or a function that finds them in the text from the match on.
-        own: Append the compiler's text where it has several lines and no row explains it.
     """
     text = _COLOUR.sub("", text).strip().removesuffix(":")
     row = find(text)
@@ -216,11 +326,11 @@ def explain(head: str, text: str, place: Callable[[str], str] | str = "", *, own
     where = f" ({where})" if where else ""
     if row and row.fact:
         return f"{head}: {row.fact}{where}; {row.remedy}"
-    lines = [_shed(line).rstrip() for line in text.splitlines()]
+    lines = [shed(line).rstrip() for line in text.splitlines()]
     said = [line.strip().rstrip(".") for line in lines if not _NOISE.match(line)] or ["the compiler refuses it"]
     fact = next((found[1] for line in said if (found := _ERROR.search(line))), said[0])
     first = f"{head}: {fact}{where}{f'; {row.remedy}' if row else ''}"
-    return "\n".join([first, *(f"    {line}".rstrip() for line in lines if own and len(said) > 1)])
+    return "\n".join([first, *(f"    {line}".rstrip() for line in lines if len(said) > 1)])
 
 
 def named(error: BaseException) -> str:
@@ -235,6 +345,6 @@ def relative(text: str, root: str) -> str:
     return text.replace(f"{prefix}/", "") if prefix else text
 
 
-def _shed(text: str) -> str:
-    """Return a line without addresses, the folders of temporary files and places in the compiler's own code."""
+def shed(text: str) -> str:
+    """Return text without addresses, folders of temporary files and of packages, and places in compilers."""
     return _SHED.sub("", text)

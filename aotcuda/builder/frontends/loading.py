@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def tables(name: str) -> Tables:
-    """How the front end called `name` reads its part of the configuration.
+    """Return the configuration side of the front end called `name`.
 
     Raises:
         ToolchainError: No front end of that name is registered here, or its tables cannot be imported.
@@ -27,12 +27,7 @@ def tables(name: str) -> Tables:
 
 
 def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
-    """The compiler of the front end called `name`.
-
-    Args:
-        name: Its name.
-        asker: The configuration key and the modules that ask for it, as errors begin.
-        jit: The JIT fallback asks.
+    """Return the compiler of the front end called `name`; errors begin with `asker`, its key and modules.
 
     Raises:
         ToolchainError: It is not installed.
@@ -47,7 +42,7 @@ def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
 
 
 def prepared(front: FrontEnd, root: str, name: str, asker: str, *, jit: bool = False) -> dict[str, str]:
-    """The versions of a front end's compilers, which it imports now; the arguments are those of `compiler`.
+    """Return the versions of a front end's compilers, which it imports now; the arguments are those of `compiler`.
 
     Raises:
         ToolchainError: They are not installed, or are not such as it takes.
@@ -68,7 +63,7 @@ def _not_installed(
 
 
 def _beside(found: registry.Registration) -> list[str]:
-    """What the installed release of a compiler has to have beside it."""
+    """Return the requirements that the installed release of a compiler has beside it."""
     try:
         return [found.beside[metadata.version(found.name)]] if found.beside else []
     except (KeyError, metadata.PackageNotFoundError):

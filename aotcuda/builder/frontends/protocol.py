@@ -1,4 +1,4 @@
-"""What a front end offers to the build, whatever compiler stands behind it.
+"""The interface of front ends.
 
 A front end is two modules, which its `aotcuda.registry.Registration` names:
 
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Entry, Module, Options
     from aotcuda.builder.config.shapes import Shape
     from aotcuda.common.stamp import Stamp
+    from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
     from aotcuda.manifest.linkable import Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What a front end compiles at a time, for each capability: a kernel or a device function, for one signature.
+    """A kernel or a device function for one signature, which a front end compiles for each capability.
 
     This is what the build knows of it. Each front end makes units of a class of its own, with what it needs besides;
     they travel to the worker as pickles.
@@ -50,6 +51,8 @@ class Unit:
         signature: Its types as the user wrote them; empty where the source alone says them.
         signature_key: The key that holds them.
         shared_name: A name by which all functions that have it may be called, beside their own; may be empty.
+        only: The `sm_*` targets whose code it is compiled for; empty for all of its module.
+        recorded: It comes from a file that a run wrote: if it cannot be compiled, it is left out with a warning.
         batch: Units that share what is compiled have one name for it here, and are compiled one after the other in one
             child; alone where it is empty.
     """
@@ -65,20 +68,22 @@ class Unit:
     signature_key: str = ""
     shared_name: str = ""
     batch: str = ""
+    only: tuple[Target, ...] = ()
+    recorded: bool = False
 
     @property
     def title(self) -> str:
-        """What progress and errors call it."""
+        """Return the unit's name in progress and errors."""
         return f"{self.module}.{self.name} {self.signature}".rstrip()
 
     @property
     def head(self) -> str:
-        """What errors about it begin with."""
+        """Return the beginning of errors about it."""
         return f"{self.key}: {self.signature}" if self.signature else self.key
 
     @property
     def loading(self) -> str:
-        """What the build does while it is loaded, as progress says it."""
+        """Return the step of loading it, as progress shows it."""
         return f"reading {self.origin}"
 
 
@@ -190,12 +195,15 @@ class CompiledKernel:
         lazy: Its decorator names no signatures, so in a program the compiler takes each argument for exactly its type.
         launch: Block, shared memory and cluster of its launches, for this capability; None where users say them.
         launches: The same by the images' targets, as the build notes it.
+        heuristics: The arguments that the source computes at each launch, in the order in which it does.
+        exact: It is for just the launches that the compiler's own run time would compile it for.
         arguments: The names by which launches may give arguments, in order; None where only positions count.
         one_by_one: Where its parameters lie differs between GPUs, since C++ aligns one by more than the beginning of
             them all is; of `layout` the order and the sizes hold.
         has_functions: Its code has the exported functions of its module in it, so these are not linked again.
         self_contained: Its code is LTOIR that names nothing outside of itself, and nothing in it but the kernel is to
             be found by name. So it may become machine code by itself, apart from the other kernels of its module.
+        constants: Its constant arrays with their bytes; arrays of one name are one in an image.
         apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
         seen: What functions of the project read while the compiler ran them, as the build notes it.
         generated: What the compile cache had of it, or is to have.
@@ -220,9 +228,12 @@ class CompiledKernel:
     launch: FixedLaunch | None = None
     launches: tuple[tuple[str, FixedLaunch], ...] = ()
     arguments: tuple[Argument, ...] | None = None
+    heuristics: tuple[str, ...] = ()
+    exact: bool = False
     one_by_one: bool = False
     has_functions: bool = False
     self_contained: bool = False
+    constants: tuple[tuple[str, int], ...] = ()
     apart: tuple[tuple[int, int], ...] = ()
     seen: Stamp | None = None
     generated: Generated | None = None
@@ -231,7 +242,7 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What a front end's own code generator made of a kernel's IR.
+    """Code that a front end's own code generator made of a kernel's IR.
 
     Attributes:
         name: Its name in the compile cache.
@@ -256,16 +267,33 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Stands for a kernel that a target cannot have.
+
+    Attributes:
+        error: What the compiler says, as a build says it that fails for want of the kernel.
+        reason: The same in a few words, without the place.
+        seen: As for a kernel.
+    """
+
+    error: AotcudaError
+    reason: str
+    seen: Stamp | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
     """A module's kernels as one image, by the front end's own tools.
 
     Attributes:
         data: A cubin, or PTX.
         cuda: The CUDA version that the machine code is written for.
+        left_out: The symbols of kernels that the target cannot have, each with the reason.
     """
 
     data: bytes
     cuda: tuple[int, int]
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +332,7 @@ class CompiledFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What code that a build imports asked of a GPU.
+    """A GPU query of code that a build imports.
 
     Attributes:
         place: Its file and line.
@@ -323,8 +351,25 @@ class Question:
     mere: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What runs have recorded of a module.
+
+    Attributes:
+        units: Its kernels.
+        tuning: The content of the file beside it that says which configs autotuners have chosen; may be empty.
+        warnings: What is ignored of both files.
+        files: The absolute paths of both, whether they are there or not.
+    """
+
+    units: Sequence[Unit]
+    tuning: bytes
+    warnings: Sequence[str]
+    files: Sequence[str]
+
+
 class Tables(Protocol):
-    """How a front end reads its part of a module's table.
+    """The configuration side of a front end: it reads its part of a module's table.
 
     Attributes:
         SHAPES: The shapes of `source`, `functions` and `kernels`; a front end without device functions leaves them out.
@@ -347,20 +392,26 @@ class Tables(Protocol):
         """
 
     def modules(self, module: Module) -> Sequence[str]:
-        """The Python modules that hold the sources; none if they are files of another kind."""
+        """Return the Python modules that hold the sources; none if they are files of another kind."""
 
     def units(self, module: Module) -> Sequence[Unit]:
-        """The units of a module: its kernels' in the configuration's order, then its functions'."""
+        """Return the units of a module: its kernels' in the configuration's order, then its functions'."""
 
     def target(self, wanted: Target) -> Target:
-        """What is built where the configuration asks for `wanted`; without this, just that.
+        """Return the target to build where the configuration asks for `wanted`; without this, just that.
 
         Raises:
             ValueError: Nothing can be; what to write instead.
         """
 
+    def recorded(self, module: Module, root: str) -> Recorded:
+        """What is of the file that the module's key `variants` names; `root` is the project's folder.
+
+        A front end whose `SHAPES` have no `variants` has no need of it.
+        """
+
     def widened(self, kernel: Any, signature: str) -> Entry:
-        """The entry of a kernel for other types than those in the table; the JIT fallback asks for it.
+        """Return the entry of a kernel for other types than those in the table; the JIT fallback asks for it.
 
         `signature` is as the run time writes the types of a launch's arguments: in Numba's notation.
 
@@ -370,7 +421,7 @@ class Tables(Protocol):
 
 
 class FrontEnd(Protocol):
-    """How a front end compiles."""
+    """The compiler side of a front end."""
 
     def prepare(self, root: str) -> dict[str, str]:
         """Import and warm up the compiler; returns its components' versions.
@@ -385,33 +436,33 @@ class FrontEnd(Protocol):
         """
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
-        """The block in which sources are imported for `target`; gives what they ask of a GPU meanwhile.
+        """Return the block in which sources are imported for `target`; gives what they ask of a GPU meanwhile.
 
         If an answer depends on the target, they are imported once for each compute capability, in processes of their
         own. A front end whose sources can ask nothing has no need of it.
         """
 
     def load(self, unit: Any, root: str) -> Any:
-        """What `unit` is compiled from: a Python object, the content of a file.
+        """Return the object that `unit` is compiled from: a Python object, the content of a file.
 
         Raises:
             SourceError: There is no such thing.
         """
 
     def settled(self, unit: Any, loaded: Any) -> Sequence[Any]:
-        """The units that `unit` turns out to be: what the table leaves open, the source tells.
+        """Return the units that `unit` turns out to be: what the table leaves open, the source tells.
 
         A front end whose tables leave nothing open has no need of it.
         """
 
     def sources(self, unit: Any, loaded: Any, root: str) -> Sequence[LinkInput]:
-        """The files that `unit` is compiled from beside imported Python modules, as link inputs with their `folder`.
+        """Return the files that `unit` is compiled from besides Python modules, as link inputs with their `folder`.
 
         The build depends on them and on the headers that they include, and carries both to the JIT fallback.
         """
 
     def declared(self, unit: Any, loaded: Any) -> object:
-        """What beside the content of `sources` and their headers the units of a batch are made of; `unit` is the first.
+        """Return the inputs of a batch besides `sources` and their headers; `unit` is the first of the batch.
 
         It is what `aotcuda.builder.build_cache.hashing` can name. With this the build cache keeps batches, which must
         depend on no Python module.
@@ -420,8 +471,8 @@ class FrontEnd(Protocol):
     def resolve(self, unit: Any, loaded: Any) -> str:
         """Check that `loaded` can be compiled and the signature fits it; the signature as understood."""
 
-    def compile_kernel(self, unit: Any, loaded: Any, target: Target) -> CompiledKernel:
-        """Compile a kernel."""
+    def compile_kernel(self, unit: Any, loaded: Any, target: Target) -> CompiledKernel | LeftOut:
+        """Compile a kernel; one that the target cannot have, though others may, is left out."""
 
     def compile_function(self, unit: Any, loaded: Any, target: Target) -> CompiledFunction:
         """Compile a device function with the C ABI under the name `unit.symbol`."""
@@ -437,27 +488,27 @@ class FrontEnd(Protocol):
         """
 
     def generated(self, unit: Any, loaded: Any, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
-        """Code for the linker, of an `ir` input that `compile_kernel` returned for the target.
+        """Return code for the linker, of an `ir` input that `compile_kernel` returned for the target.
 
         The compile cache names machine code by that input, so its data is all that the code depends on, beside the
         target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it out.
         """
 
     def is_fresh(self) -> bool:
-        """Whether what was compiled in this process is nothing to what is compiled in it next.
+        """Return True if what was compiled in this process is nothing to what is compiled in it next.
 
         Then several units are compiled one after the other in one process, which must make of each what a process of
         its own would. A front end that cannot tell has no need of it.
         """
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """One image of a module's kernels: a front end whose compiler has an assembler of its own makes it by that.
+        """Return one image of a module's kernels, for a front end whose compiler has an assembler of its own.
 
         Without this, `nvJitLink` links the kernels' code with what they need.
         """
 
     def tools(self, target: Target) -> list[str]:
-        """The paths of programs and libraries of its own that it runs, or links, for a target.
+        """Return the paths of programs and libraries of its own that it runs, or links, for a target.
 
         Without this, there are none: it has the toolkit's.
         """
@@ -478,7 +529,7 @@ class FrontEnd(Protocol):
         options: Options,
         form: Literal["ltoir", "ptx"] = "ltoir",
     ) -> bytes:
-        """One LTOIR or PTX that holds all `functions` (a fatbin takes one of each for a capability)."""
+        """Return one LTOIR or PTX that holds all `functions` (a fatbin takes one of each for a capability)."""
 
     def include_dirs(self) -> list[str]:
-        """Folders that CUDA C++ sources of the front end's own need."""
+        """Return folders that CUDA C++ sources of the front end's own need."""

@@ -37,7 +37,7 @@ class PythonUnit(Unit):
 
 
 def load(unit: PythonUnit, root: str) -> object:
-    """The Python object behind `unit`.
+    """Return the Python object behind `unit`.
 
     Raises:
         SourceError: Its module cannot be imported (its own error and the user's line are shown), or lacks the function.
@@ -46,7 +46,7 @@ def load(unit: PythonUnit, root: str) -> object:
 
 
 def find(unit: PythonUnit, sources: Sequence[str], root: str) -> tuple[str, object]:
-    """The Python object behind `unit`, in the first of the modules `sources` that has it, and its full name.
+    """Return the Python object behind `unit`, in the first of the modules `sources` that has it, and its full name.
 
     Raises:
         SourceError: One of them cannot be imported, or none has it.
@@ -61,7 +61,7 @@ def find(unit: PythonUnit, sources: Sequence[str], root: str) -> tuple[str, obje
 
 
 def import_source(name: str, unit: PythonUnit, root: str) -> ModuleType:
-    """The module `name`, one of the sources of the module that `unit` belongs to.
+    """Return the module `name`, one of the sources of the module that `unit` belongs to.
 
     Raises:
         SourceError: It cannot be imported.
@@ -70,7 +70,7 @@ def import_source(name: str, unit: PythonUnit, root: str) -> ModuleType:
 
 
 def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
-    """The module `name`, which stands at `key`.
+    """Return the module `name`, which stands at `key`.
 
     Raises:
         SourceError: It cannot be imported; what it raises by itself is told, with the user's line.
@@ -90,7 +90,7 @@ def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
 
 
 def _advice(error: BaseException, root: str) -> str:
-    """What to do about a module that is not there."""
+    """Return the remedy for a module that is not there."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     package = error.name.rpartition(".")[0]
@@ -107,7 +107,7 @@ def _advice(error: BaseException, root: str) -> str:
 
 
 def attributes(module: ModuleType, path: str) -> list[object]:
-    """What the dotted `path` leads to in a module; nothing if it leads nowhere.
+    """Return the object that the dotted `path` leads to in a module, in a list; an empty list without one.
 
     Raises:
         SourceError: Something on the way raises what is no AttributeError.
@@ -125,7 +125,7 @@ def attributes(module: ModuleType, path: str) -> list[object]:
 
 
 def missing(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
-    """The error for a unit whose function none of its source modules has: how far the path leads, and what is there."""
+    """Return the error for a unit whose function none of its source modules has."""
     names = unit.python.split(".")
     depth = max(_depth(module, names) for module in modules)
     reached = [module for module in modules if _depth(module, names) == depth]
@@ -144,13 +144,13 @@ def missing(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
 
 
 def _depth(module: ModuleType, names: Sequence[str]) -> int:
-    """How many of the names lead on from a module."""
+    """Return the number of names that lead on from a module."""
     found = [depth for depth in range(1, len(names) + 1) if attributes(module, ".".join(names[:depth]))]
     return len(found)
 
 
 def _callables(holder: object) -> list[str]:
-    """What can be called of a module or an object; of a module what it has imported only where it has nothing else."""
+    """Return names of callables in a module or an object; imported ones only if a module has no others."""
     if not isinstance(holder, ModuleType):
         return [name for name in dir(holder) if not name.startswith("__") and callable(getattr(holder, name, None))]
     found = {name: value for name, value in vars(holder).items() if not name.startswith("__") and callable(value)}
@@ -159,7 +159,7 @@ def _callables(holder: object) -> list[str]:
 
 
 def _origin(value: object) -> str | None:
-    """The name of the module that a value is from; None for an object that has none but that of its class."""
+    """Return the name of the module that a value is from; None for an object that has none but that of its class."""
     found = getattr(value, "__module__", None)
     return None if not isinstance(value, type) and found == type(value).__module__ else found
 
@@ -183,13 +183,13 @@ def _is_prefix(name: str, source: str) -> bool:
 
 
 def _said(error: BaseException) -> str:
-    """An exception's type, and the first line of what it says if it says something."""
+    """Return an exception's type, and the first line of what it says if it says something."""
     text = str(error.msg) if isinstance(error, SyntaxError) else text_of(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _place(error: BaseException, root: str) -> str:
-    """` (mypkg/_kernels.py:3: import cupy)`: the last line of the project that was being run."""
+    """Return ` (mypkg/_kernels.py:3: import cupy)`: the last line of the project that was being run."""
     if isinstance(error, SyntaxError) and error.filename:
         text = (error.text or "").strip()
         return f" ({_relative(error.filename, root)}:{error.lineno}{f': {text}' if text else ''})"

@@ -1,1 +1,1 @@
-"""Everything that NVIDIA's tools make of compiled parts: NVRTC, nvJitLink, nvFatbin, and the checks before them."""
+"""NVRTC, nvJitLink and nvFatbin, and the checks before them."""

@@ -19,10 +19,7 @@ class Image(NamedTuple):
     """A linked image of a module.
 
     Attributes:
-        target: What it is for.
-        data: A cubin, or PTX.
         cuda: The CUDA version that it is written for: drivers of that one load PTX, those of its major version a cubin.
-        linker: The version of nvJitLink that made it.
         spills: By symbol the bytes of spilled registers, as the linker's log tells; None where there is no such log.
     """
 
@@ -34,7 +31,7 @@ class Image(NamedTuple):
 
 
 def described(target: Target, data: bytes, linker: tuple[int, int], spills: Mapping[str, int] | None = None) -> Image:
-    """What came out of the linker of that version, with the CUDA version that it is written for."""
+    """Return an image that the linker made, with the CUDA version that it is written for."""
     cuda = None
     if target.kind == "ptx" and (found := _VERSION.search(data)):
         cuda = gpu_facts.cuda_of_ptx(gpu_facts.pair(found[1].decode()))
@@ -42,15 +39,13 @@ def described(target: Target, data: bytes, linker: tuple[int, int], spills: Mapp
 
 
 def for_older_drivers(text: bytes, assembled: Callable[[bytes], bytes | None]) -> bytes:
-    """PTX under the lowest version of its language, of the same major one, under which it means the same.
+    """Return PTX under the lowest version of its language, of the same major one, that keeps its meaning.
 
     A toolkit writes its own version into all PTX, and older drivers refuse that, whatever stands below it. The
     assembler refuses an instruction that is newer than the version above it, so what it takes under a lower one is of
     that one; the machine code has to be the same besides.
 
-    Args:
-        text: PTX, as the linker wrote it.
-        assembled: Gives the machine code of PTX for its own target, None if the assembler refuses it.
+    `assembled` returns the machine code of PTX for its own target, None if the assembler refuses it.
     """
     found = _VERSION.search(text)
     if found is None:

@@ -8,7 +8,6 @@ digraphs. An include whose name is a macro is not found.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,92 +34,85 @@ _MOMENT = re.compile(rb"\b__(?:TIME|DATE|TIMESTAMP)__")
 _DEBUG = re.compile(rb"(?:^| )(?:-G|--device-debug)\b")
 
 
-def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], options: Options) -> list[str]:
-    """The sources, headers and options of NVRTC whose text does not tell what is compiled; arguments as below.
-
-    They may read files that are not found here, or have the time of the compilation in them.
-    """
-    items = [item for item in items if item.kind == "cu" and not item.internal]
-    if not items:
-        return []
-    texts = _texts(items, _search(items, root, include_dirs))
-    found = [
-        name
-        for name, text in texts.items()
-        if any(_HIDDEN.search(reading) or _MOMENT.search(reading) for reading in _readings(text))
-    ]
-    found += [option for option in options.nvrtc_options if _READING.match(option) or _MOMENT.search(option.encode())]
-    return found + [f"{name}={value}" for name, value in options.defines if _MOMENT.search(value.encode())]
-
-
-def tell_their_place(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], options: Options) -> bool:
-    """Return True if what is compiled of `items` may say in which folder their headers lie; arguments as below.
-
-    What is compiled is known by its path in the project, a header by its absolute one: in debug information, and where
-    code asks for a file's name, as `assert` does.
-    """
-    items = [item for item in items if item.kind == "cu" and not item.internal]
-    if not items:
-        return False
-    given = " ".join([*options.nvrtc_options, *(value for _, value in options.defines)]).encode()
-    if options.debug or _DEBUG.search(given):
-        return True
-    search = _search(items, root, include_dirs)
-    if search.own | search.others <= {Path(item.folder, Path(item.name).name).resolve() for item in items}:
-        return False
-    texts = [given, *_texts(items, search).values()]
-    return any(_PLACE.search(reading) for text in texts for reading in _readings(text))
-
-
-def project_files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[Path, ...]:
-    """Return the files below `root` that `items` are or include, in order of their paths, which are absolute.
+class Headers:
+    """The headers that the CUDA C++ among link inputs can include.
 
     Args:
-        items: What is linked; those that are CUDA C++ are searched for includes.
+        items: The inputs.
         root: The project's folder, resolved.
         include_dirs: The folders that headers are searched in, relative to `root` or absolute.
-    """
-    return tuple(sorted(_search(items, root, include_dirs).own))
-
-
-def elsewhere(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[set[Path], set[Path]]:
-    """Headers that lie outside the project, and where headers were looked for in vain; arguments as above."""
-    search = _search(items, root, include_dirs)
-    return search.others, search.missing
-
-
-def files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[Path, ...]:
-    """`project_files`, and after them the headers that lie outside the project; arguments as there."""
-    search = _search(items, root, include_dirs)
-    return (*sorted(search.own), *sorted(search.others))
-
-
-def with_marks(item: LinkInput, include_dirs: Sequence[str]) -> dict[str, Path]:
-    """Return the headers that begin with a byte order mark, by the names under which they are included."""
-    search = _search([item], Path(item.folder or "/"), include_dirs)
-    marked = (path for path in search.own | search.others if path.read_bytes().startswith(_MARK))
-    return {name: path for path in marked for name, other in search.names.items() if other == path}
-
-
-@dataclass(slots=True)
-class _Search:
-    """Headers that were met.
 
     Attributes:
-        root: The project's folder.
-        own: Those below it, and the files that include them.
+        own: Those below the project's folder, and the files of the inputs there.
         others: Those that lie elsewhere.
-        missing: Where one would have been found before the place where it is, or at all.
+        missing: Where a header would have been found before the place where it is, or at all.
         names: By the name in an include, the first header that it stands for.
     """
 
-    root: Path
-    own: set[Path] = field(default_factory=set)
-    others: set[Path] = field(default_factory=set)
-    missing: set[Path] = field(default_factory=set)
-    names: dict[str, Path] = field(default_factory=dict)
+    def __init__(self, items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> None:
+        self.own: set[Path] = set()
+        self.others: set[Path] = set()
+        self.missing: set[Path] = set()
+        self._root = root
+        self.names: dict[str, Path] = {}
+        self._sources: list[LinkInput] = []
+        self._read: set[Path] = set()  # the files of those, and their headers
+        folders = [Path(root, path) for path in include_dirs]
+        for item in items:
+            is_source = item.kind == "cu" and not item.internal
+            if item.folder:
+                self._add(Path(item.folder, Path(item.name).name), is_read=is_source)
+            if is_source:
+                self._sources.append(item)
+                own = [Path(item.folder)] if item.folder else []
+                self._follow(item.data, [*own, *folders])
 
-    def follow(self, text: bytes, folders: list[Path]) -> None:
+    @property
+    def files(self) -> list[Path]:
+        """Return the project's files, and after them the headers that lie outside the project."""
+        return [*sorted(self.own), *sorted(self.others)]
+
+    def hidden(self, options: Options) -> list[str]:
+        """Return the sources, headers and options of NVRTC whose text does not tell what is compiled.
+
+        They may read files that are not found here, or have the time of the compilation in them.
+        """
+        if not self._sources:
+            return []
+        found = [
+            name
+            for name, text in self._texts().items()
+            if any(_HIDDEN.search(reading) or _MOMENT.search(reading) for reading in _readings(text))
+        ]
+        given = options.nvrtc_options
+        found += [option for option in given if _READING.match(option) or _MOMENT.search(option.encode())]
+        return found + [f"{name}={value}" for name, value in options.defines if _MOMENT.search(value.encode())]
+
+    def tell_their_place(self, options: Options) -> bool:
+        """Return True if the code may say in which folder the headers lie.
+
+        What is compiled is known by its path in the project, a header by its absolute one: in debug information, and
+        where code asks for a file's name, as `assert` does.
+        """
+        if not self._sources:
+            return False
+        given = " ".join([*options.nvrtc_options, *(value for _, value in options.defines)]).encode()
+        if options.debug or _DEBUG.search(given):
+            return True
+        if self._read <= {Path(item.folder, Path(item.name).name).resolve() for item in self._sources}:
+            return False
+        return any(_PLACE.search(reading) for text in (given, *self._texts().values()) for reading in _readings(text))
+
+    def with_marks(self) -> dict[str, Path]:
+        """Return the headers that begin with a byte order mark, by the names under which they are included."""
+        return {name: path for name, path in self.names.items() if path.read_bytes().startswith(_MARK)}
+
+    def _texts(self) -> dict[str, bytes]:
+        """Return the content of sources and their headers, by their names and paths."""
+        texts = {item.name: b"".join([item.data, *(data for _, data in item.pieces)]) for item in self._sources}
+        return texts | {str(path): path.read_bytes() for path in sorted(self._read)}
+
+    def _follow(self, text: bytes, folders: list[Path]) -> None:
         """Look for what a source includes, and for what that includes in turn; `folders` are searched for all of them.
 
         As in the compiler, what stands in quotes is looked for beside the file that includes it first, and what stands
@@ -140,36 +132,18 @@ class _Search:
                 if path is None or (where := (path.resolve(), path.parent.resolve())) in met:
                     continue
                 met.add(where)
-                self.add(path)
+                self._add(path, is_read=True)
                 self.names.setdefault(name, path.resolve())
                 waiting.append((path.read_bytes(), path.parent))
 
-    def add(self, path: Path) -> None:
-        """Add a file, if there is one."""
+    def _add(self, path: Path, *, is_read: bool) -> None:
         path = path.resolve()
         if path.is_file():
-            (self.own if path.is_relative_to(self.root) else self.others).add(path)
-
-
-def _texts(items: Iterable[LinkInput], search: _Search) -> dict[str, bytes]:
-    """What sources and their headers have, by their names and paths."""
-    texts = {item.name: b"".join([item.data, *(data for _, data in item.pieces)]) for item in items}
-    return texts | {str(path): path.read_bytes() for path in sorted(search.own | search.others)}
+            self._read |= {path} if is_read else set()
+            (self.own if path.is_relative_to(self._root) else self.others).add(path)
 
 
 def _readings(text: bytes) -> Sequence[bytes]:
     """Return a text, and what it is with its lines joined that end in a backslash."""
     joined = _SPLICE.sub(b"", text)
     return [text] if joined == text else [text, joined]
-
-
-def _search(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> _Search:
-    search = _Search(root)
-    folders = [Path(root, path) for path in include_dirs]
-    for item in items:
-        if item.folder:
-            search.add(Path(item.folder, Path(item.name).name))
-        if item.kind == "cu" and not item.internal:
-            own = [Path(item.folder)] if item.folder else []
-            search.follow(item.data, [*own, *folders])
-    return search

@@ -1,4 +1,4 @@
-"""What the configuration's `link` names: files to link inputs, and callbacks that can be found again by name."""
+"""Read the configuration's `link`: files, packaged modules, and callbacks that can be found by name."""
 
 from __future__ import annotations
 
@@ -38,10 +38,7 @@ class Linked:
 def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> Linked:
     """Read the files that `items` name, relative to the project's folder `root`, and check the callbacks.
 
-    Args:
-        items: The configuration's items.
-        root: The project's folder.
-        built: The modules of the same wheel that have been built; they come before installed ones of the same name.
+    `built` are modules of the same wheel; they come before installed ones of the same name.
 
     Raises:
         ConfigError: A file cannot be read.
@@ -118,7 +115,7 @@ def from_module(name: str, key: str) -> Linked:
 
 
 def _edited(module: targets.PackagedModule) -> str | None:
-    """What was edited of an editable install's sources since it was built; its launches look for more than that."""
+    """Return the first edit of an editable install's sources since its build, or None."""
     name, folder = module.manifest["module"], module.path
     python = folder.with_suffix(".py") if folder is not None else None
     try:
@@ -141,15 +138,7 @@ def _edited(module: targets.PackagedModule) -> str | None:
 def packaged(
     name: str, functions: bytes, header: bytes, needed: Iterable[tuple[str, bytes]], callbacks: tuple[Callbacks, ...]
 ) -> Linked:
-    """Return a module's device functions as link items.
-
-    Args:
-        name: The module's name.
-        functions: Its `functions.fatbin`.
-        header: Its C header.
-        needed: Name and content of each file that has to be linked with it.
-        callbacks: Those of the module.
-    """
+    """Return a module's device functions as link items; `needed` are the files that are linked with them."""
     others = [LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data) for path, data in needed]
     first = LinkInput(kind="fatbin", name=name, data=functions, header=header)
     return Linked(inputs=(first, *others), callbacks=callbacks)

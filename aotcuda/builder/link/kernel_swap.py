@@ -1,4 +1,4 @@
-"""Kernels of one PTX text in another text of the same link, which was generated with other options.
+"""Put kernels of one PTX text into another text of the same link, which was generated with other options.
 
 nvJitLink takes options for a whole link. Where one kernel has an option of its own, the link is made twice, and the
 second text lends that kernel, with the functions that it calls.

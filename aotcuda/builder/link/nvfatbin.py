@@ -1,9 +1,9 @@
-"""Packing images into fatbins, by nvFatbin."""
+"""Pack images into fatbins, by nvFatbin."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.errors import ToolchainError
 
@@ -33,32 +33,22 @@ def version() -> str:
 
 
 def options(versions: Iterable[tuple[int, int]]) -> list[str]:
-    """How the images of one fatbin are packed, by the CUDA versions that they are for: all their drivers read it."""
+    """Return options for a fatbin that all drivers for the CUDA versions of its images read."""
     return READ_BY_ALL if any(version < (13, 0) for version in versions) else SMALL
 
 
 def packed(identifier: str, given: list[str], target: Target, data: bytes) -> bytes:
-    """A linked image in a fatbin of its own, a cubin for an `sm_*` target, PTX for a `compute_*` one; see `joined`.
+    """Pack a cubin for an `sm_*` target, or PTX for a `compute_*` one, into a fatbin of its own.
 
     Compressing takes a quarter of a second for fifty kernels and five targets, so each image is packed by itself, in
     the process that has linked it, or on whatever core is free.
     """
-    handle = nvfatbin.create(given, len(given))
-    try:
-        if target.kind == "sass":
-            nvfatbin.add_cubin(handle, data, len(data), target.number, identifier)
-        else:
-            nvfatbin.add_ptx(handle, data, len(data), target.number, identifier, "")
-        return _bytes(handle)
-    except nvfatbin.nvFatbinError as error:
-        message = f"{identifier}: the image for {target} cannot be packed ({error})"
-        raise ToolchainError(message) from None
-    finally:
-        nvfatbin.destroy(handle)
+    add = nvfatbin.add_cubin if target.kind == "sass" else nvfatbin.add_ptx
+    return _fatbin(given, identifier, f"the image for {target}", [(add, target, data)])
 
 
 def joined(packed: Sequence[bytes]) -> bytes:
-    """One fatbin of several, as nvFatbin writes it of all their images: their entries in a row, behind one header.
+    """Join fatbins as nvFatbin writes one of all their images: the entries in a row, behind one header.
 
     Raises:
         ToolchainError: nvFatbin writes another form than the one that is known.
@@ -76,24 +66,26 @@ def joined(packed: Sequence[bytes]) -> bytes:
 
 
 def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
-    """A fatbin of device functions: LTOIR for `sm_*` targets, one for each capability, and PTX for `compute_*` ones.
+    """Pack device functions: LTOIR for `sm_*` targets, one for each capability, and PTX for `compute_*` ones.
 
     nvJitLink takes the LTOIR that fits its target when it links with link-time optimisation, and the PTX otherwise.
     """
-    handle = nvfatbin.create(SMALL, len(SMALL))  # for linkers, which are as new as the code in it
+    kinds = {"sass": nvfatbin.add_ltoir, "ptx": nvfatbin.add_ptx}
+    items = [(kinds[target.kind], target, data) for target, data in images]
+    return _fatbin(SMALL, identifier, "the functions", items)  # for linkers, which are as new as the code in it
+
+
+def _fatbin(given: list[str], identifier: str, what: str, items: Iterable[tuple[Any, Target, bytes]]) -> bytes:
+    handle = nvfatbin.create(given, len(given))
     try:
-        for target, data in images:
-            add = nvfatbin.add_ltoir if target.kind == "sass" else nvfatbin.add_ptx
-            add(handle, data, len(data), target.number, identifier, "")
-        return _bytes(handle)
+        for add, target, data in items:
+            options = () if add is nvfatbin.add_cubin else ("",)
+            add(handle, data, len(data), target.number, identifier, *options)
+        buffer = bytearray(nvfatbin.size(handle))
+        nvfatbin.get(handle, buffer)
+        return bytes(buffer)
     except nvfatbin.nvFatbinError as error:
-        message = f"{identifier}: the functions cannot be packed ({error})"
+        message = f"{identifier}: {what} cannot be packed ({error})"
         raise ToolchainError(message) from None
     finally:
         nvfatbin.destroy(handle)
-
-
-def _bytes(handle: int) -> bytes:
-    buffer = bytearray(nvfatbin.size(handle))
-    nvfatbin.get(handle, buffer)
-    return bytes(buffer)

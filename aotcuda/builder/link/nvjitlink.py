@@ -1,9 +1,10 @@
-"""Linking a module's parts into one image for each target, by nvJitLink."""
+"""Link a module's parts into one image for each target, by nvJitLink."""
 
 from __future__ import annotations
 
 import functools
 import re
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +23,7 @@ from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from aotcuda.builder.config.model import Options
 
@@ -51,7 +52,7 @@ def number() -> tuple[int, int]:
 
 
 def of_module(name: str) -> str:
-    """What is said of a function that is called, and exported by module `name` of the same wheel."""
+    """Return the hint for a function that is called and exported by module `name` of the same wheel."""
     return (
         f'which is a function of {name}, a module of this wheel that is not linked; add {{ module = "{name}" }} to link'
     )
@@ -97,41 +98,39 @@ def link(
         )
         raise LinkError(message)
     arguments = [*_arguments(target, options, lto=lto, has_cpp=any(map(_is_cpp, items))), *more]
-    handle = nvjitlink.create(len(arguments), arguments)
-    try:
-        for item in ready:
-            try:
-                nvjitlink.add_data(handle, _KINDS[item.kind], item.data, len(item.data), item.name)
-            except nvjitlink.nvJitLinkError:
-                if _log(handle):
-                    raise
-                message = f"{_failed(module, target)}: {item.name} does not hold what its suffix says; make it again"
-                raise LinkError(message) from None
-        nvjitlink.complete(handle)
-        # With PTX inputs the linker may print an error and still report success.
-        log = _log(handle)
-        if "error" in log.lower():
-            raise LinkError(_explain(module, target, log, items, elsewhere))
-        if as_ptx:
-            buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
-            nvjitlink.get_linked_ptx(handle, buffer)
-            text = bytes(buffer).rstrip(b"\x00 \n") + b"\n"
-            if _DEVICE_LAUNCH in text:
-                message = (
-                    f"{module}: {target} cannot be built, because a kernel launches kernels, which takes machine code "
-                    "of NVIDIA's device runtime; list sm_* targets alone"
-                )
-                raise _DeviceLaunchError(message)
-            return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
-        buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
-        nvjitlink.get_linked_cubin(handle, buffer)
-        return bytes(buffer), spilled(_told(handle))
-    except nvjitlink.nvJitLinkError as error:
-        if not as_ptx and _DEVICE_LAUNCH.decode() in _log(handle) and (runtime := _device_runtime(items)):
-            return link(module, [*items, runtime], target, options, include_dirs, elsewhere, more=more)
-        raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
-    finally:
-        nvjitlink.destroy(handle)
+    with _linker(arguments) as handle:
+        try:
+            for item in ready:
+                try:
+                    nvjitlink.add_data(handle, _KINDS[item.kind], item.data, len(item.data), item.name)
+                except nvjitlink.nvJitLinkError:
+                    if _log(handle):
+                        raise
+                    message = (
+                        f"{_failed(module, target)}: {item.name} does not hold what its suffix says; make it again"
+                    )
+                    raise LinkError(message) from None
+            nvjitlink.complete(handle)
+            # With PTX inputs the linker may print an error and still report success.
+            log = _log(handle)
+            if "error" in log.lower():
+                raise LinkError(_explain(module, target, log, items, elsewhere))
+            if not as_ptx:
+                told = _read(handle, nvjitlink.get_info_log_size, nvjitlink.get_info_log)
+                return _cubin(handle), spilled(told.rstrip(b"\x00").decode(errors="replace"))
+            text = _read(handle, nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx)
+        except nvjitlink.nvJitLinkError as error:
+            log = _log(handle)
+            if not as_ptx and _DEVICE_LAUNCH.decode() in log and (runtime := _device_runtime(items)):
+                return link(module, [*items, runtime], target, options, include_dirs, elsewhere, more=more)
+            raise LinkError(_explain(module, target, log or str(error), items, elsewhere)) from None
+    if _DEVICE_LAUNCH in text:
+        message = (
+            f"{module}: {target} cannot be built, because a kernel launches kernels, which takes machine code "
+            "of NVIDIA's device runtime; list sm_* targets alone"
+        )
+        raise _DeviceLaunchError(message)
+    return images.for_older_drivers(text.rstrip(b"\x00 \n") + b"\n", functools.partial(_assembled, target)), {}
 
 
 class _DeviceLaunchError(LinkError):
@@ -213,20 +212,12 @@ def relocatable(
 
 
 def _assembled(target: Target, text: bytes) -> bytes | None:
-    """Machine code of PTX for its own target; None if the assembler refuses it."""
-    handle = nvjitlink.create(1, [f"-arch=sm_{target.number}"])
-    try:
+    """Return the machine code of PTX for its own target; None if the assembler refuses it."""
+    with _linker([f"-arch=sm_{target.number}"]) as handle, suppress(nvjitlink.nvJitLinkError):
         nvjitlink.add_data(handle, nvjitlink.InputType.PTX, text, len(text), "image")
         nvjitlink.complete(handle)
-        if "error" in _log(handle).lower():
-            return None
-        buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
-        nvjitlink.get_linked_cubin(handle, buffer)
-        return bytes(buffer)
-    except nvjitlink.nvJitLinkError:
-        return None
-    finally:
-        nvjitlink.destroy(handle)
+        return None if "error" in _log(handle).lower() else _cubin(handle)
+    return None
 
 
 def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
@@ -291,19 +282,29 @@ def _compiled(
     return replace(item, kind="ltoir" if lto else "ptx", data=code)
 
 
+@contextmanager
+def _linker(arguments: list[str]) -> Iterator[int]:
+    handle = nvjitlink.create(len(arguments), arguments)
+    try:
+        yield handle
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _read(handle: int, size: Callable[[int], int], get: Callable[[int, bytearray], object]) -> bytes:
+    buffer = bytearray(size(handle))
+    if buffer:
+        get(handle, buffer)
+    return bytes(buffer)
+
+
+def _cubin(handle: int) -> bytes:
+    return _read(handle, nvjitlink.get_linked_cubin_size, nvjitlink.get_linked_cubin)
+
+
 def _log(handle: int) -> str:
-    buffer = bytearray(nvjitlink.get_error_log_size(handle))
-    if buffer:
-        nvjitlink.get_error_log(handle, buffer)
-    return bytes(buffer).rstrip(b"\x00").decode(errors="replace").strip()
-
-
-def _told(handle: int) -> str:
-    """What the linker and its assembler say of what went well."""
-    buffer = bytearray(nvjitlink.get_info_log_size(handle))
-    if buffer:
-        nvjitlink.get_info_log(handle, buffer)
-    return bytes(buffer).rstrip(b"\x00").decode(errors="replace")
+    found = _read(handle, nvjitlink.get_error_log_size, nvjitlink.get_error_log)
+    return found.rstrip(b"\x00").decode(errors="replace").strip()
 
 
 _SPILLED = re.compile(
@@ -329,7 +330,7 @@ def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], 
         return f"{head}: it calls {found[1]}, {of_module(elsewhere[found[1]])}"
     # Only inputs that came as LTOIR can be too new; the toolchain's own are called "code of ..." or by their .cu file.
     given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
-    return error_table.explain(head, log, ", ".join(given) if error_table.NEWER_LTOIR in log else "")
+    return error_table.explain(head, log, ", ".join(given) if re.search(error_table.NEWER_LTOIR, log) else "")
 
 
 def _failed(module: str, target: Target) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda.bindings import nvrtc
 
 from aotcuda.builder import toolchain
-from aotcuda.builder.link import included_headers
+from aotcuda.builder.link.included_headers import Headers
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -32,13 +33,7 @@ def compile_source(
 ) -> bytes:
     """Compile one source for one target, as relocatable device code.
 
-    Args:
-        source: The source.
-        target: What for.
-        options: The module's options.
-        include_dirs: Folders that headers are searched in, before the toolkit's own.
-        lto: Give LTOIR and not PTX.
-        names: Kernels as C++ names them: instances of templates among them are made.
+    `names` are kernels as C++ names them: instances of templates among them are made.
 
     Raises:
         CompileError: The compiler refuses it; the message is the compiler's own, with file and line.
@@ -86,7 +81,7 @@ def _compile(
     arguments += ["--device-debug"] if options.debug and not source.internal else []
     arguments += _seed(source)
     arguments += list(options.nvrtc_options)
-    marked = included_headers.with_marks(source, include_dirs)
+    marked = Headers([source], Path(source.folder or "/"), include_dirs).with_marks()
     arguments += [f"--include-path={path.parent}" for path in dict.fromkeys(marked.values())]
     texts = [_without_mark(path.read_bytes()) for path in marked.values()]
     data = _without_mark(source.data)
@@ -136,5 +131,5 @@ def _seed(source: LinkInput) -> list[str]:
 
 
 def _room(size: int) -> bytes:
-    """Bytes for NVRTC to write into; never a single one, of which Python has one object for each value."""
+    """Return bytes for NVRTC to write into; never a single one, since Python shares one object for each value."""
     return b" " * max(size, 2)

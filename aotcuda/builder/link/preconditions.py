@@ -1,4 +1,4 @@
-"""What can be said about a link before the linker is asked: missing and repeated symbols, prototypes, architectures."""
+"""Check a link before it is made: missing and repeated symbols, prototypes, architectures."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def not_compiled(
     said: str,
     names: Sequence[str] = (),
 ) -> CompileError:
-    """The error for CUDA C++ that does not compile: with who links it, and the first target that it compiles for."""
+    """Return the error for CUDA C++ that does not compile, with the first target that it compiles for."""
     head, _, log = said.partition("\n")
     found = _cause(log)
     text = found[3].strip().partition(". Consider using")[0] if found else ""
@@ -114,7 +114,7 @@ def not_compiled(
 
 
 def _cause(log: str) -> re.Match[str] | None:
-    """The first error, or what it follows from: NVRTC names a parameter's unknown type behind what comes of it."""
+    """Find the first error, or its cause: NVRTC reports a parameter's unknown type behind what follows from it."""
     errors = list(_CUDA_ERROR.finditer(log))
     if errors and errors[0][3].startswith("attribute "):
         return next((error for error in errors if _NO_NAME.search(error[3])), errors[0])
@@ -122,7 +122,7 @@ def _cause(log: str) -> re.Match[str] | None:
 
 
 def _advice(problem: str, where: str) -> str:
-    """What to do about code that was written for nvcc: NVRTC has no headers of the host, and compiles no host code."""
+    """Return the remedy for code for nvcc: NVRTC has no headers of the host, and compiles no host code."""
     if found := _NO_HEADER.search(problem):
         return _on_header(found[1], where)
     row = error_table.find(problem)
@@ -172,14 +172,9 @@ def check(
 ) -> None:
     """Check a whole module's link.
 
-    Args:
-        module: The module's name.
-        wanted: The foreign functions that each unit calls.
-        own: Symbols of the module's own kernels and exported functions.
-        linked: What is linked, with its symbols.
-        targets: What is linked for.
-        asked_by: The key for which each item is linked.
-        elsewhere: The functions that other modules of the wheel export, with the module's name.
+    `wanted` are the foreign functions that each unit calls, `own` the symbols of the module's kernels and exported
+    functions. `asked_by` has the key for which an item is linked, `elsewhere` the functions of the wheel's other
+    modules.
 
     Raises:
         LinkError: A symbol is missing or defined twice, or a binary is for other GPUs than the target.
@@ -246,7 +241,7 @@ def _check_missing(
 def _missing(
     module: str, name: str, wanted_by: str, linked: Mapping[LinkInput, Symbols], elsewhere: Mapping[str, str]
 ) -> str:
-    """What is said of a symbol that nothing defines."""
+    """Return the message about a symbol that nothing defines."""
     if name in elsewhere:
         return f"{module}: {wanted_by} calls {name}, {nvjitlink.of_module(elsewhere[name])}"
     shown = [item.name for item in linked if not item.internal]

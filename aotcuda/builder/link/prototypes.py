@@ -1,4 +1,4 @@
-"""Comparing the prototypes of linked functions with the signatures that Python declares for them.
+"""Compare the prototypes of linked functions with the signatures that Python declares for them.
 
 LTO links accept a call through a wrong prototype, and the kernel then reads garbage. The comparison is made by the
 compiler: a static assertion for each declared function is added behind the source, on the machine-level kinds of the
@@ -96,7 +96,7 @@ def check(
 
 
 def check_header(item: LinkInput, declared: Iterable[External], target: Target, options: Options) -> None:
-    """Likewise for the functions of `declared` that the C header of `item`, another module's code, has."""
+    """Check functions of `declared` against the C header of `item`, another module's code."""
     text = item.header.decode()
     names = set(re.findall(r"^AOTCUDA_DEVICE .*?\b(\w+)\(", text, re.MULTILINE))
     known = [external for external in declared if external.name in names]

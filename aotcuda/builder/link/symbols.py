@@ -1,4 +1,4 @@
-"""Which functions a link input defines, so that what is missing or there twice can be told before the linker is asked.
+"""Read the functions that a link input defines, to find missing and repeated ones before the link.
 
 The linker itself cannot be relied on: with PTX or cubins that define one symbol twice nvJitLink 13.0 crashes, and with
 LTOIR and PTX that do it takes one of them silently.
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbols:
-    """What an input defines for others.
+    """The symbols that an input defines for others.
 
     Attributes:
-        functions: Device functions and kernels, by symbol.
         complete: Whether these are all; LTOIR keeps its symbols to itself.
         archs: The targets that the input holds code for, `compute_*` for what is still to be compiled; empty when it is
             source.
@@ -147,7 +146,7 @@ _HOSTS = {62: "x86-64", 183: "AArch64"}
 
 
 def _machine(data: bytes, where: str) -> int:
-    """What an object file is for."""
+    """Return the machine of an object file."""
     if not data.startswith(_ELF):
         what = "is empty" if not data else f"begins with {data[:4]!r}, not with an ELF header"
         message = f"{where} is no object file: it {what}; make it by nvcc -dc"
@@ -168,7 +167,7 @@ def _machine(data: bytes, where: str) -> int:
 
 
 def _members(item: LinkInput) -> Iterator[tuple[str, bytes]]:
-    """The members of an `ar` archive: 60-byte headers with the size as text at byte 48, data padded to even length."""
+    """Yield the members of an `ar` archive: 60-byte headers, size as text at byte 48, data of even length."""
     data = item.data
     if not data.startswith(b"!<arch>\n"):
         message = f"{item.name} is no archive; a static library begins with '!<arch>'"

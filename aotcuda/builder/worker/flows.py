@@ -22,7 +22,6 @@ class Round:
 
     Attributes:
         rank: The kind of work; a flow's later rounds have no lower ranks.
-        tasks: The tasks.
     """
 
     rank: int
@@ -36,11 +35,6 @@ Flow = Generator[Round, list[Any], T]
 
 def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[Any]:
     """Run all `tasks`, at most `jobs` at a time, and return their results in the order of the tasks.
-
-    Args:
-        tasks: The work.
-        jobs: Number of children at a time.
-        done: Called with each task as it ends.
 
     Raises:
         AotcudaError: A task raised it; errors of several tasks are joined.
@@ -94,12 +88,8 @@ class _FlowState(Generic[T]):
     """A flow under way.
 
     Attributes:
-        number: Its place among the flows.
-        flow: The flow.
         level: Twice the rank of its round's tasks; the flow's own work with their results is one level higher.
-        tasks: Its round.
         waiting: The tasks that were not started, with their places; the last one is the next.
-        returned: The flow's result, if it has ended.
         failures: Level, number of the flow, place and error of each failure.
     """
 

@@ -1,4 +1,4 @@
-"""Importing the modules that hold the user's functions, in the worker, before anything is compiled."""
+"""Import the modules that hold the user's functions, in the worker, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
-import stat
 import sys
 from pathlib import Path
 from types import MappingProxyType
@@ -41,32 +40,27 @@ class Placeholder:
         return f"<{self.__name__}, being built>"
 
 
-class _Generated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules that the wheel gains, and gives them placeholders for content."""
+class _OwnModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules that the wheel gains, with placeholders for content, and compiled extension modules.
 
-    def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
+    A back end has compiled the extension modules and put them elsewhere than beside the project's sources.
+    """
+
+    def __init__(self, names: Mapping[str, Sequence[str]], extensions: Mapping[str, str]) -> None:
         self.names = names
+        self.extensions = extensions
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         del path, target
-        return importlib.machinery.ModuleSpec(fullname, self) if fullname in self.names else None
+        if fullname in self.names:
+            return importlib.machinery.ModuleSpec(fullname, self)
+        file = self.extensions.get(fullname)
+        return importlib.util.spec_from_file_location(fullname, file) if file else None
 
     def exec_module(self, module: ModuleType) -> None:
         for name in self.names[module.__name__]:
             setattr(module, name, Placeholder(f"{module.__name__}.{name}"))
         module.__dict__["__aotcuda__"] = Placeholder(f"{module.__name__}.__aotcuda__")
-
-
-class _Extensions(importlib.abc.MetaPathFinder):
-    """Finds extension modules that a back end has compiled and put elsewhere than beside the project's sources."""
-
-    def __init__(self, files: Mapping[str, str]) -> None:
-        self.files = files
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        del path, target
-        file = self.files.get(fullname)
-        return importlib.util.spec_from_file_location(fullname, file) if file else None
 
 
 class _ForOthers:
@@ -88,7 +82,7 @@ class _ForOthers:
 
 
 def _owner(roots: Sequence[str], generated: Iterable[str]) -> Callable[[str], bool]:
-    """What tells whether the project in `roots` has a module, or a package that would hold it."""
+    """Return a function that tells if the project in `roots` has a module, or a package that would hold it."""
     above = {name.rpartition(".")[0] for name in generated}
     spaces = {".".join(name.split(".")[:size]) for name in above for size in range(1, name.count(".") + 2)}
 
@@ -122,7 +116,7 @@ def prepare_imports(
     sys.path[:0] = [root for root in roots if root not in sys.path]
     is_own = _owner(roots, generated)
     others: list[Any] = [finder if _is_pythons(finder) else _ForOthers(finder, is_own) for finder in sys.meta_path]
-    sys.meta_path[:] = [_Generated(generated), _Extensions(extensions), *others]
+    sys.meta_path[:] = [_OwnModules(generated, extensions), *others]
     importlib.invalidate_caches()
     packages = tuple(f"{Path(root, name.partition('.')[0])}/" for root in roots for name in generated)
     _distrust_bytecode(packages, tuple(f"{root.rstrip('/')}/" for root in roots))
@@ -151,7 +145,7 @@ def _distrust_bytecode(packages: tuple[str, ...], roots: tuple[str, ...]) -> Non
 
 
 def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple[manifest.Source, ...]:
-    """The Python files below `roots` that have been imported, with their digests; the paths are absolute.
+    """Return the Python files below `roots` that have been imported, with their digests; the paths are absolute.
 
     Those `elsewhere` are left out: no source tree has them.
     """
@@ -161,7 +155,7 @@ def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple
 
 
 def file_of(module: object) -> str | None:
-    """The file of what stands in `sys.modules`, which may be anything, such as what raises when it is asked."""
+    """Return the file of what stands in `sys.modules`, which may be anything, such as what raises when it is asked."""
     try:
         found = getattr(module, "__file__", None)
     except Exception:  # noqa: BLE001 (a lazy module's own, of a package that is not installed)
@@ -170,37 +164,20 @@ def file_of(module: object) -> str | None:
 
 
 def files_of(names: Iterable[str]) -> set[str]:
-    """The files of those of the modules that have one, by their absolute paths."""
-    files = [file_of(sys.modules.get(name)) for name in names]
-    folders: dict[str, str] = {}  # a compiler has thousands of files, in a few folders; a Path of each takes a while
+    """Return the files of those of the modules that have one, by their absolute paths."""
+    resolved = functools.cache(os.path.realpath)  # a compiler has thousands of files, in a few folders
     found = set()
-    for path in filter(None, files):
-        try:
-            kind = os.lstat(path).st_mode
-        except OSError:
-            continue
-        if stat.S_ISREG(kind):
+    for path in filter(None, (file_of(sys.modules.get(name)) for name in names)):
+        if os.path.islink(path):  # noqa: PTH114 (a Path of each takes a while)
+            path = os.path.realpath(path)  # noqa: PLW2901
+        if os.path.isfile(path):  # noqa: PTH113 (as above)
             folder, name = os.path.split(path)
-            found.add(f"{_folder(folder, folders)}/{name}")
-        elif stat.S_ISLNK(kind) and (whole := Path(path).resolve()).is_file():
-            found.add(str(whole))
+            found.add(os.path.join(resolved(folder), name))  # noqa: PTH118 (as above)
     return found
 
 
-def _folder(path: str, known: dict[str, str]) -> str:
-    """A folder without links in its path, by way of the folder that it is in; without a slash at its end."""
-    if path not in known:
-        above, name = os.path.split(path)
-        is_plain = path.startswith("/") and name not in ("", os.curdir, os.pardir)
-        if is_plain and not os.path.islink(path):  # noqa: PTH114 (a Path of each takes a while)
-            known[path] = f"{_folder(above, known)}/{name}"
-        else:
-            known[path] = os.path.realpath(path).rstrip("/")
-    return known[path]
-
-
 def is_of_project(file: str, roots: Sequence[str]) -> bool:
-    """Whether a file lies below one of the project's folders, and is not installed in an environment there."""
+    """Return True if a file lies below one of the project's folders, and is not installed in an environment there."""
     return _is_below(str(Path(file).resolve()), _resolved(roots))
 
 

@@ -1,13 +1,16 @@
-"""What travels between the build and its worker process: the job, and what became of it."""
+"""The job and the result, which travel between the build and its worker process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from aotcuda.common.stamp import Stamp
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aotcuda import manifest
     from aotcuda.arch import Target
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, Question
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.toolkits import Toolkit
-    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Source
 
 
@@ -31,13 +33,13 @@ class Job:
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
         product: What is made of it: a `"wheel"`'s files, or one bare image for the `"jit"` fallback on this machine.
-        observe: What the project's code reads is wanted.
-        own: The beginnings of the paths of the project's files, for that.
+        own: The beginnings of the paths of the project's files, whose reads are observed.
         watched: Absolute globs of files that the build depends on besides.
         watched_variables: Names and patterns of such environment variables.
         carry: The files that are linked are wanted, to be packaged for a JIT build.
         prelude: A module that is imported before the sources.
         known_faults: `warn` or `error`: what becomes of code that the compiler is known to compile wrongly.
+        incomplete: `warn` or `error`: what becomes of a kernel that a target cannot have.
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
         extensions: Files of extension modules that are not in the import roots, by their names.
@@ -53,13 +55,13 @@ class Job:
     names: dict[str, tuple[str, ...]]
     jobs: int
     product: Literal["wheel", "jit"] = "wheel"
-    observe: bool = False
     own: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     watched_variables: tuple[str, ...] = ()
     carry: bool = False
     prelude: str | None = None
     known_faults: str = "warn"
+    incomplete: str = "warn"
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
     extensions: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class Job:
 
     @property
     def frontend(self) -> str:
-        """Name of the front end."""
+        """Return the name of the front end."""
         return self.plans[0].frontend
 
 
@@ -78,8 +80,6 @@ class LinkedItem:
     """Something that was linked into a module, as its bill of materials has it.
 
     Attributes:
-        name: What errors call it; for files their name.
-        sha256: The digest of its content.
         module: The packaged module that it is of; empty for all else.
         licence: What its line `SPDX-License-Identifier` says; empty if it has none.
     """
@@ -97,16 +97,10 @@ class BuiltModule:
     Those of several toolkits are together in the last one that is built.
 
     Attributes:
-        plan: The module's plan.
-        images: Its kernels linked for each target; empty when it has none.
-        kernels: What was compiled for each kernel unit.
+        plan: The module's plan, without the kernels that no target can have.
+        left_out: The kernels that targets cannot have.
         ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
-        functions: What was compiled for each function unit.
-        kernel_fatbin: The images, packed.
-        function_fatbin: What `ltoir` has, packed.
-        callbacks: The module's callbacks, in order, each once.
         foreign: Symbols of what was linked in, by the name of the item.
-        linked: What was linked in, but for the front end's own.
         function_links: What users of the exported functions have to link with them: name and packed content.
         carried: The project's files that are linked and the headers that they include, by their paths from its folder.
     """
@@ -116,6 +110,7 @@ class BuiltModule:
     kernels: tuple[CompiledKernel, ...]
     ltoir: tuple[tuple[Target, bytes], ...] = ()
     functions: tuple[CompiledFunction, ...] = ()
+    left_out: tuple[manifest.LeftOut, ...] = ()
     kernel_fatbin: bytes = b""
     function_fatbin: bytes = b""
     callbacks: tuple[Callbacks, ...] = ()
@@ -130,26 +125,18 @@ class Result:
     """All that the worker built.
 
     Attributes:
-        toolchain: Versions of what took part, by component; `cuda` is the toolkit's `major.minor`.
-        modules: One for each plan.
-        sources: The project's files that were imported, by absolute path.
-        warnings: What the user should know; the build went on.
-        seen: What was read, if that is wanted.
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
-        questions: What the sources asked of a GPU.
         unseen: Sources whose text does not tell what was compiled, if there are any: an include by a macro's name, say.
-        reused: How many results of its steps came from the build cache.
         made: How many were made.
         problems: What the user should know of the build cache.
         unanswered: Its URL did not answer.
-        steps: What it did, each with its seconds.
     """
 
     toolchain: dict[str, str]
     modules: tuple[BuiltModule, ...]
     sources: tuple[Source, ...]
     warnings: tuple[str, ...]
-    seen: Stamp | None = None
+    seen: Stamp = field(default_factory=Stamp)
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
     unseen: tuple[str, ...] = ()

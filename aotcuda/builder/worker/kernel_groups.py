@@ -1,4 +1,4 @@
-"""Kernels that become machine code together: which ones they are, and how that is shared out among processes.
+"""Group kernels that become machine code together, and share the groups out among processes.
 
 A module whose kernels have nothing in common need not be linked as a whole after an edit: its kernels become machine
 code in groups, which are kept in the build cache, and an image is linked of the groups' code. What links here runs in
@@ -39,7 +39,7 @@ _ENDS = frozenset("01234")
 
 
 def grouped(names: Sequence[str]) -> list[Group]:
-    """A module's kernels in groups that become machine code together, each of some that follow each other.
+    """Return a module's kernels in groups that become machine code together, each of some that follow each other.
 
     The linker takes a third longer for five kernels one by one than for five at once, and an edit of one costs all of
     its group. Where groups end is told by the names around, so a kernel that is added or removed changes the groups
@@ -56,7 +56,7 @@ def grouped(names: Sequence[str]) -> list[Group]:
 
 
 def shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
-    """A module's groups as they are shared out among processes, each for all of its targets or for some.
+    """Return a module's groups as they are shared out among processes, each for all of its targets or for some.
 
     To start a process takes as long as one or two kernels do. So shares are large at first and smaller towards the end,
     each a part of what is left, and the processes have nothing more to do at about the same time.
@@ -81,7 +81,7 @@ def shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
 
 
 def relocatable(module: str, groups: Apart, generate: Generate, *settings: Any) -> Objects:
-    """The machine code of some groups; in a child, since it leaves the folder it is in."""
+    """Return the machine code of some groups; in a child, since it leaves the folder it is in."""
     os.chdir("/")  # as for `linked`
     return {
         (group, target): nvjitlink.relocatable(module, generate(part, target), target, *settings)
@@ -90,7 +90,7 @@ def relocatable(module: str, groups: Apart, generate: Generate, *settings: Any) 
 
 
 def spilled(target: Target, objects: Objects) -> dict[str, int]:
-    """What the kernels of some machine code spilled, in bytes."""
+    """Return the spilled bytes of the kernels in some machine code."""
     return {name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()}
 
 
@@ -110,11 +110,11 @@ def linked(
 
 
 def objects_of(target: Target, objects: Objects) -> list[LinkInput]:
-    """The machine code of a module's kernels for a target; nothing where it is linked of other code."""
+    """Return the machine code of a module's kernels for a target; nothing where it is linked of other code."""
     found = ((group, data) for (group, of), (data, _) in objects.items() if of == target)
     return [LinkInput(kind="cubin", name=f"machine code of {and_more(group)}", data=data) for group, data in found]
 
 
 def and_more(names: Sequence[str]) -> str:
-    """Kernels as titles of steps name them."""
+    """Return the names of kernels for the title of a step."""
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]

@@ -84,7 +84,7 @@ def _with_telemetry(result: Result, job: Job) -> Result:
 
 def _print_warnings() -> None:
     for text in report.counted(telemetry.take().warnings):
-        print(text, file=sys.stderr)
+        print(f"aotcuda: warning: {text}", file=sys.stderr)
 
 
 def build(job: Job, tell: Callable[..., None]) -> Result:
@@ -108,7 +108,9 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         carried = tuple((name, path.read_bytes()) for name, path in beside)
         modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
         own = tuple(source for source in own if source["path"] not in {str(path) for _, path in beside})
-    vain = source_loading.in_vain(loaded.job, own) if job.product != "jit" else []
+    vain = []
+    if job.product != "jit":
+        vain = [*source_loading.in_vain(loaded.job, own), *source_loading.direct_imports(loaded.job, own)]
     questions = [*loaded.questions, *(question for other in pipeline.elsewhere for question in other.questions)]
     return Result(
         toolchain={
@@ -120,11 +122,11 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         },
         modules=tuple(modules),
         sources=_sources(pipeline, own, job),
-        warnings=tuple(dict.fromkeys([*vain, *pipeline.warnings])),
+        warnings=tuple(dict.fromkeys([*vain, *loaded.warnings, *pipeline.warnings])),
         seen=_seen(loaded, pipeline),
         linkable=pipeline.linkable,
         questions=tuple(dict.fromkeys(questions)),
-        unseen=pipeline.unseen() if job.observe else (),
+        unseen=pipeline.unseen(),
         reused=cache.reused,
         made=cache.made,
         problems=cache.problems,
@@ -158,7 +160,7 @@ def _loaded(
     again = partial(source_loading.elsewhere, job, front, cache, others)
     with ExitStack() as stack:
         # A copy of this process before it imports the sources, from which the others start.
-        spare = stack.enter_context(pool.spare(again)) if others and hasattr(front, "importing") else None
+        spare = stack.enter_context(pool.spare(again, tell)) if others and hasattr(front, "importing") else None
         with source_loading.loaded(job, front, first[0], tell) as loaded:
             tell(step="reading what is linked", done=0, total=0)
             with loaded.attempt():
@@ -177,10 +179,8 @@ def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Sourc
     return tuple({source["path"]: source for source in every}.values())
 
 
-def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp | None:
-    """What the sources read, and what was read beside them, if that is wanted."""
-    if loaded.seen is None:
-        return None
+def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
+    """Return the stamp of what the sources, the linker and the tools read."""
     tools = pipeline.tools(target for item in loaded.job.plans for target in item.targets)
     own = Stamp({("file", path): digest for path, digest in tools})
     return Stamp().add(
@@ -189,7 +189,7 @@ def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp | None:
 
 
 def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
-    """The project's files that functions of its sources imported when the compiler ran them."""
+    """Yield the project's files that functions of its sources imported when the compiler ran them."""
     imported = imports.files_of(list(sys.modules))
     for (question, path), digest in seen.reads.items():
         is_python = question == "file" and digest is not None and path.endswith(".py")
@@ -199,7 +199,7 @@ def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
 
 @contextmanager
 def _lasting() -> Iterator[None]:
-    """The block makes what lives as long as the process: nobody has to look for garbage there, then or later.
+    """Exempt the objects that the block makes from garbage collection, then and later.
 
     A compiler is 270 thousand objects; looking through them again and again is a sixth of the time that it takes to
     start. To compile a kernel makes some ten thousand more in a process that then ends: looking for garbage after every
@@ -216,7 +216,7 @@ def _lasting() -> Iterator[None]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The block loads NumPy with a BLAS that starts no threads, unless the user has said how many it may.
+    """Load NumPy in the block with a BLAS that starts no threads, unless the user has said how many it may.
 
     OpenBLAS stops its threads before each fork and starts them after it: a twelfth of a build's processor time. What
     sources compute by it then comes out the same, however many cores there are.

@@ -1,4 +1,4 @@
-"""Observing what the project's code reads while it is imported, and when a compiler runs functions of it.
+"""Observe what the project's code reads while it is imported, and when a compiler runs functions of it.
 
 The observer sees four audit events (`open`, `os.listdir`, `os.scandir`, and modules that are imported), and the
 variables that are read from `os.environ`. It notes what code of the project does, directly or through a library: a
@@ -43,15 +43,10 @@ _HERE = __file__
 
 
 class Observer:
-    """Notes what the project's code reads.
-
-    Attributes:
-        seen: The notes.
-        is_on: Notes are taken.
-    """
+    """Notes what the project's code reads."""
 
     def __init__(self, own: Iterable[str]) -> None:
-        """`own` are the folders and files of the project; some may be installed, when the JIT fallback compiles."""
+        """Start observing; `own` are the folders and files of the project, which the JIT fallback finds installed."""
         self.seen = Stamp()
         self.is_on = False
         self._own = tuple(own)
@@ -97,14 +92,14 @@ class Observer:
         self.is_on = False
 
     def note_variable(self, name: str) -> None:
-        """An environment variable is about to be read; `ALL_NAMES`: the names of all."""
+        """Note an environment variable that is about to be read; `ALL_NAMES`: the names of all."""
         if self.is_on and name not in self._assigned and name not in self.seen.variables and self._reads_directly():
             with self._alone() as first:
                 if first:
                     self.seen.ask_variable(name)
 
     def note_assigned(self, name: str) -> None:
-        """The project sets a variable itself, whose value then tells nothing of the machine."""
+        """Note a variable that the project sets itself, whose value then tells nothing of the machine."""
         if self.is_on:
             self._assigned.add(name)
 
@@ -130,7 +125,7 @@ class Observer:
         # The import system reads a module's file for whoever imports it: what is noted is what will be run.
         if _reads(mode, flags) and self._is_new("file", path) and (_is_import() or self._is_on_the_stack()):
             self.seen.ask("file", path)
-        if _writes(mode, flags):
+        if _makes(path, mode, flags):
             self._made.add(path)
 
     def _listed(self, name: object) -> None:
@@ -140,7 +135,7 @@ class Observer:
 
     def _created(self, *names: object) -> None:
         path = _absolute(names[0] if len(names) < 4 else names[1])
-        if path is not None:
+        if path is not None and not os.path.isdir(path):
             self._made.add(path)
 
     def _is_new(self, question: str, path: str) -> bool:
@@ -244,15 +239,14 @@ _observers: list[Observer] = []
 def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[str]) -> Iterator[Stamp]:
     """Note what the project's code reads in the block.
 
-    Args:
-        own: The folders and files of the project.
-        patterns: Absolute globs of more files to depend on, and on there being no others.
-        variables: Names, or patterns of names, of environment variables to depend on besides.
+    The stamp also depends on the files that match the absolute globs `patterns`, on there being no others, and on the
+    variables whose names match `variables`.
     """
-    _observers[:] = [Observer(own)]
-    with _observers[0].observing() as seen:
+    observer = Observer(own)
+    _observers[:] = [observer]
+    with observer.observing() as seen:
         yield seen
-    _observers[0].watch(patterns)
+    observer.watch(patterns)
     for name in variables:
         seen.ask_variable(name)
 
@@ -276,7 +270,7 @@ def _is_import() -> bool:
 
 
 def _absolute(name: object) -> str | None:
-    """A path as it can be asked for from anywhere; None for what is none, such as an open file's number."""
+    """Return a path as it can be asked for from anywhere; None for what is none, such as an open file's number."""
     if isinstance(name, int):
         return None
     try:
@@ -292,10 +286,14 @@ def _reads(mode: object, flags: object) -> bool:
     return not isinstance(flags, int) or (flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_TRUNC | os.O_EXCL))
 
 
-def _writes(mode: object, flags: object) -> bool:
+def _makes(path: str, mode: object, flags: object) -> bool:
+    """Return True if a file is created or loses its content; a folder is opened for a temporary file without a name."""
     if isinstance(mode, str):
-        return any(letter in mode for letter in "wax+")
-    return isinstance(flags, int) and flags & os.O_ACCMODE != os.O_RDONLY
+        writes, empties = any(letter in mode for letter in "wax+"), "w" in mode
+    else:
+        number = flags if isinstance(flags, int) else os.O_RDONLY
+        writes, empties = number & os.O_ACCMODE != os.O_RDONLY, bool(number & os.O_TRUNC)
+    return writes and (not os.path.lexists(path) or (empties and not os.path.isdir(path)))
 
 
 def _is_standard(path: str) -> bool:

@@ -18,6 +18,7 @@ from aotcuda.manifest import linkable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from aotcuda import manifest
     from aotcuda.arch import Target
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel
     from aotcuda.builder.link.images import Image
@@ -38,6 +39,7 @@ class Parts:
         linked: The same items, as the bill of materials has them.
         called: The inputs that have to be linked wherever its exported functions are.
         files: The project's files that it links or is compiled from, with the headers that they include.
+        left_out: The kernels that targets cannot have.
     """
 
     plan: ModulePlan
@@ -50,6 +52,7 @@ class Parts:
     linked: tuple[LinkedItem, ...]
     called: tuple[LinkInput, ...]
     files: tuple[Path, ...]
+    left_out: tuple[manifest.LeftOut, ...] = ()
 
     @property
     def name(self) -> str:
@@ -143,6 +146,7 @@ class WheelPackager(JitPackager):
             callbacks=parts.callbacks,
             foreign=parts.foreign,
             linked=parts.linked,
+            left_out=parts.left_out,
             function_links=tuple(_function_links(parts, compile_source)),
             carried=tuple(
                 (path.relative_to(root).as_posix(), path.read_bytes())

@@ -15,24 +15,25 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from aotcuda import manifest
 from aotcuda.arch import Target
 from aotcuda.binary import grid_sync, targets
-from aotcuda.builder import consistency, failures, resource_warnings, source_faults, toolchain
-from aotcuda.builder.build_cache.compile_cache import CompileCache
-from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
+from aotcuda.builder import code_warnings, consistency, failures, toolchain
+from aotcuda.builder.frontends.protocol import Assembled, CompiledFunction, CompiledKernel, LeftOut, LinkInput
 from aotcuda.builder.link import inputs as link_inputs
+from aotcuda.builder.link import nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link.images import described
+from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import flows, kernel_groups, pool, source_loading
+from aotcuda.builder.worker import flows, kernel_groups, left_out, pool, source_loading
 from aotcuda.builder.worker.job import LinkedItem
 from aotcuda.builder.worker.observer import INSTALLED
 from aotcuda.builder.worker.packaging import Parts
 from aotcuda.cache import compilers
 from aotcuda.common.stamp import Stamp
+from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from aotcuda.builder.build_cache.compile_cache import Name
+    from aotcuda.builder.build_cache.compile_cache import CompileCache, Name
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Callbacks, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
@@ -61,11 +62,8 @@ class Pipeline:
     """The pipeline of one job.
 
     Attributes:
-        warnings: What the user should know, so far.
         surveyed: Everything foreign that was linked, with its symbols, by module.
         linkable: What other modules of the wheel link of these, by module; of those that they do.
-        cache: The compile cache.
-        seen: What functions of the sources read when the compiler ran them.
     """
 
     def __init__(
@@ -75,8 +73,7 @@ class Pipeline:
         packager: JitPackager,
         functions: dict[Unit, object],
         tell: Callable[..., None],
-        elsewhere: Sequence[Elsewhere] = (),
-        cache: CompileCache | None = None,
+        cache: CompileCache,
     ) -> None:
         self.job = job
         self.packager = packager
@@ -84,8 +81,8 @@ class Pipeline:
         self._assemble: Callable[..., Any] | None = getattr(front, "assemble", None)
         self.functions = functions
         self.tell = tell
-        self.elsewhere = elsewhere
-        self.cache = cache or CompileCache()
+        self.elsewhere: Sequence[Elsewhere] = ()
+        self.cache = cache
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
@@ -116,17 +113,16 @@ class Pipeline:
         return modules
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
-        """The project's files that were linked and their headers, with digests; the paths are absolute."""
-        paths = {path for plan in self.job.plans for path in self.files_of(plan)}
+        """Return the project's files that were linked and their headers, with digests; the paths are absolute."""
+        paths = {path for plan in self.job.plans for path in self._headers(plan).own}
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def linked_stamp(self) -> Stamp:
-        """The stamp of linked files and of headers, with the places where headers were looked for in vain."""
+        """Return the stamp of linked files and of headers, with the places where headers were looked for in vain."""
         found = Stamp()
         for plan in self.job.plans:
-            arguments = (self._files(plan), Path(self.job.root), self._searched(plan))
-            _, missing = included_headers.elsewhere(*arguments)
-            for path in (*included_headers.files(*arguments), *missing):
+            headers = self._headers(plan)
+            for path in (*headers.files, *headers.missing):
                 found.ask("file", os.path.normpath(path))
             for item in plan.config.link:
                 if item.module is not None and item.module not in self.job.linkable:
@@ -135,11 +131,10 @@ class Pipeline:
         return found
 
     def unseen(self) -> tuple[str, ...]:
-        """The sources whose text does not tell what was compiled."""
+        """Return the sources whose text does not tell what was compiled."""
         found: list[str] = []
         for plan in self.job.plans:
-            arguments = (self._files(plan), Path(self.job.root), self._searched(plan), plan.config.options)
-            found += included_headers.hidden(*arguments)
+            found += self._headers(plan).hidden(plan.config.options)
         return tuple(dict.fromkeys(found))
 
     def _done(self, task: pool.Task) -> None:
@@ -147,9 +142,14 @@ class Pipeline:
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
     def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
-        compiled = yield from self._compile(plan)
+        compiled, lacking = yield from self._compile(plan)
+        plan, notes = self._without(plan, lacking)
         built = ((unit, one) for (unit, _), one in compiled.items())
-        self.warnings += source_faults.check(built, self.job.known_faults)
+        self.warnings += code_warnings.known_faults(built, self.job.known_faults)
+        for target in plan.targets if plan.kernels else ():
+            code = plan.code_targets[target]
+            of_target = [(unit, compiled[unit, code]) for unit in plan.kernels if (unit, code) in compiled]
+            code_warnings.check_constants(plan.config.key, of_target)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}
@@ -158,8 +158,17 @@ class Pipeline:
         objects = yield from self._objects(plan, compiled)
         tasks = merges | self._links(plan, compiled, merged, objects)
         made = yield from self._cached_round(_LINK, plan, tasks, compiled, merged, objects)
-        parts = self._parts(plan, compiled, merged | made, surveyed)
+        plan, more = self._without(plan, _refused(plan, made))
+        parts = replace(self._parts(plan, compiled, merged | made, surveyed), left_out=(*notes, *more))
         return parts, (yield from self._packing(parts))
+
+    def _without(
+        self, plan: ModulePlan, found: Mapping[tuple[Unit, Target], LeftOut]
+    ) -> tuple[ModulePlan, list[manifest.LeftOut]]:
+        """A plan without kernels that targets cannot have, and the notes of these."""
+        plan, notes, warnings = left_out.without(plan, found, self.job.incomplete)
+        self.warnings += warnings
+        return plan, notes
 
     def _packing(self, parts: Parts) -> flows.Flow[list[bytes]]:
         """Pack a module's images."""
@@ -176,8 +185,11 @@ class Pipeline:
         self.total += len(tasks)
         return (yield from _shared(_PACK, tasks, self.job.jobs))
 
-    def _compile(self, plan: ModulePlan) -> flows.Flow[Compiled]:
-        """Every unit for every target; those that other processes have compiled are taken as they are."""
+    def _compile(self, plan: ModulePlan) -> flows.Flow[tuple[Compiled, dict[tuple[Unit, Target], LeftOut]]]:
+        """Return every unit for every target, and what stands for those that targets cannot have.
+
+        What other processes have compiled is taken as it is.
+        """
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
         batches = self._batch_names(plan, own)
@@ -193,18 +205,19 @@ class Pipeline:
         others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
         for one in (compiled, *(found for _, found in others)):
             self.seen.add(built.seen for built in one.values())
-        imports = [consistency.Import(own[0], frozenset(plan.units), compiled)]
+        imports = [consistency.Import(own[0], frozenset(plan.units), _had(compiled))]
         for other, found in others:
             target = next(target for _, target in other.compiled)
             of_module = frozenset(unit for unit in other.units if unit.module == plan.config.name)
-            imports.append(consistency.Import(target, of_module, found))
+            imports.append(consistency.Import(target, of_module, _had(found)))
         consistency.check(imports)
         for _, found in others:
             compiled |= found
-        return {key: _plain(built) for key, built in compiled.items()}
+        lacking = {key: built for key, built in compiled.items() if isinstance(built, LeftOut)}
+        return {key: _plain(built) for key, built in _had(compiled).items()}, lacking
 
     def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
-        """The names of the code of units that are compiled from files, and no Python: of a batch, for each target."""
+        """Return the names of the code of batches that are compiled from files, and no Python, for each target."""
         if not hasattr(self.front, "declared") or self.elsewhere:
             return {}
         found: dict[str, list[Unit]] = {}
@@ -233,14 +246,14 @@ class Pipeline:
         self.cache.keep(whole, self._unedited(batches, self._batch_names(plan, [*plan.ltoir_targets])), titles, "code")
         generated = {key: built.generated for key, built in made.items() if getattr(built, "generated", None)}
         fresh = {key: found for key, found in generated.items() if found.value is not None}
-        self.cache.note_reused(len(generated) - len(fresh))
+        self.cache.reused += len(generated) - len(fresh)
         values = {key: found.value for key, found in fresh.items()}
         named = {key: found.name for key, found in fresh.items()}
         self.cache.keep(values, named, {key: f"{key[0].title} for {key[1]}" for key in fresh}, "code")
 
     @staticmethod
     def _unedited(before: Mapping[T, Name], after: Mapping[T, Name]) -> dict[T, Name]:
-        """Those of the names that are as they were: no header was edited meanwhile."""
+        """Return those of the names that are as they were: no header was edited meanwhile."""
         return {key: name for key, name in before.items() if after.get(key) == name}
 
     def _cached_round(
@@ -252,7 +265,7 @@ class Pipeline:
         merged: PerTarget,
         objects: Objects,
     ) -> flows.Flow[PerTarget]:
-        """A round of merges and links that the build cache does not have."""
+        """Return a round of merges and links that the build cache does not have."""
 
         def names() -> dict[tuple[str, Target], Name]:
             return {key: self._name(plan, *key, compiled, merged, objects) for key in tasks}
@@ -268,7 +281,7 @@ class Pipeline:
         return {key: have[key] if key in have else made[key] for key in tasks}
 
     def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> flows.Flow[PerTarget]:
-        """A round, whose links of nothing but machine code share processes."""
+        """Return a round, whose links of nothing but machine code share processes."""
         if not all(kind == "image" and kernel_groups.objects_of(target, objects) for kind, target in tasks):
             return (yield from _round(rank, tasks))
         results = yield from _shared(rank, [(target, task) for (_, target), task in tasks.items()], self.job.jobs)
@@ -277,7 +290,7 @@ class Pipeline:
     def _name(
         self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget, objects: Objects
     ) -> Name:
-        """The name of a module's `"functions"` or `"image"` in the compile cache."""
+        """Return the name of a module's `"functions"` or `"image"` in the compile cache."""
         if not self.cache.is_on:
             return ""
         if kind == "functions":
@@ -290,7 +303,7 @@ class Pipeline:
     def _link_name(
         self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput], target: Target
     ) -> Name:
-        """The name of what is linked of `inputs`."""
+        """Return the name of what is linked of `inputs`."""
         tools = [digest for _, digest in self.tools([target])]
         return self._name_with(plan, inputs, kind, plan.config.name, target, plan.code_targets[target], tools)
 
@@ -298,7 +311,7 @@ class Pipeline:
         return self.cache.name_with(inputs, plan.config.options, self._searched(plan), *made_from)
 
     def tools(self, targets: Iterable[Target]) -> list[tuple[str, str | None]]:
-        """The front end's own tools, with their digests; for those of installed packages versions stand."""
+        """Return the front end's own tools, with their digests; for those of installed packages versions stand."""
         tools: Callable[[Target], list[str]] = getattr(self.front, "tools", lambda _: [])
         paths = {os.path.realpath(path) for target in targets for path in tools(target)}
         others = sorted(path for path in paths if INSTALLED.isdisjoint(path.split("/")))
@@ -314,7 +327,9 @@ class Pipeline:
         return tasks
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[dict[LinkInput, Symbols]]:
-        """The symbols of everything foreign in a module's link, which is checked with them."""
+        """Return the symbols of everything foreign in a module's link, which is checked with them."""
+        if not plan.units:
+            return {}
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
         wanted = {unit: found.externals for unit, found in built.items()}
@@ -338,7 +353,7 @@ class Pipeline:
     def _declarations(
         self, plan: ModulePlan, asked_by: Mapping[LinkInput, str], target: Target
     ) -> dict[tuple[LinkInput, LinkInput], pool.Task]:
-        """Tasks that hold what a module's own CUDA C++ declares of other modules' functions against their headers."""
+        """Return tasks that check declarations in a module's own CUDA C++ against other modules' headers."""
         sources = [item for item in self._sources_of(plan.units) if item.kind == "cu"]
         tasks = {}
         for source in sources:
@@ -350,17 +365,17 @@ class Pipeline:
         return tasks
 
     def _asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
-        """The key for which `item` is linked: one of the configuration's `link`, or that of a unit that brings it."""
+        """Return the key for which `item` is linked: of the configuration's `link`, or of a unit that brings it."""
         for given in plan.config.link:
             name = given.module or PurePath(given.path or "").as_posix()
             if item.name == name or item.name.startswith(f"{given.module} "):
                 return given.key
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
-        users = [unit for unit, found in built.items() if item.identity in _identities(found)]
+        users = [unit for unit, found in built.items() if item.identity in [one.identity for one in found.needed]]
         return users[0].key if users else plan.config.key
 
     def _elsewhere(self, plan: ModulePlan) -> dict[str, str]:
-        """The names that other modules of the wheel have for others to link, with the module's name."""
+        """Return the names that other modules of the wheel have for others to link, with the module's name."""
         functions = {item.config.name: [unit.symbol for unit in item.functions] for item in self.job.plans}
         every = {**functions, **self.job.names}
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
@@ -402,8 +417,8 @@ class Pipeline:
         return {key: built for key, built in every.items() if key[1] not in whole}
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
-        """Whether a module's kernels have nothing in common, so that some become machine code without the others."""
-        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        """Return True if a module's kernels have nothing in common, so some become machine code without the others."""
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels_for(target)]
         return (
             self._assemble is None
             and target.kind == "sass"
@@ -434,7 +449,7 @@ class Pipeline:
         return tasks
 
     def _generate(self, plan: ModulePlan) -> Generate:
-        """What children do before they link: the front end's IR becomes code; the errors of all of it are told."""
+        """Return a function that makes code of the front end's IR, in children, before they link."""
         units = {unit.symbol: unit for unit in plan.kernels}
 
         def generate(inputs: Sequence[LinkInput], target: Target) -> list[LinkInput]:
@@ -445,21 +460,27 @@ class Pipeline:
                         unit = units.get(item.name) if item.kind == "ir" else None
                         code = plan.code_targets[target]
                         made = self.front.generated(unit, self.functions[unit], item, code) if unit else (item,)
+                        if unit and target.kind == "ptx" and any(one.kind == "ptx" for one in made):
+                            message = (
+                                f"{unit.key}: debug=True gives machine code alone, and {target} of arch is PTX; take "
+                                "debug=True out of the kernel's decorator, or list sm_* targets only"
+                            )
+                            raise CompileError(message)
                         found += made
             return found
 
         return generate
 
     def _settings(self, plan: ModulePlan) -> tuple[Options, list[str], dict[str, str]]:
-        """What links besides their inputs take."""
+        """Return the arguments of links besides their inputs."""
         return plan.config.options, self._folders(plan), self._elsewhere(plan)
 
     def _calls_own_functions(self, plan: ModulePlan, compiled: Compiled) -> bool:
-        """Whether kernels may call the module's own exported functions by their C ABI, or what is linked in may."""
+        """Return True if kernels, or what is linked in, may call the module's own exported functions by their C ABI."""
         return any(self._takes_functions(plan, target, compiled) for target in plan.targets if plan.kernels)
 
     def _takes_functions(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
-        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels_for(target)]
         exported = {unit.symbol for unit in plan.functions}
         wanted = {external.name for kernel in kernels for external in kernel.externals}
         return bool(exported & wanted) or (
@@ -468,7 +489,7 @@ class Pipeline:
 
     def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
         code = plan.code_targets[target]
-        kernels = [compiled[unit, code] for unit in plan.kernels]
+        kernels = [compiled[unit, code] for unit in plan.kernels_for(target)]
         inputs = [item for kernel in kernels for item in kernel.code]
         if not self._takes_functions(plan, target, compiled) or any(kernel.has_functions for kernel in kernels):
             return [*inputs, *self._foreign(plan, kernels)]
@@ -477,26 +498,24 @@ class Pipeline:
         return [*inputs, *self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])]
 
     def _foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
-        """What is linked beside compiled Python: of the configuration first, then what the units bring, each once."""
+        """Return the inputs beside compiled Python: of the configuration first, then of the units, each once."""
         items = list(self.linked[plan.config.name].inputs)
         for built in compiled:
             items += built.needed
         return nvjitlink.unique(items)
 
-    def files_of(self, plan: ModulePlan) -> tuple[Path, ...]:
-        """The project's files that a module links or is compiled from, and their headers."""
-        return included_headers.project_files(self._files(plan), Path(self.job.root), self._searched(plan))
-
-    def _files(self, plan: ModulePlan) -> list[LinkInput]:
-        return [*self.surveyed.get(plan.config.name, {}), *self._sources_of(plan.units)]
+    def _headers(self, plan: ModulePlan) -> Headers:
+        """Return the files that a module links or is compiled from, and their headers."""
+        items = [*self.surveyed.get(plan.config.name, {}), *self._sources_of(plan.units)]
+        return Headers(items, Path(self.job.root), self._searched(plan))
 
     def _sources_of(self, units: Iterable[Unit]) -> list[LinkInput]:
-        """The files that units are compiled from beside Python modules, each once."""
+        """Return the files that units are compiled from beside Python modules, each once."""
         found = (item for unit in units for item in self.front.sources(unit, self.functions[unit], self.job.root))
         return nvjitlink.unique(found)
 
     def _searched(self, plan: ModulePlan) -> list[str]:
-        """The folders whose headers are inputs; versions stand for those of installed packages and of the toolkit."""
+        """Return the folders whose headers are inputs; versions stand for installed packages and the toolkit."""
         name = plan.config.name
         if name not in self._folders_searched:
             known = (*toolchain.include_dirs(), *compilers.machine_toolkits())
@@ -522,7 +541,7 @@ class Pipeline:
         kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        self.warnings += resource_warnings.shared_memory(zip(plan.kernels, kernels, strict=True))
+        self.warnings += code_warnings.shared_memory(zip(plan.kernels, kernels, strict=True))
         linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         kernels = self._with_cooperative(plan, kernels, linked, surveyed)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
@@ -535,15 +554,15 @@ class Pipeline:
             functions=functions,
             merged={target: made["functions", target] for target in self.packager.function_targets(plan) if functions},
             callbacks=tuple(callbacks),
-            foreign=_foreign_symbols(surveyed),
+            foreign=tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal),
             linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
             called=tuple(self._called(plan, functions)),
-            files=self.files_of(plan),
+            files=tuple(sorted(self._headers(plan).own)),
         )
 
     @property
     def _linked(self) -> Any:
-        """The type of an image that was linked, or that the front end assembled."""
+        """Return the type of an image that was linked, or that the front end assembled."""
         return _CODE if self._assemble is None else Assembled
 
     def _with_cooperative(
@@ -577,7 +596,7 @@ class Pipeline:
         return described(target, made.data, made.cuda)._replace(linker=linker)
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
-        """What has to be linked wherever the exported functions are."""
+        """Return the inputs that have to be linked wherever the exported functions are."""
         return self._foreign(plan, functions) if any(function.externals for function in functions) else []
 
     def _sources_compiled(self, plan: ModulePlan, item: LinkInput, targets: Sequence[Target]) -> dict[Target, bytes]:
@@ -603,7 +622,7 @@ def _round(rank: int, tasks: dict[Any, pool.Task]) -> flows.Flow[dict[Any, Any]]
 
 
 def _shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int) -> flows.Flow[list[Any]]:
-    """Quick tasks for several targets, in so many processes: to start one takes as long as such a task."""
+    """Run quick tasks for several targets in a few processes: starting one takes as long as a task."""
     shares = [share for start in range(processes) if (share := tasks[start::processes])]
     if not shares:
         return []
@@ -626,8 +645,25 @@ def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
     return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
 
 
+def _had(compiled: Compiled) -> Compiled:
+    """What was compiled, without what stands for kernels that targets cannot have."""
+    return {key: built for key, built in compiled.items() if not isinstance(built, LeftOut)}
+
+
+def _refused(plan: ModulePlan, made: PerTarget) -> dict[tuple[Unit, Target], LeftOut]:
+    """The kernels that the front end's assembler has refused."""
+    units = {unit.symbol: unit for unit in plan.kernels}
+    return {
+        (units[symbol], plan.code_targets[target]): LeftOut(
+            error=CompileError(f"{units[symbol].head}: {reason}"), reason=reason
+        )
+        for (_, target), image in made.items()
+        for symbol, reason in getattr(image, "left_out", ())
+    }
+
+
 def _plain(built: Any) -> Any:
-    """What was compiled, without what is told of it for the caches."""
+    """Return what was compiled, without its notes for the caches."""
     if built.seen is None and getattr(built, "generated", None) is None:
         return built
     return replace(built, seen=None, **({"generated": None} if hasattr(built, "generated") else {}))
@@ -638,18 +674,12 @@ def _of(module: str, compiled: Compiled) -> Compiled:
 
 
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
-    """A kernel, and how each of its images has to be launched."""
+    """Return a kernel, and how each of its images has to be launched."""
     built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
-    launches = [(str(target), compiled[unit, plan.code_targets[target]].launch) for target in plan.targets]
+    has = {*plan.compiled_for(unit)}
+    codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
+    launches = [(arch, compiled[unit, code].launch) for arch, code in codes if code in has]
     return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
-
-
-def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes, str]]:
-    return [item.identity for item in built.needed]
-
-
-def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
 
 
 def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:

@@ -50,7 +50,7 @@ class Task:
 
     @property
     def where(self) -> str:
-        """The task's name in errors."""
+        """Return the task's name in errors."""
         return f"{self.key}: {self.title}" if self.key else self.title
 
 
@@ -59,12 +59,7 @@ class Child:
     """A child at work.
 
     Attributes:
-        index: The place of its task in the round.
-        task: The task.
-        pid: Its process.
-        pipe: The pipe that its outcome comes through.
         outcome: A tuple with the result, or an error; None until it is known.
-        status: The exit status, once the process has ended.
     """
 
     index: int
@@ -189,25 +184,31 @@ def _death(task: Task, status: int) -> BuildError:
 
 
 @contextmanager
-def spare(work: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
+def spare(work: Callable[[Callable[..., None]], Any], tell: Callable[..., None]) -> Iterator[Callable[[], Any]]:
     """Yield a function that does `work` in a copy of this process as it is now; the copy ends with the block.
 
-    The function returns the result of `work`, or raises as `run` does.
+    The function returns the result of `work`, or raises as `run` does. `work` is given a function by which it, or one
+    child of it at a time, reports steps as by `tell`.
     """
     bell, ring = Pipe(duplex=False)
+    news, reporter = Pipe(duplex=False)
 
     def wait_and_work() -> Any:
         ring.close()
         bell.recv()
-        return work()
+        return work(lambda **step: reporter.send(step))
 
     child = start(0, Task("the sources, imported for each target", wait_and_work, notes_steps=True))
     bell.close()
+    reporter.close()
 
     def call() -> Any:
         ring.send(True)
         while child.outcome is None:
             wait_for([child])
+            with suppress(EOFError):  # the copy has ended
+                while news.poll():
+                    tell(**news.recv())
         if isinstance(child.outcome, AotcudaError):
             raise child.outcome
         return child.outcome[0]
@@ -216,4 +217,5 @@ def spare(work: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
         yield call
     finally:
         ring.close()
+        news.close()
         child.end()

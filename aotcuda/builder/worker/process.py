@@ -11,7 +11,6 @@ import sys
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from aotcuda import registry
@@ -43,20 +42,23 @@ _PATIENCE = 2.0
 """Seconds that a worker has to end after its last message; threads of a source may never end."""
 
 
-def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: Progress | None = None) -> Result:
-    """Do `job` in a worker process. No process of it outlives this call.
+JIT_VARIABLES = {"AOTCUDA_FALLBACK": "error"}
+"""More environment variables of a JIT build's workers.
 
-    Args:
-        job: The modules to build.
-        variables: More environment variables for the worker.
-        watcher: Shows the progress; a line on a terminal by default.
+The user's modules may import the very package that is compiled, or others that aotcuda built: they are not to start a
+JIT build of their own.
+"""
+
+
+def run(job: Job, watcher: Progress | None = None) -> Result:
+    """Do `job` in a worker process. No process of it outlives this call.
 
     Raises:
         AotcudaError: The worker reports what is wrong with the project or the toolchain.
         BuildError: The worker died, or a source interfered with its messages.
     """
     watcher = watcher or progress.line(sys.stderr)
-    with _started(job, variables) as (process, messages):
+    with _started(job) as (process, messages):
         step = "starting Python"
         try:
             while True:
@@ -85,11 +87,12 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: 
 
 
 @contextmanager
-def _started(job: Job, variables: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
+def _started(job: Job) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
     """Start a worker and hand it its job; at the end of the block, end all of its processes."""
     _fill_standard_streams()
     receiver, sender = Pipe(duplex=False)
     requirement = registry.requirement(job.frontend, jit=job.product == "jit")
+    of_product = JIT_VARIABLES if job.product == "jit" else {}
     paths = json.dumps([path for path in sys.path if path])
     with receiver:
         try:
@@ -99,7 +102,7 @@ def _started(job: Job, variables: Mapping[str, str]) -> Iterator[tuple[subproces
                     stdin=subprocess.PIPE,
                     pass_fds=[sender.fileno()],
                     cwd=job.root,
-                    env={**environment(os.environ, job.frontend, toolkit=job.toolkit), **variables},
+                    env=environment(os.environ, job.frontend, toolkit=job.toolkit) | of_product,
                     start_new_session=True,  # the build answers Ctrl-C on a terminal
                 )
         except OSError as error:
@@ -114,7 +117,6 @@ def _started(job: Job, variables: Mapping[str, str]) -> Iterator[tuple[subproces
 
 
 def _command(*arguments: str) -> list[str]:
-    """Return the command that starts a worker with these arguments: module paths in JSON, then those of the reaper."""
     return [sys.executable, "-P", "-c", _START, *arguments]
 
 
@@ -170,12 +172,6 @@ def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit |
 def _death(step: str, status: int) -> BuildError:
     """Return the error about a worker that ended without a last message; `status` is the reaper's exit status."""
     number = -status if status < 0 else status - 128
-    how = f"killed by {_name(number)}" if number > 0 else f"exit status {status}"
+    names = {one.value: one.name for one in signal.Signals}
+    how = f"killed by {names.get(number, f'signal {number}')}" if number > 0 else f"exit status {status}"
     return BuildError(f"the build ended while {step} ({how}); what was printed stands above")
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

@@ -1,13 +1,15 @@
-"""Loading what units are compiled from: once for all targets, or once for each where the sources ask which it is.
+"""Load the sources of units: once for all targets, or once for each if the sources ask which it is.
 
 The order of imports is documented in docs/configuration.md: the prelude, then the sources in the order of the table.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from collections import Counter
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import registry
 from aotcuda.arch import Target
 from aotcuda.builder import failures, plan
-from aotcuda.builder.frontends import loading, python_source
+from aotcuda.builder.frontends import error_table, loading, python_source
 from aotcuda.builder.frontends.protocol import Wanted
 from aotcuda.builder.worker import flows, imports, observer, pool, telemetry
-from aotcuda.errors import ConfigError
+from aotcuda.common.stamp import Stamp
+from aotcuda.errors import CompileError, ConfigError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import FrontEnd, Question, Unit
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Job
-    from aotcuda.common.stamp import Stamp
+    from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Source
 
     Compiled = dict[tuple[Unit, Target], Any]
@@ -36,41 +39,30 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Loaded:
-    """What was loaded.
+    """The loaded sources.
 
     Attributes:
-        job: The job, with the units that the sources have made of those in its plans.
-        functions: By unit, what it is compiled from.
         attempt: The block for more attempts, whose errors are told together with those of loading.
-        questions: What the sources asked of a GPU.
-        seen: What they read, if that is wanted.
-        of_prelude: The modules that the prelude imported.
+        warnings: What of the recorded units is left out.
     """
 
     job: Job
     functions: dict[Unit, object]
     attempt: Callable[[], AbstractContextManager[None]]
     questions: Iterable[Question]
-    seen: Stamp | None
+    seen: Stamp
     of_prelude: frozenset[str]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """What another process has loaded and compiled, for one compute capability.
-
-    Attributes:
-        units: The units, as the sources have made them.
-        compiled: What became of them, for each target of that capability.
-        questions: What the sources asked of a GPU.
-        seen: What they read, if that is wanted.
-        sources: The project's files that were imported.
-    """
+    """Hold what another process has loaded and compiled, for one compute capability."""
 
     units: tuple[Unit, ...]
     compiled: Compiled
     questions: tuple[Question, ...] = ()
-    seen: Stamp | None = None
+    seen: Stamp = field(default_factory=Stamp)
     sources: tuple[Source, ...] = ()
 
 
@@ -85,18 +77,19 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     ask: Callable[[Target], AbstractContextManager[Iterable[Question]]] = getattr(
         front, "importing", lambda _: nullcontext(())
     )
-    observing = observer.observing(job.own, job.watched, job.watched_variables) if job.observe else nullcontext()
+    observing = observer.observing(job.own, job.watched, job.watched_variables)
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
     before, of_prelude = frozenset(sys.modules), frozenset[str]()
+    warnings: list[str] = []
     with failures.gathered() as attempt, observing as seen, ask(target) as questions:
         with attempt():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
                 of_prelude = frozenset(sys.modules) - before
-            _load(job, front, settle, tell, attempt, functions, understood)
-        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, of_prelude)
+            warnings = _load(job, front, settle, tell, attempt, functions, understood)
+        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, of_prelude, tuple(warnings))
 
 
 def _load(
@@ -107,18 +100,39 @@ def _load(
     attempt: Callable[[], AbstractContextManager[None]],
     functions: dict[Unit, object],
     understood: dict[tuple[str, str, str], Unit],
-) -> None:
+) -> list[str]:
+    """Load and settle all units; return warnings of recorded ones that the sources do not fit, one for each kernel."""
+    left_out: dict[str, list[AotcudaError]] = {}
     for item in job.plans:
         for unit in item.units:
             tell(step=unit.loading, done=0, total=0)
-            with attempt():
+            with attempt(), _recorded(unit, left_out):
                 found = front.load(unit, job.root)
                 for settled in settle(unit, found):
-                    functions[settled] = found
                     signature = front.resolve(settled, found)
-                    _check_new(settled, understood.setdefault((unit.module, unit.name, signature), settled))
+                    first = understood.setdefault((unit.module, unit.name, signature), settled)
+                    if unit.recorded and first is not settled:
+                        continue  # the source does not tell the two apart
+                    functions[settled] = found
+                    _check_new(settled, first)
         with attempt():
             plan.check_symbols([unit for unit in functions if unit.module == item.config.name])
+    return [f"{errors[0]}; {_variants(len(errors))} left out" for errors in left_out.values()]
+
+
+@contextmanager
+def _recorded(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[None]:
+    """Collect the error of a recorded unit whose source is there but does not fit it; the errors of others go on."""
+    try:
+        yield
+    except (CompileError, SourceError) as error:
+        if not unit.recorded or isinstance(error.__cause__, Exception):  # a source that cannot be imported
+            raise
+        left_out.setdefault(unit.key, []).append(error)
+
+
+def _variants(count: int) -> str:
+    return "its one variant is" if count == 1 else f"its {count} variants are"
 
 
 def _import_prelude(job: Job, name: str) -> None:
@@ -136,18 +150,39 @@ def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
     """Warnings of modules in place of projects that have the compiler itself: no launch asks for what is packaged."""
     registered = registry.find(job.frontend)
     instead = registered.in_place if registered is not None else ""
+    names = "triton, tl" if instead == "aotcuda.triton" else "cuda"
     if any(instead.encode() in Path(source["path"]).read_bytes() for source in sources):
         return []
     return [
         f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "
-        f"{instead}, so that its launches go by the compiler itself; write from {instead} import cuda"
+        f"{instead}, so that its launches go by the compiler itself; write from {instead} import {names}"
         for item in job.plans
         if item.in_place
     ]
 
 
+_OF_NUMBA = re.compile(r"^(?:from|import) +(numba(?:_cuda_mlir)?\.cuda[\w.]*)", re.MULTILINE)
+
+
+def direct_imports(job: Job, sources: Iterable[Source]) -> list[str]:
+    """Return a warning for each source in place that imports a submodule of Numba, which its users need not have."""
+    if not any(item.in_place for item in job.plans):
+        return []
+    found = []
+    for source in sources:
+        text = Path(source["path"]).read_text(encoding="utf-8", errors="replace")
+        for line in _OF_NUMBA.finditer(text) if "aotcuda.numba" in text else ():
+            where = f"{error_table.relative(source['path'], job.root)}:{text.count(chr(10), 0, line.start()) + 1}"
+            package, _, rest = line[1].partition(".")
+            found.append(
+                f"{where}: it imports {line[1]}, so the wheel needs {package} where it is used; write from "
+                f"aotcuda.{package} import cuda, and {rest}.NAME in place of NAME"
+            )
+    return found
+
+
 def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]:
-    """The project's files that the prelude imports and that lie in no package of the wheel.
+    """Return the project's files that the prelude imports and that lie in no package of the wheel.
 
     Each with its path from the folder that it is imported from.
     """
@@ -184,7 +219,7 @@ def _check_new(unit: Unit, first: Unit) -> None:
 
 
 def targets(job: Job) -> list[list[Target]]:
-    """The targets that units are compiled for, those of one compute capability together, the lowest first."""
+    """Return the targets that units are compiled for, those of one compute capability together, the lowest first."""
     found: dict[tuple[int, int], dict[Target, None]] = {}
     for item in job.plans:
         for target in (target for unit in item.units for target in item.compiled_for(unit)):
@@ -192,25 +227,35 @@ def targets(job: Job) -> list[list[Target]]:
     return [sorted(found[capability], key=Target.sort_key) for capability in sorted(found)]
 
 
-def elsewhere(job: Job, front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]]) -> list[Elsewhere]:
-    """Everything loaded and compiled once more, for each of several compute capabilities, in a process for each.
+def elsewhere(
+    job: Job, front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]], tell: Callable[..., None]
+) -> list[Elsewhere]:
+    """Load and compile everything once more, for each of several compute capabilities, in a process for each.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
     """
     tasks = [
-        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own))  # type: ignore[misc]
+        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own, tell))  # type: ignore[misc]
         for own in which
     ]
     return flows.run(tasks, 1, lambda _: None)
 
 
-def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target]) -> Elsewhere:
+def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], tell: Callable[..., None]) -> Elsewhere:
+    tell(step=f"importing the sources for {own[0]}", done=0, total=0)
     with loaded(job, front, own[0], lambda **_: None) as found:
         pass
+    done = 0
+
+    def step(task: pool.Task) -> None:
+        nonlocal done
+        done += task.steps
+        tell(step=task.title, done=done, total=max(done, len(found.functions)))
+
     compiled_flows = [compiling(found.job, front, item, found.functions, own, cache) for item in found.job.plans]
     compiled: Compiled = {}
-    for of_module in flows.flow(compiled_flows, job.jobs, lambda _: None):
+    for of_module in flows.flow(compiled_flows, job.jobs, step):
         compiled |= of_module
     return Elsewhere(
         units=tuple(found.functions),
@@ -242,12 +287,14 @@ def compiling(
 
     # With fewer units than cores it is quicker to do several times what targets have in common.
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
-    if processes == 1 and hasattr(front, "is_fresh") and any(left().values()):
-        for built in (yield flows.Round(COMPILE, _rows(front, left(), functions, job.jobs))):
-            found |= built
+    in_rows = hasattr(front, "is_fresh") and processes in (None, 1)
     while any(left().values()):
-        shares = _batches(left()) if processes is None else _each(left(), processes)
-        tasks = [_task(front, units, functions, share) for units, share in shares]
+        if in_rows:
+            tasks = _rows(front, left(), functions, job.jobs)
+        else:
+            shares = _batches(left()) if processes is None else _each(left(), processes)
+            tasks = [_task(front, units, functions, share) for units, share in shares]
+        in_rows = False  # what is left of rows is compiled by itself
         made: Compiled = {}
         for built in (yield flows.Round(COMPILE, tasks)):
             made |= built
@@ -279,7 +326,7 @@ _ROW = 16
 def _rows(
     front: FrontEnd, left: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], jobs: int
 ) -> list[pool.Task]:
-    """Tasks that compile several units each, as many as are nothing to each other; the rest has to be compiled yet.
+    """Return tasks that compile several units each; the rest has to be compiled yet.
 
     To start a process and to copy what it writes takes a third as long as to compile a unit. Rows are long at first and
     shorter towards the end, down to one unit, and all processes have nothing more to do at about the same time.
@@ -289,29 +336,51 @@ def _rows(
     while waiting:
         size = min(-(-len(waiting) // (2 * jobs)), _ROW)
         rows.append({unit: waiting.pop(unit) for unit in list(waiting)[:size]})
-    return [_row(front, row, functions) for row in rows]
+    every = Counter((unit.module, unit.name) for unit in left)
+    begun: Counter[tuple[str, str]] = Counter()
+    tasks = []
+    for row in rows:
+        tasks.append(_row(front, row, functions, _title(row, begun, every)))
+        begun.update((unit.module, unit.name) for unit in row)
+    return tasks
 
 
-def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object]) -> pool.Task:
+def _title(
+    row: Mapping[Unit, Sequence[Target]], begun: Mapping[tuple[str, str], int], every: Mapping[tuple[str, str], int]
+) -> str:
+    """Return a row as progress shows it: `mypkg.ops.norm.fwd for sm_90a: 12 of 340 variants`."""
+    first, *others = row
+    targets = ", ".join(map(str, row[first]))
+    kernel = (first.module, first.name)
+    if every[kernel] > 1:
+        return f"{first.module}.{first.name} for {targets}: {begun[kernel] + 1} of {every[kernel]} variants"
+    more = f" and {len(others)} more" if others else ""
+    return f"{first.title}{more} for {targets}"
+
+
+def _row(
+    front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], title: str
+) -> pool.Task:
     def compiled() -> Compiled:
         found: Compiled = {}
         for unit, targets in row.items():
             one = _task(front, [unit], functions, targets)
-            forget = telemetry.undo()
+            before = telemetry.take()
             try:
                 with telemetry.step(one.title):
                     found |= one.run()
             except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
-                forget()
+                telemetry.take()
+                telemetry.add(before)
                 break
-            if telemetry.warning_count() or not front.is_fresh():  # a warning comes once in a process
+            collected = telemetry.take()
+            telemetry.add(before)
+            telemetry.add(collected)
+            if collected.warnings or not front.is_fresh():  # a warning comes once in a process
                 break
         return found
 
-    first, *others = row
-    more = f" and {len(others)} more" if others else ""
-    title = f"{first.title}{more} for {', '.join(map(str, row[first]))}"
-    return pool.Task(title, compiled, key=first.key, instead=dict, counted=_units_of, notes_steps=True)
+    return pool.Task(title, compiled, key=next(iter(row)).key, instead=dict, counted=_units_of, notes_steps=True)
 
 
 def _units_of(compiled: Compiled) -> int:
@@ -319,7 +388,7 @@ def _units_of(compiled: Compiled) -> int:
 
 
 def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """Each target by itself, with the units that are of one batch together."""
+    """Return each target by itself, with the units that are of one batch together."""
     found: dict[tuple[object, Target], list[Unit]] = {}
     for unit, targets in left.items():
         for target in targets:

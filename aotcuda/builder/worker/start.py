@@ -52,12 +52,7 @@ def main() -> int:
 
 
 def _work(connection: Connection, requirement: str) -> int:
-    """Be the worker: do the job on standard input, and return the exit status.
-
-    Args:
-        connection: The pipe for messages.
-        requirement: What pip installs where a compiler is missing.
-    """
+    """Be the worker: do the job on standard input, and return the exit status."""
     sender = ipc.Sender(connection)
     status = [1]
     # Registered first, so that it runs after all exit handlers of sources. It leaves without freeing the compilers'

@@ -10,21 +10,17 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotcuda.builder.frontends import error_table
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 @dataclass(slots=True)
 class Telemetry:
-    """Collected warnings and times.
-
-    Attributes:
-        warnings: Python's warnings, each as often as it came.
-        steps: The title of each step that has ended, and its seconds.
-    """
+    """Collected warnings and times."""
 
     warnings: list[str] = field(default_factory=list)
     steps: list[tuple[str, float]] = field(default_factory=list)
@@ -61,16 +57,6 @@ def step(title: str) -> Iterator[None]:
         _collected.steps.append((title, time.monotonic() - start))
 
 
-def undo() -> Callable[[], None]:
-    """Return a function that forgets all that is collected after this call."""
-    warnings_before, steps_before = len(_collected.warnings), len(_collected.steps)
-
-    def forget() -> None:
-        del _collected.warnings[warnings_before:], _collected.steps[steps_before:]
-
-    return forget
-
-
 class Phases:
     """The worker's own steps: each ends when the next one begins."""
 
@@ -90,12 +76,11 @@ class Phases:
 
 @contextmanager
 def collecting_warnings(root: str) -> Iterator[None]:
-    """Collect the warnings of a block instead of printing them; paths of files are relative to the folder `root`."""
+    """Collect the warnings of a block instead of printing them; paths are relative to `root` or to a package."""
 
     def collect(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
-        path = Path(filename)
-        shown = path.relative_to(root) if path.is_relative_to(root) else path
-        _collected.warnings.append(f"{shown}:{lineno}: {category.__name__}: {message}")
+        text = f"{filename}:{lineno}: {category.__name__}: {message}"
+        _collected.warnings.append(error_table.shed(error_table.relative(text, root)))
 
     before = warnings.showwarning
     warnings.showwarning = collect  # type: ignore[assignment]  # documented to be replaced

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import sys
 
+from aotcuda.common import data_folder
 from aotcuda.integrations.in_place import sources
 from aotcuda.runtime.module import is_simulated as is_simulated_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+_IMPORT = "_find_and_load_unlocked"
+"""The function of Python's import system that imports a submodule."""
 
 _COMPILERS = ("numba", "numba_cuda", "numba_cuda_mlir")
 
@@ -29,8 +33,14 @@ def attribute(package: str, name: str, namespace: dict[str, Any]) -> object:
 
     Raises:
         AttributeError: Numba has no such name.
-        ModuleNotFoundError: The source is not packaged, and Numba is not installed.
+        ModuleNotFoundError: The source is not packaged, and Numba is not installed; or a submodule is imported.
     """
+    if name == "__path__" and sys._getframe(2).f_code.co_name == _IMPORT:  # noqa: SLF001 (tools ask for it, too)
+        message = (
+            f"aotcuda.{package} has no submodules; write from aotcuda.{package} import cuda, and below it the whole "
+            "name, such as cuda.random.xoroshiro128p_uniform_float32 or cuda.libdevice.sinf"
+        )
+        raise ModuleNotFoundError(message)
     if name.startswith("__") and name != "__version__":
         message = f"module 'aotcuda.{package}' has no attribute {name!r}"
         raise AttributeError(message, name=name)
@@ -56,18 +66,26 @@ def is_simulated(package: str) -> bool:
 
 
 def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
-    from aotcuda.errors import DependencyError  # noqa: PLC0415 (packaged sources need none)
+    from contextlib import suppress  # noqa: PLC0415 (packaged sources need none)
+    from importlib import import_module  # noqa: PLC0415
+
+    from aotcuda.errors import DependencyError  # noqa: PLC0415
     from aotcuda.integrations.in_place import numba_proxy  # noqa: PLC0415
 
     try:
         found = numba_proxy.need(package, f"aotcuda.{package}.{name}")
     except DependencyError:
-        source = namespace.get("__name__")
-        message = (
-            f"{source} is not packaged here, so aotcuda.{package} is {package} itself, which is not installed: "
+        source = str(namespace.get("__name__"))
+        remedy = data_folder.frozen_remedy(source.partition(".")[0]) or (
             f"pip install {numba_proxy.requirement(package)!r}, or build the package (pip install -e .)"
         )
+        message = (
+            f"{source} is not packaged here, so aotcuda.{package} is {package} itself, which is not installed: {remedy}"
+        )
         raise ModuleNotFoundError(message, name=package) from None
+    if name == "cuda":
+        with suppress(ImportError):  # numba-cuda-mlir 0.5 has none
+            import_module(f"{package}.cuda.random")  # which neither package imports by itself
     if name == "cuda" and is_simulated(package):
         # In a simulated kernel `cuda` is that of the launch; the simulator replaces it where it is a global itself.
         kernels: Any = sys.modules.get("numba.cuda.simulator.kernel")
@@ -81,10 +99,12 @@ def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
 
 
 def _complete_gpu() -> None:
-    """Add the attributes to the simulator's GPU that programs ask for before they launch."""
+    """Add what the simulator's GPU and its `cuda` lack, and what programs ask for."""
     from aotcuda.gpus import EVERYWHERE  # noqa: PLC0415 (only the simulator needs the table)
 
     devices: Any = sys.modules["numba.cuda.simulator.cudadrv.devices"]
     for attribute, value in {**EVERYWHERE, "MAX_REGISTERS_PER_BLOCK": 65536}.items():
         if not hasattr(devices.FakeCUDADevice, attribute):
             setattr(devices.FakeCUDADevice, attribute, value)
+    api: Any = sys.modules["numba.cuda.simulator.kernelapi"]
+    api.FakeCUDAModule.random = sys.modules["numba.cuda.random"]  # `cuda` in a simulated kernel has none

@@ -91,7 +91,8 @@ class PackedOverload:
         "targets",
     )
 
-    def __init__(self, overload: Overload, where: str, live: Mark) -> None:
+    def __init__(self, overload: Overload, where: str, live: Mark, *, is_exact: bool = False) -> None:
+        """Make it of a manifest's overload; where it is exact, the key that found it tells that constants fit."""
         self.record = overload
         self.live = live
         self.parameters = overload["parameters"]
@@ -103,7 +104,10 @@ class PackedOverload:
         try:
             fields = [field for each in self.parameters for field in parameter_kinds.of(each).fields(each)]
             self.pack_into = _packing(fields, self.size)
-            fits = [parameter_kinds.of(parameter).fit(parameter) for parameter in self.parameters]
+            fits = [
+                _fits_already if is_exact and each["kind"] == "constant" else parameter_kinds.of(each).fit(each)
+                for each in self.parameters
+            ]
             self.fits = tuple([None if fit is scalars.fit_plain else fit for fit in fits])
             self.apart = [(first, second) for first, second in overload.get("apart", ())]
             for at in [at for pair in self.apart for at in pair]:
@@ -145,6 +149,10 @@ class PackedOverload:
         """Return True if no launch is under way; that stays so once `live` is empty."""
         free = len(self.slots.copy())  # without the GIL a copy waits for threads that change the deque; len() does not
         return free >= len(self.made)
+
+
+def _fits_already(_read: object, _values: list[object]) -> bool:
+    return True
 
 
 def _packing(fields: list[tuple[int, str, bool]], size: int) -> Callable[..., None]:

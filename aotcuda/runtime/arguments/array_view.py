@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import aotcuda
+from aotcuda.manifest.dtypes import NAMED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _MOST_DIMENSIONS = 64  # NumPy's and PyTorch's
 _BEYOND = 1 << 63
+MOST_BYTES = _BEYOND - 1
+"""The most bytes of an array."""
+
 _MOST_KNOWN = 64
 _known: dict[str, tuple[str, int]] = {}
 """Type strings that were met, by what arrays call them, and the bytes of an element."""
@@ -105,6 +109,8 @@ def number(item: object, what: str) -> int:
 
 def canonical(typestr: str) -> str:
     """Return a type string with the byte order as NumPy writes it: `|` for single bytes, `<` for little-endian."""
+    if typestr[1:] == "f1":  # as ml_dtypes has it
+        return "float8_e5m2"
     if typestr[:1] not in ("<", "|", "=") or typestr[1:2] == "V":
         return typestr
     bytewise = typestr[1:2] in ("S", "V") or (typestr[2:] == "1" and typestr[1:2] != "U")
@@ -112,9 +118,9 @@ def canonical(typestr: str) -> str:
 
 
 def item_bytes(typestr: str) -> int:
-    """Bytes of one element of a type string; 1 for one that NumPy has no such text for."""
-    if typestr == "bfloat16":
-        return 2
+    """Return the bytes of one element of a type string; 1 for a type that NumPy has no type string for."""
+    if typestr in NAMED:
+        return NAMED[typestr]
     digits = typestr[2:].partition("{")[0].partition("[")[0]  # "|V16{...}", "<M8[ns]"
     count = int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 10 else 1
     return count * (4 if typestr[1:2] == "U" else 1)  # of strings it counts the characters
@@ -141,6 +147,17 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
             contiguous = False
         step *= extent
     return contiguous
+
+
+def count_items(shape: tuple[int, ...], itemsize: int) -> int | None:
+    """Return the number of elements of an array of this shape; None if no array can have it (rule 1)."""
+    items, size = 1, itemsize
+    for extent in shape:
+        if type(extent) is not int or extent < 0:
+            return None
+        items *= extent
+        size *= extent or 1
+    return items if size <= MOST_BYTES and len(shape) <= _MOST_DIMENSIONS else None
 
 
 def overlap(first: View, second: View) -> bool:

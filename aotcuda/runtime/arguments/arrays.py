@@ -25,7 +25,9 @@ import sys
 from operator import attrgetter
 
 import aotcuda
+from aotcuda.manifest.dtypes import NAMED
 from aotcuda.runtime import foreign_names, module_of
+from aotcuda.runtime.arguments import array_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,24 +49,25 @@ TORCH = {
     "torch.uint64": "<u8",
     "torch.int64": "<i8",
     "torch.float16": "<f2",
-    "torch.bfloat16": "bfloat16",
+    **{f"torch.{name}": name for name in NAMED},
     "torch.float32": "<f4",
     "torch.float64": "<f8",
     "torch.complex64": "<c8",
     "torch.complex128": "<c16",
 }
-_PLAIN = {name: (name, 2 if name == "bfloat16" else int(name[2:])) for name in TORCH.values()}
+PLAIN = {name: (name, NAMED.get(name) or int(name[2:])) for name in TORCH.values()}
 """Type strings as they are written here, each with the bytes of an element."""
 
 _NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.devicearray")
 """Where the class `DeviceNDArray` is whose attributes are known; its subclasses' memory may be another."""
 
-_LEAST_ADDRESS = 1 << 40
+LEAST_ADDRESS = 1 << 40
 """The driver gives no lower addresses on most machines."""
 
-_MOST_DIMENSIONS = 64  # as there
 _CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
-_is_contiguous = attrgetter(_CONTIGUOUS)
+is_c_contiguous = attrgetter(_CONTIGUOUS)
+"""Tells whether an array of CuPy's is C-contiguous."""
+
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
 _OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
 _elements: dict[object, str] = {}  # NumPy's dtypes with their type strings
@@ -125,13 +128,8 @@ def reader(array: object) -> Reader | None:
     return _READERS[found] if found else None
 
 
-def is_of_library(array: object) -> bool:
-    """Return True for an array of CuPy's or PyTorch's own class; a subclass may have other attributes."""
-    return is_own_class(type(array))
-
-
 def is_own_class(kind: type) -> bool:
-    """Return True for a class of arrays that CuPy or PyTorch has itself."""
+    """Return True for a class of arrays that CuPy or PyTorch has itself; a subclass may have other attributes."""
     return (module_of(kind), kind.__name__) in _OWN_CLASSES
 
 
@@ -143,13 +141,16 @@ def element(name: Any) -> str:
     found = getattr(name, "str", None)  # NumPy's, which CuPy uses
     if found is None:
         if isinstance(name, str):
-            known = _PLAIN.get(name)
-            return known[0] if known is not None else _views().canonical(name)
+            known = PLAIN.get(name)
+            return known[0] if known is not None else array_view.canonical(name)
         if isinstance(name, tuple):
-            text: str = _dlpack().typestr(*name)
-            return text
+            from aotcuda.runtime.arguments import dlpack  # noqa: PLC0415 (as below)
+
+            return dlpack.typestr(*name)
         return _torch_typestr(name)
     typestr: str = found
+    if typestr[1:] in ("V1", "V2", "f1") and name.name in NAMED:
+        typestr = name.name
     if "V" not in typestr:
         numpy: Any = sys.modules.get("numpy")
         if numpy is not None and len(_elements) < _MOST_ELEMENTS and isinstance(name, numpy.dtype):
@@ -161,9 +162,9 @@ def element(name: Any) -> str:
 
 
 def item_bytes(typestr: str) -> int:
-    """Bytes of one element, as `views.item_bytes` has it."""
-    known = _PLAIN.get(typestr)
-    return known[1] if known is not None else _views().item_bytes(typestr)
+    """Return the bytes of one element, as `array_view.item_bytes` does."""
+    known = PLAIN.get(typestr)
+    return known[1] if known is not None else array_view.item_bytes(typestr)
 
 
 def current_stream(args: Iterable[object], device: int | None) -> int:
@@ -205,7 +206,7 @@ def leading(args: Iterable[object]) -> tuple[str, Any] | None:
 
 
 def cupy_stream() -> Callable[[], Any]:
-    """CuPy's function that gives its current stream."""
+    """Return CuPy's function that gives its current stream."""
     current: Callable[[], Any] = sys.modules["cupy"].cuda.get_current_stream
     return current
 
@@ -246,7 +247,7 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
         message = "has a mask, which no kernel sees; pass the array without it"
         raise aotcuda.errors.UnreadableError(message)
     if ready is not None:
-        handle: int = ready if type(ready) is int else _views().number(ready, "stream")
+        handle: int = ready if type(ready) is int else array_view.number(ready, "stream")
         if not 0 <= handle < 1 << 64:
             message = f"is on stream {aotcuda.errors.shown(handle)}, which is no handle"
             raise aotcuda.errors.UnreadableError(message)
@@ -258,7 +259,7 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
 
 def _read_cupy(array: Any, _pending: list[object], _stream: int) -> View | None:
     name = array.dtype
-    strides = None if _is_contiguous(array) else array.strides
+    strides = None if is_c_contiguous(array) else array.strides
     return _view(element(name), array.data.ptr, array.shape, strides, False)
 
 
@@ -290,7 +291,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
         itemsize = tensor.element_size()
         strides = tuple([step * itemsize for step in tensor.stride()])
     address = tensor.data_ptr()
-    if type(address) is int and 0 < address < _LEAST_ADDRESS:
+    if type(address) is int and 0 < address < LEAST_ADDRESS:
         begin: int = tensor.storage_offset() * tensor.element_size()
         address -= begin if begin == address else 0  # its storage was resized to nothing
     return _view(name, address, tuple(tensor.shape), strides, False)
@@ -321,36 +322,19 @@ def _whole(number: Any) -> int:
 
 
 def _view(typestr: str, address: Any, shape: Any, strides: Any, readonly: bool) -> View:
-    """Return what `views.view` does, and call it where a glance does not show that all of its rules hold."""
-    known = _PLAIN.get(typestr)
-    if known is not None and strides is None and type(shape) is tuple and len(shape) <= _MOST_DIMENSIONS:
-        typestr, size = known
-        for extent in shape:
-            if type(extent) is not int or extent < 0:
-                break
-            size *= extent or 1
-        else:
-            if size < 1 << 63 and type(address) is int and 0 < address < 1 << 64:
-                return typestr, address, shape, None, readonly
-    found: View = _views().view(typestr, address, shape, strides, readonly=readonly)
-    return found
-
-
-def _views() -> Any:
-    from aotcuda.runtime.arguments import array_view  # noqa: PLC0415 (most arrays are contiguous)
-
-    return array_view
-
-
-def _dlpack() -> Any:
-    from aotcuda.runtime.arguments import dlpack  # noqa: PLC0415 (most programs never meet DLPack)
-
-    return dlpack
+    """Return what `array_view.view` does, and call it where a glance does not show that all of its rules hold."""
+    known = PLAIN.get(typestr)
+    if known is not None and type(shape) is tuple and (strides is None or (len(shape) == 1 and strides == (known[1],))):
+        items = array_view.count_items(shape, known[1])
+        if items is not None and type(address) is int and 0 < address < 1 << 64:
+            return known[0], address, shape, None, readonly
+    return array_view.view(typestr, address, shape, strides, readonly=readonly)
 
 
 def _read_dlpack(array: Any, pending: list[object], stream: int) -> View | None:
-    found: View | None = _dlpack().read(array, pending, stream)
-    return found
+    from aotcuda.runtime.arguments import dlpack  # noqa: PLC0415 (most programs never meet DLPack)
+
+    return dlpack.read(array, pending, stream)
 
 
 _READERS: dict[str, Reader] = {
@@ -378,6 +362,8 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
         raise aotcuda.errors.UnreadableError(message)
     if typestr[1:2] != "V":
         return typestr
+    if (name := getattr(getattr(array, "dtype", None), "name", None)) in NAMED:
+        return str(name)
     from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
 
     descr = interface.get("descr")

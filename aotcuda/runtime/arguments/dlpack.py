@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 _CUDA, _CUDA_MANAGED = 2, 13
 _READ_ONLY = 1
 _CODES = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
-_BFLOAT = 4
+_NAMED = {
+    (4, 16): "bfloat16",
+    (10, 8): "float8_e4m3fn",
+    (11, 8): "float8_e4m3fnuz",
+    (12, 8): "float8_e5m2",
+    (13, 8): "float8_e5m2fnuz",
+    (14, 8): "float8_e8m0fnu",
+}
+"""`DLDataTypeCode` and bits (dlpack.h 1.1) of types that NumPy has no type string for."""
 
 
 class _Array(ctypes.Structure):
@@ -121,8 +129,8 @@ def _take(numbers: Any, count: int) -> tuple[int, ...] | None:
 
 def typestr(code: int, bits: int, lanes: int = 1) -> str:
     """Return the type string of DLPack's type, or its description if NumPy has no such type."""
-    if code == _BFLOAT and bits == 16 and lanes == 1:
-        return "bfloat16"
+    if lanes == 1 and (code, bits) in _NAMED:
+        return _NAMED[code, bits]
     if code not in _CODES or lanes != 1 or bits % 8:
         return f"DLPack type {code} of {bits} bits and {lanes} lanes"
     return f"{'|' if bits == 8 else '<'}{_CODES[code]}{bits // 8}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.errors import ArgumentError, CallError, UnreadableError
+from aotcuda.errors import ArgumentError, CallError, UnreadableError, quoted
 from aotcuda.runtime import arguments, module_of
 from aotcuda.runtime.arguments import arrays, host_arrays, parameter_kinds, scalars, type_names
 from aotcuda.runtime.arguments.array_view import overlap
@@ -28,9 +28,29 @@ if TYPE_CHECKING:
 
 
 _ARRAYS = ("array", "buffer", "elements")
-_NUMBERS = ("scalar", "complex", "number")
+_NUMBERS = ("scalar", "complex", "number", "small")
+_TRITON_NUMBERS = {"i": "i32", "q": "i64", "Q": "u64", "f": "fp32", "?": "i1"}
+_TRITON_ELEMENTS = {
+    "|b1": "i1",
+    "|i1": "i8",
+    "|u1": "u8",
+    "<i2": "i16",
+    "<u2": "u16",
+    "<i4": "i32",
+    "<u4": "u32",
+    "<i8": "i64",
+    "<u8": "u64",
+    "<f2": "fp16",
+    "bfloat16": "bf16",
+    "<f4": "fp32",
+    "<f8": "fp64",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "float8_e4m3fnuz": "fp8e4b8",
+    "float8_e5m2fnuz": "fp8e5b16",
+}
 _SEQUENCES = (list, tuple, range, bytes, bytearray, memoryview)
-_NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number")
+_NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number", "small")
 """The kinds of parameters whose arguments no copy to the GPU helps."""
 
 
@@ -72,6 +92,60 @@ def unreadable(
     which = f"argument {at + 1}, {called[0]}," if at is not None and called else "an argument"
     problem = error if isinstance(error, UnreadableError) else UnreadableError.of(error)
     return ArgumentError(f"{where}: {which} {problem}{_lists(overloads, args)}")
+
+
+def missing_variant(
+    where: str,
+    records: Sequence[Overload],
+    numbers: dict[tuple[Any, ...], int],
+    args: tuple[object, ...],
+    codes: Sequence[object],
+) -> str:
+    """Return the text of the error for arguments for which no variant of an exact kernel is packaged.
+
+    Args:
+        where: The kernel.
+        records: Its variants.
+        numbers: By the key of a variant, its index.
+        args: The arguments.
+        codes: What stands for them in keys, as far as that is known.
+    """
+    if not numbers:
+        return f"{where} has no packaged variant"
+    count = len(next(iter(numbers)))
+    if len(args) != count:
+        return f"{where} takes {count} arguments, got {len(args)}"
+
+    def differing(key: tuple[Any, ...]) -> list[int]:
+        return [at for at, (one, other) in enumerate(zip(key, codes, strict=True)) if one != other]
+
+    key = min(numbers, key=lambda key: len(differing(key)))
+    nearest = records[numbers[key]]
+    found = [
+        f"{parameter['name']} is {_variant_type(args[at], codes[at])} where {_wanted(parameter)}"
+        for at in differing(key)
+        if (parameter := nearest["parameters"][at])
+    ]
+    if not found:
+        problems = [_problem(parameter, arg) for parameter, arg in zip(nearest["parameters"], args, strict=True)]
+        found = [problem for problem in problems if problem] or ["the arguments could not be packed"]
+    differences = f"in the nearest one, {nearest['signature']}, {', '.join(found)}"
+    return f"{where} has no packaged variant for these arguments; {differences}"
+
+
+def _wanted(parameter: Parameter) -> str:
+    packaged = repr(parameter["value"]) if parameter["kind"] == "constant" else parameter["type"]
+    return f"{packaged} is packaged"
+
+
+def _variant_type(arg: object, code: object) -> str:
+    """Return an argument as Triton's signatures write it: `i32:16`, `*fp32`; constants and others as they are."""
+    form, is_multiple = code if isinstance(code, tuple) and len(code) == 2 else ("", None)
+    shown = quoted(arg) if type(arg) in (int, float, bool, str, tuple, type(None)) else type_names.name_of(arg)
+    if not isinstance(form, str) or not isinstance(is_multiple, bool):
+        return shown
+    name = _TRITON_NUMBERS.get(form) or (f"*{_TRITON_ELEMENTS.get(form, form)}" if arrays.family(arg) else "")
+    return f"{name}{':16' * is_multiple}" if name else shown
 
 
 def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]) -> ArgumentError:

@@ -12,6 +12,7 @@ from aotcuda.runtime.arguments import (
     parameter_errors,
     parameter_kinds,
     scalars,
+    small_floats,
     type_names,
 )
 from aotcuda.runtime.arguments.parameter_kinds import Kind, Scalar
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.array_view import View
-    from aotcuda.runtime.arguments.parameter_kinds import Fields, Fit
+    from aotcuda.runtime.arguments.parameter_kinds import Append, Fields, Fit
 
 
 class Pointer(Kind):
@@ -78,6 +79,43 @@ class Datetime(Kind):
         return f"{parameter['type']} {count}"
 
 
+class SmallFloat(Kind):
+    """A bfloat16 or float8 number by value; it takes what a float parameter takes, and rounds it."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        kind = scalars.kind_of(value)
+        if getattr(scalars.numpy_dtype(value), "name", "") == parameter["dtype"]:
+            return 0
+        return {"float": 4, "int": 104, "bool": 204}.get(kind or "")  # behind float16, as `scalars.rank` has it
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype = parameter["dtype"]
+
+        def fit(read: Any, values: list[object]) -> bool:
+            try:
+                code = small_floats.encode(dtype, float(read))
+            except OverflowError:  # an int beyond all floats
+                return False
+            values.append(code)
+            return code is not None
+
+        return fit
+
+    def fields(self, parameter: Parameter) -> Fields:
+        return [(parameter["offset"], _CODES[array_view.item_bytes(parameter["dtype"])], False)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return parameter_errors.out_of_range(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        ((offset, form, _),) = self.fields(parameter)
+        (code,) = struct.unpack_from(f"<{form}", block, offset)
+        return f"{parameter['type']} {small_floats.decode(parameter['dtype'], code)}"
+
+
+_CODES = {1: "B", 2: "H"}
+
+
 class Address(Kind):
     """A device array, of which the kernel gets the address alone."""
 
@@ -117,7 +155,7 @@ class Buffer(Address):
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        itemsize, sizes = array_view.item_bytes(dtype), parameter_kinds.sizes(parameter)
+        append = self.contiguous(parameter)
 
         def fit(view: View | None, values: list[object]) -> bool:
             if view is None:
@@ -125,15 +163,21 @@ class Buffer(Address):
             typestr, address, shape, strides, readonly = view
             if typestr != dtype or strides is not None or (readonly and writable):
                 return False
-            values.append(address)
-            if sizes:
-                items = 1
-                for extent in shape:
-                    items *= extent
-                values += [items if word == "items" else itemsize for word in sizes]
-            return True
+            return append(address, shape, values)
 
         return fit
+
+    def contiguous(self, parameter: Parameter) -> Append:
+        itemsize, sizes = array_view.item_bytes(parameter["dtype"]), parameter_kinds.sizes(parameter)
+
+        def append(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
+            items = array_view.count_items(shape, itemsize)
+            if items is None:
+                return False
+            values += address, *[items if word == "items" else itemsize for word in sizes]
+            return True
+
+        return append
 
     def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], "Q", True), *parameter_kinds.size_fields(parameter)]
@@ -284,6 +328,15 @@ class Elements(Address):
 
         return fit
 
+    def contiguous(self, parameter: Parameter) -> Append:
+        itemsize, divisor = array_view.item_bytes(parameter["dtype"]), parameter.get("divisor", 1)
+
+        def append(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
+            values.append(address)
+            return address % divisor == 0 and array_view.count_items(shape, itemsize) is not None
+
+        return append
+
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         if view[0] != parameter["dtype"]:
@@ -378,6 +431,7 @@ KINDS: dict[str, Kind] = {
     "constant": Constant(),
     "buffer": Buffer(),
     "struct": Struct(),
+    "small": SmallFloat(),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from aotcuda.manifest.dtypes import structured
+from aotcuda.manifest.dtypes import NAMED, structured
 from aotcuda.runtime import module_of
 from aotcuda.runtime.arguments import scalars
 
@@ -68,7 +68,8 @@ def is_datetime(value: object) -> bool:
 
 def is_record(value: object) -> bool:
     """Return True if a value is a structured element in the host's memory: one of NumPy's, or a tensor map."""
-    return getattr(scalars.numpy_dtype(value), "kind", "") == "V" or _is_tensor_map(type(value))
+    dtype = scalars.numpy_dtype(value)
+    return (dtype is not None and dtype.kind == "V" and dtype.name not in NAMED) or _is_tensor_map(type(value))
 
 
 def _is_tensor_map(kind: type) -> bool:

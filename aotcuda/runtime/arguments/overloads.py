@@ -13,8 +13,9 @@
 #    where no packaged overload fits.
 #
 # The order of the candidates depends on the arguments' Python types alone, so it is cached by them (`Candidates`).
-# Where candidates differ in an array's dtype or number of dimensions, one look-up by these finds the few that may fit
-# (`Specialization`): a kernel of many overloads takes no longer than a kernel of two.
+# Where candidates differ in dtypes, dimensions, divisors or constants, one look-up by a key of these finds the few that
+# may fit (`Specialization`, `aotcuda.runtime.arguments.keys`): a kernel of many overloads takes no longer than a kernel
+# of two.
 #
 # An argument that cannot be read, or that raises when it is, is an ArgumentError that names it. Exceptions that do not
 # concern the launch (KeyboardInterrupt, SystemExit, MemoryError, RecursionError) pass.
@@ -25,7 +26,7 @@ import struct
 
 import aotcuda
 from aotcuda.runtime import arguments
-from aotcuda.runtime.arguments import arrays, parameter_kinds, scalars
+from aotcuda.runtime.arguments import arrays, keys, parameter_kinds, scalars
 from aotcuda.runtime.arguments.argument_layout import PackedOverload
 from aotcuda.runtime.arguments.array_view import overlap
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from aotcuda.errors import ArgumentError
     from aotcuda.manifest import Kernel, Parameter
     from aotcuda.runtime.arguments.argument_layout import Slot
+    from aotcuda.runtime.arguments.direct_packing import Select
+    from aotcuda.runtime.arguments.keys import Coder
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
 
@@ -46,21 +49,27 @@ if TYPE_CHECKING:
     None for one that the fast path must not learn from."""
 
 _MOST_KEPT = 1024
+_MOST_KEYS = 1 << 14
+"""Of specializations for arguments of the same types: a kernel may have thousands of variants in use."""
+DIRECT_AT = 3
+"""The launch in a row at which a specialization is selected directly from then on; the fast path has it before."""
 
 
 class Specialization:
-    """The overloads that arguments of some types, and arrays of some dtypes and dimensions, may fit; best first.
+    """The overloads that arguments of some types with some key may fit; best first.
 
     Attributes:
         overloads: The overloads.
+        coders: The coders of the key.
         launches: How many launches the general path has made; of threads that count at once, one may be missed.
         taught: The configurations and contexts that the fast path was taught for arguments like these.
     """
 
-    __slots__ = ("launches", "overloads", "taught")
+    __slots__ = ("coders", "launches", "overloads", "taught")
 
-    def __init__(self, overloads: list[PackedOverload]) -> None:
+    def __init__(self, overloads: list[PackedOverload], coders: Sequence[Coder] = ()) -> None:
         self.overloads = overloads
+        self.coders = coders
         self.launches = 0
         self.taught: set[tuple[object, int]] = set()
 
@@ -77,21 +86,52 @@ class Candidates:
         readers: For each argument the closure that reads it; None for a number that is taken as it is.
         leader: The library whose current stream a launch is on, `"cupy"` or `"torch"`; None for the default stream.
             PyTorch's leads only if a tensor is on a GPU.
-        deciding: The indices of the arrays whose dtype and dimensions decide which overloads may fit.
-        plain: The specialization of all overloads, where there are no such arrays.
+        deciding: The coders of the arguments that decide which overloads may fit.
+        plain: The specialization of all overloads, where there are no such arguments.
         cupy_at: The index of the first argument that is on CuPy's current stream; -1 if there is none.
+        direct: Selects and packs in one step what launches in a row selected (`direct_packing`); else None.
+        settled: The specialization that `direct` is for, or cannot be for.
     """
 
-    __slots__ = ("_specializations", "cupy_at", "deciding", "leader", "overloads", "plain", "readers")
+    __slots__ = (
+        "_find",
+        "_in_a_row",
+        "_key",
+        "_last",
+        "_specializations",
+        "cupy_at",
+        "deciding",
+        "direct",
+        "leader",
+        "overloads",
+        "plain",
+        "readers",
+        "settled",
+    )
 
-    def __init__(self, overloads: list[PackedOverload], readers: list[Read], args: tuple[object, ...]) -> None:
+    def __init__(
+        self,
+        overloads: list[PackedOverload],
+        readers: list[Read],
+        args: tuple[object, ...],
+        coders: list[Coder] | None = None,
+        find: Callable[[tuple[object, ...]], list[PackedOverload]] | None = None,
+    ) -> None:
+        """Take the overloads and readers for arguments of the types of `args`.
+
+        `coders` decide, and `find` returns the overloads for their key; without them `overloads` tell what decides.
+        """
         self.overloads = overloads
         self.readers = [None if read is scalars.as_it_is else read for read in readers]
         self.plain = Specialization(overloads)
         self._specializations: dict[object, Specialization] = {}
-        # A parameter that takes any number of dimensions decides too, since the fast path is for arrays of one number.
-        forms = [{overload.forms[at] for overload in overloads} for at in range(len(readers))]
-        self.deciding = [at for at, found in enumerate(forms) if len(found) > 1 or any(map(_takes_any, found))]
+        self.direct: Select | None = None
+        self.settled: Specialization | None = None
+        self._last: Specialization | None = None
+        self._in_a_row = 0
+        self.deciding = keys.coders(overloads, args) if coders is None else coders
+        self._key = keys.key_of(self.deciding)
+        self._find = find or self._filtered
         families = [[arrays.family(leaf) for leaf in _leaves((arg,))] for arg in args]
         self.leader = next((found for each in families for found in each if found in ("cupy", "torch")), None)
         self.cupy_at = next((at for at, each in enumerate(families) if "cupy" in each), -1)
@@ -109,21 +149,37 @@ class Candidates:
 
         return [*self.readers[: self.cupy_at], read, *self.readers[self.cupy_at + 1 :]]
 
+    def note(self, specialization: Specialization, overload: PackedOverload, args: tuple[object, ...]) -> None:
+        """Note what a launch selected. Launches in a row that select the same get a function for that."""
+        if specialization is not self._last:
+            self._last, self._in_a_row = specialization, 0
+        self._in_a_row += 1
+        if self._in_a_row == DIRECT_AT:
+            from aotcuda.runtime.arguments import direct_packing  # noqa: PLC0415 (many kernels are launched once)
+
+            by_values = any(coder.tests or coder.of_value or coder.of_type for coder in self.deciding)
+            is_sure = overload is specialization.overloads[0] and not by_values
+            self.direct = direct_packing.make(specialization, args) if is_sure else None
+            self.settled = specialization
+
     def specialization(self, reads: Sequence[Any]) -> Specialization:
         """Return the overloads for the arguments of which this was read."""
-        views = [reads[at] for at in self.deciding]
-        forms: Any = tuple([(view[0], len(view[2])) if view is not None else None for view in views])
-        found = self._specializations.get(forms)
-        if found is not None:
-            return found
-        if None in forms or len(self._specializations) >= _MOST_KEPT:
-            return self.plain
-        pairs = list(zip(self.deciding, forms, strict=True))
-        # A parameter that takes arrays and is none, a record, decides for itself.
-        overloads = [
-            overload for overload in self.overloads if all(_takes(overload.forms[at], form) for at, form in pairs)
+        key = self._key(reads)
+        return self._specializations.get(key) or self._met(key)
+
+    def _met(self, key: tuple[object, ...]) -> Specialization:
+        """Find the overloads for a key, and keep them by it."""
+        if len(self._specializations) >= _MOST_KEYS:
+            self._specializations.clear()
+        return self._specializations.setdefault(key, Specialization(self._find(key), self.deciding))
+
+    def _filtered(self, key: tuple[object, ...]) -> list[PackedOverload]:
+        pairs = [*zip(self.deciding, key, strict=True)]
+        return [
+            overload
+            for overload in self.overloads
+            if all(coder.takes(overload.parameters[coder.at], code) for coder, code in pairs)
         ]
-        return self._specializations.setdefault(forms, Specialization(overloads))
 
 
 class OverloadTable:
@@ -132,6 +188,7 @@ class OverloadTable:
     Attributes:
         overloads: The overloads, in the configuration's order.
         live: The validity flag: empty once the images are unloaded, or the process forked.
+        packs_directly: Whether launches in a row may take `direct_packing`; all have to be on the only GPU.
     """
 
     __slots__ = (
@@ -144,6 +201,7 @@ class OverloadTable:
         "_where",
         "live",
         "overloads",
+        "packs_directly",
     )
 
     def __init__(self, kernel: Kernel, where: str, live: Mark, device: Callable[[], int | None] = lambda: None) -> None:
@@ -157,6 +215,7 @@ class OverloadTable:
         """
         self._where = where
         self._device = device
+        self.packs_directly = False
         self.live = live
         self.overloads = [PackedOverload(overload, where, self.live) for overload in kernel["overloads"]]
         self._nested = any(map(_has_tuple, self.overloads))
@@ -177,7 +236,16 @@ class OverloadTable:
         Raises:
             ArgumentError: An argument cannot be read.
         """
-        candidates = self.candidates(args)
+        found: Selection | None
+        try:
+            candidates = self._candidates.get((*map(type, args),))  # the key, where no argument needs more
+        except Exception:  # noqa: BLE001 (which `candidates` raises as an error of the argument)
+            candidates = None
+        if candidates is not None and candidates.direct is not None:
+            found = candidates.direct(args, given)
+            if found is not None:
+                return found
+        candidates = candidates or self.candidates(args)
         found = self._fit(candidates, args, given) if candidates is not None else None
         if found is None and self._tells_large:
             large = scalars.told_apart(args)
@@ -201,6 +269,15 @@ class OverloadTable:
             raise
         except Exception as error:
             raise self.unreadable(args, error) from error
+
+    @property
+    def is_exact(self) -> bool:
+        """Return True if an overload is launched for those arguments alone for which Triton would compile it."""
+        return False
+
+    def every(self) -> list[PackedOverload]:
+        """Return all overloads, where `overloads` has not each of them."""
+        return self.overloads
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """Return the error for arguments that no overload takes."""
@@ -283,6 +360,8 @@ class OverloadTable:
                 except (struct.error, OverflowError):  # a number is out of its parameter's range
                     overload.slots.append(slot)
                     continue
+                if self.packs_directly and specialization is not candidates.settled:
+                    candidates.note(specialization, overload, args)
                 return overload, slot, values, pending, stream, specialization
         return None
 
@@ -353,16 +432,6 @@ class OverloadTable:
             self._candidates.clear()
         self._candidates[key] = made
         return made
-
-
-def _takes_any(form: tuple[str, int | None] | None) -> bool:
-    """Return True if a parameter of this form takes arrays of any number of dimensions."""
-    return form is not None and form[1] is None
-
-
-def _takes(form: tuple[str, int | None] | None, found: tuple[str, int]) -> bool:
-    """Return True if a parameter of a form may take arrays of such dtype and dimensions."""
-    return form is None or form == found or (form[1] is None and form[0] == found[0])
 
 
 def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:

@@ -9,20 +9,12 @@ from aotcuda.runtime.arguments import array_view, type_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Any
 
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.array_view import View
 
-    class Kind(Protocol):
-        """The part of `aotcuda.runtime.arguments.parameter_kinds.Kind` that is used here."""
-
-        def fit(self, parameter: Parameter) -> Callable[[Any, list[object]], bool]:
-            """See there."""
-
-        def fields(self, parameter: Parameter) -> list[tuple[int, str, bool]]:
-            """See there."""
+    Kind = Any  # an `aotcuda.runtime.arguments.parameter_kinds.Kind`
 
 
 WRITABLE = "pass a writable array, or declare the parameter read-only"

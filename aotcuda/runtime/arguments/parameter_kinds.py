@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.array_view import View
 
     Fit = Callable[[Any, list[object]], bool]
+    Append = Callable[[int, tuple[int, ...], list[object]], bool]
     Fields = list[tuple[int, str, bool]]
 
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
@@ -40,6 +41,14 @@ class Kind:
     def fit(self, parameter: Parameter) -> Fit:
         """Return the function that appends the numbers of `fields` of an argument that was read, or returns False."""
         raise NotImplementedError
+
+    def contiguous(self, parameter: Parameter) -> Append | None:
+        """Return the function that appends the numbers of `fields` of a contiguous array of the parameter's dtype.
+
+        It is given address and shape, and returns False for a shape that the parameter does not take. None if the
+        parameter asks more of arrays than a dtype and a number of dimensions.
+        """
+        return None
 
     def fields(self, parameter: Parameter) -> Fields:
         """Return offset, `struct` character and whether it is an array's address, of each number in the block.
@@ -130,28 +139,17 @@ class Array(Kind):
         dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
         writable, itemsize = not parameter.get("readonly", False), arrays.item_bytes(dtype)
         counts_elements = in_elements(parameter)
-        names = _names(ndim)
-        words = [word for word in (*parameter["words"], *sizes(parameter)) if word != "zero"]
-        pick = _picker([names.index(word) for word in words])
+        append = _contiguous(parameter)
+        pick = picker(parameter)
         divisor, promises = parameter.get("divisor", 1), _promises(parameter)
         first = -len(parameter.get("sizes", ()))
 
         def fit_promised(view: View | None, values: list[object]) -> bool:
             return (
-                fit_array(view, values)
+                fit(view, values)
                 and view[1] % divisor == 0  # type: ignore[index]  # of a view that fits
                 and all(_keeps(values[first + at], *promise) for at, promise in promises)
             )
-
-        def fit_line(view: View | None, values: list[object]) -> bool:
-            if view is None:
-                return False
-            typestr, address, shape, strides, readonly = view
-            if strides is not None or typestr != dtype or len(shape) != 1 or (readonly and writable):
-                return False
-            extent = shape[0]
-            values += pick((itemsize, address, extent, extent, itemsize, 1))
-            return True
 
         def fit(view: View | None, values: list[object]) -> bool:
             if view is None:
@@ -159,25 +157,28 @@ class Array(Kind):
             typestr, address, shape, strides, readonly = view
             if typestr != dtype or len(shape) != ndim or (readonly and writable):
                 return False
-            if strides is None and (layout != "F" or ndim < 2):
+            if strides is None:
+                if layout != "F" or ndim < 2:
+                    return append(address, shape, values)
                 strides = array_view.contiguous_strides(shape, itemsize, "C")
-            elif layout != "A":
-                if strides is None:
-                    strides = array_view.contiguous_strides(shape, itemsize, "C")
+            if layout != "A":
                 if not array_view.is_contiguous(shape, strides, itemsize, layout):
                     return False
                 strides = array_view.contiguous_strides(shape, itemsize, layout)
-            elif counts_elements and any(stride % itemsize for stride in strides):  # type: ignore[union-attr]
+            elif counts_elements and any(stride % itemsize for stride in strides):
                 return False
-            assert strides is not None  # noqa: S101 (only to tell mypy)
             items = 1
             for extent in shape:
                 items *= extent
             values += pick((itemsize, address, items, *shape, *strides, *[step // itemsize for step in strides]))
             return True
 
-        fit_array = fit_line if ndim == 1 and layout != "A" else fit
-        return fit_promised if divisor > 1 or promises else fit_array
+        return fit_promised if divisor > 1 or promises else fit
+
+    def contiguous(self, parameter: Parameter) -> Append | None:
+        in_other_order = parameter["layout"] == "F" and parameter["ndim"] > 1
+        asks_more = parameter.get("divisor", 1) > 1 or _promises(parameter)
+        return None if in_other_order or asks_more else _contiguous(parameter)
 
     def fields(self, parameter: Parameter) -> Fields:
         return [
@@ -258,7 +259,7 @@ def in_elements(parameter: Parameter) -> bool:
 
 
 def form(parameter: Parameter) -> tuple[str, int | None] | None:
-    """Dtype and number of dimensions of the arrays that a parameter takes, None for any; None if it is for no arrays.
+    """Return dtype and number of dimensions (None: any) of a parameter's arrays; None if it is for no arrays.
 
     Overloads are grouped by it. A record, which takes arrays of a single element, is told apart by itself.
     """
@@ -310,10 +311,38 @@ def _names(ndim: int) -> list[str]:
     return ["itemsize", "data", "items", *families]
 
 
-def _picker(indices: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+def picker(parameter: Parameter) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+    """Return the function that picks an array's words and sizes from the numbers that `_names` lists."""
+    names = _names(parameter["ndim"])
+    indices = [names.index(word) for word in (*parameter["words"], *sizes(parameter)) if word != "zero"]
     if len(indices) > 1:
         return itemgetter(*indices)
     return lambda numbers: tuple([numbers[at] for at in indices])
+
+
+def _contiguous(parameter: Parameter) -> Append:
+    """Return the function that appends the numbers of an array that is contiguous in C order; see `Kind.contiguous`."""
+    ndim, itemsize, pick = parameter["ndim"], arrays.item_bytes(parameter["dtype"]), picker(parameter)
+    most = array_view.MOST_BYTES // max(itemsize, 1)
+
+    def append_line(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
+        if len(shape) != 1:
+            return False
+        extent = shape[0]
+        if type(extent) is not int or not 0 <= extent <= most:
+            return False
+        values += pick((itemsize, address, extent, extent, itemsize, 1))
+        return True
+
+    def append(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
+        items = array_view.count_items(shape, itemsize) if len(shape) == ndim else None
+        if items is None:
+            return False
+        strides = array_view.contiguous_strides(shape, itemsize, "C")
+        values += pick((itemsize, address, items, *shape, *strides, *[step // itemsize for step in strides]))
+        return True
+
+    return append_line if ndim == 1 else append
 
 
 def word_code(name: str) -> int:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import sys
 from operator import index
 
+from aotcuda.manifest.dtypes import NAMED
 from aotcuda.runtime.arguments import arrays
 
 TYPE_CHECKING = False
@@ -59,13 +60,13 @@ PLAIN = (bool, int, float, complex)
 
 
 def kind_of(value: object) -> str | None:
-    """`"bool"`, `"int"`, `"float"` or `"complex"`, or None if the value is no number."""
+    """Return `"bool"`, `"int"`, `"float"` or `"complex"`; None if the value is no number."""
     for kind, plain in zip(_KINDS, PLAIN, strict=True):
         if isinstance(value, plain):
             return kind
     own = numpy_dtype(value)
     if own is not None:
-        return _NUMPY_KINDS.get(own.kind)
+        return "float" if own.name in NAMED else _NUMPY_KINDS.get(own.kind)
     if any(hasattr(type(value), mark) for mark in _MARKS):
         return None
     given = next((kind for kind, method in _METHODS if hasattr(type(value), method)), None)
@@ -149,6 +150,8 @@ def family(parameter: Parameter) -> str:
     """Return the kind of a scalar parameter: one of the four that `kind_of` tells."""
     if parameter["kind"] == "complex":
         return "complex"
+    if parameter["kind"] == "small":
+        return "float"
     form = parameter["format"]
     return "bool" if form == "?" else "float" if form in "efd" else "int"
 
@@ -173,7 +176,7 @@ def rank(parameter: Parameter, value: object) -> int | None:
 
 
 def _numba_type(value: object, kind: str) -> tuple[str, str]:
-    """Kind and `struct` character of the type that Numba gives a number."""
+    """Return kind and `struct` character of the type that Numba gives a number."""
     own = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
     if type(value) is Large:
         return kind, "Q"

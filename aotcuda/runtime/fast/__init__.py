@@ -1,7 +1,7 @@
 """The fast path in C, if this installation has it: the extension `fast._launch`, which launch.h introduces.
 
 It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, and cooperative kernels. After launches, `fast.specializations` adds to what it knows.
+`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds to what it knows.
 `AOTCUDA_EXTENSION=0` leaves it out.
 """
 
@@ -18,29 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from aotcuda.runtime.grid_binding import Named
     from aotcuda.runtime.launch_config import Configuration
 
-    Named = tuple[tuple[str, ...], tuple[object, ...], int]
-    """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
-    may be given by position."""
+_VERSION = 26
+"""The version of the interface; in an editable install the extension may be older than the Python code."""
 
-_VERSION = 24
-"""Of the interface between the two: in an editable install the extension may be older than what is beside it."""
-
-_VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
-"""Either leaves the extension out where it is 0; the second is the name of earlier days."""
+_VARIABLE = "AOTCUDA_EXTENSION"
 
 _MOST = 0xFFFFFFFF
-"""What a dimension of a grid has room for in the driver's call."""
+"""The largest dimension of a grid that the driver's call has room for."""
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _missing: list[str] = []  # why it is None, then
-_lock = new_lock()
-"""Of the making of specializations: launchers of a kernel share them."""
+_lock = new_lock()  # held while specializations are made: launchers of a kernel share them
 
 
 def in_use() -> Any:
-    """The extension module, None if it is not installed or not wanted."""
+    """Return the extension module; None if it is not installed or not wanted."""
     if not _found:
         module, problem = _find()
         _missing[:] = [problem]
@@ -49,16 +44,15 @@ def in_use() -> Any:
 
 
 def why_not() -> str | None:
-    """Why launches go without the extension, None if they do not."""
+    """Return why launches go without the extension; None if they do not."""
     return None if in_use() is not None else " ".join(_missing)
 
 
 def _find() -> tuple[Any, str]:
-    """The extension module, or None and the reason."""
-    for name in _VARIABLES:
-        variables.check(name)
-        if os.environ.get(name) == "0":
-            return None, f"{name} is 0"
+    """Return the extension module; or None and the reason."""
+    variables.check(_VARIABLE)
+    if os.environ.get(_VARIABLE) == "0":
+        return None, f"{_VARIABLE} is 0"
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
@@ -92,9 +86,9 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
 def in_front(
     launcher: Callable[..., None], configuration: Configuration, specializations: object, named: Named | None = None
 ) -> Any:
-    """The launcher wrapped in the fast path of the extension; where calls may name arguments, `named` says which.
+    """Return the launcher wrapped in the fast path; where calls may name arguments, `named` says which.
 
-    One whose calls may name more arguments than the extension takes stays as it is.
+    A launcher whose calls may name more arguments than the extension takes is returned as it is.
     """
     module = in_use()
     if named is not None and len(named[0]) > module.MOST_ARGUMENTS:
@@ -106,13 +100,13 @@ def in_front(
 
 
 def hold(launcher: object, stream: object) -> Any:
-    """A launcher like this one of the extension's, which keeps a stream alive; None if it is another one."""
+    """Return a launcher that keeps a stream alive too; None for a launcher that is not the extension's."""
     module = in_use()
     return module.hold(launcher, stream) if module is not None and type(launcher) is module.Launcher else None
 
 
 def configurations(launchers: dict[object, Any]) -> Any:
-    """What finds a kernel's launchers, as `stream_objects.Configurations` does; None without the extension."""
+    """Return the extension's `stream_objects.Configurations`; None without the extension."""
     module = in_use()
     return None if module is None else module.Configurations(launchers)
 

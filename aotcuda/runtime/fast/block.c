@@ -23,7 +23,7 @@ const Parameter *parameter_of(const ArgumentLayout *layout, int at) {
 int takes_kind(const Parameter *parameter, int kind) {
     if (is_array(parameter) || kind < INT)
         return is_array(parameter) && kind < INT;
-    if (parameter->kind == 'k' || kind == CONSTANT)
+    if (parameter->kind == 'k' || kind == CONSTANT || kind == OBJECT)
         return parameter->kind == 'k' && kind != TRUTH && kind != INDEX;
     if (parameter->kind == 'p')
         return kind == INT;
@@ -300,7 +300,7 @@ int normalize(ArrayView *view, int itemsize, int address_alone) {
 /* --------------------------------------------------------------------------------------------------------- packing arrays */
 
 /* Return 1 if a number is a multiple of a divisor. For a power of two it does not matter whether the number has a sign. */
-static int is_multiple(int64_t value, int64_t divisor, int is_unsigned) {
+int is_multiple(int64_t value, int64_t divisor, int is_unsigned) {
     if ((divisor & (divisor - 1)) == 0)
         return (value & (divisor - 1)) == 0;
     return is_unsigned ? (uint64_t)value % (uint64_t)divisor == 0 : value % divisor == 0;
@@ -450,7 +450,7 @@ int read_number(int kind, PyObject *value, Number *number) {
         return fits;
     }
     }
-    return kind == CONSTANT;
+    return kind == CONSTANT || kind == OBJECT;
 }
 
 /* Write a float; 0 if it is finite and would become infinite, which the struct module refuses, too. */
@@ -470,7 +470,7 @@ static int pack_float(char format, double value, unsigned char *place) {
  * other code: a specialization has no candidates with constants of another type than its arguments. */
 static int is_constant(const Parameter *parameter, const Number *number) {
     PyObject *object = number->object;
-    if (object == parameter->value)
+    if (object == parameter->value || number->kind == OBJECT) /* the key has the object's address */
         return 1;
     if (object == Py_None)
         return parameter->writable || !parameter->value; /* `writable`: the constant may be left out */

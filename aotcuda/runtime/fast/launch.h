@@ -11,8 +11,9 @@
  *
  * HOW IT LAUNCHES (launcher.c). One call goes through these steps, and any of them may decline:
  *   1. Find the argument types among those that the table has.
- *   2. Read the arrays into views: element type, address, shape, strides, stream (arrays.c, streams.c).
- *   3. Find the specialization by argument types, context, element types and numbers of dimensions.
+ *   2. Read the arrays into views: element type, address, shape, strides, stream (arrays.c, streams.c). Read the numbers.
+ *   3. Find the specialization by a key: argument types, context, element types, numbers of dimensions, and a code for each
+ *      argument by which overloads are told apart.
  *   4. Check the launch configuration against the limits, and on a machine with several GPUs where arrays and stream are.
  *   5. Pack the parameter block of the first overload that takes the arguments (block.c).
  *   6. Make the launch's stream wait for the streams of the data, call cuLaunchKernel, and let streams wait for the launch.
@@ -21,15 +22,16 @@
  *
  *   Launcher        a kernel with a launch configuration; what users call
  *     -> Specializations    shared by all launchers of a kernel, for one set of loaded images
- *          -> Table             replaced as a whole when a specialization is added, never changed
- *               -> ArgumentTypes     the types of all arguments, and a Reader for each argument
- *               -> Specialization    element types, limits
+ *          -> Table             two hash tables; replaced as a whole when it is full
+ *               -> ArgumentTypes     the types of all arguments, a Reader for each argument, Coders
+ *               -> Specialization    element types, codes, limits
  *                    -> Candidate         an overload: its kernel and its ArgumentLayout
  *                         -> ArgumentLayout    where each argument goes in the parameter block
  *
- * THREADS. Specializations are immutable, and tables are replaced and not changed, so that threads of a Python without the GIL
- * read them with no lock. A replaced table lives until its Specializations object dies, because a thread may be reading it;
- * the same holds with the GIL, because reading an argument can run Python code, which lets other threads run.
+ * THREADS. Specializations are immutable. A table only ever gets entries, each by one write, and is replaced by a larger one
+ * when it is half full, so that threads of a Python without the GIL read it with no lock. What was replaced lives until its
+ * Specializations object dies, because a thread may be reading it; the same holds with the GIL, because reading an argument
+ * can run Python code, which lets other threads run.
  *
  * UNLOADING. Each specialization has `live`, a Python list that the unload empties, and `in_flight`, counters of launches
  * that are under way. A launch counts itself and looks at `live` then; the unload empties `live` and waits for the
@@ -109,8 +111,9 @@ extern SHARED(int) fast_path_disabled;
 /* Arrays: by the attributes of CuPy's own class, of a subclass of it, and of PyTorch's; by __cuda_array_interface__; by DLPack's
  * exchange API; by the attributes of Numba's. Numbers, from INT on: INT reads the value that an int holds, FLOAT what a float
  * holds or __float__ gives, COMPLEX what a complex holds, TRUTH what bool() gives, INDEX what __index__ gives. CONSTANT reads
- * None or a string, which only compile-time constants are. */
-enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, CUPY_SUBCLASS = 6, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, CONSTANT };
+ * None or a string, which only compile-time constants are; OBJECT another constant, which is known by its address. */
+enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, CUPY_SUBCLASS = 6 };
+enum { INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, CONSTANT, OBJECT };
 
 /* From dlpack.h, versions 1.2 and 1.3. */
 typedef struct {
@@ -172,7 +175,7 @@ typedef struct {
 
 /* A number, read once for a launch, whatever its overloads. */
 typedef struct {
-    int kind;         /* INT, FLOAT, COMPLEX or CONSTANT */
+    int kind;         /* INT, FLOAT, COMPLEX, CONSTANT or OBJECT */
     int is_unsigned;  /* an INT beyond int64 */
     PyObject *object; /* the argument that it was read from */
     union {
@@ -267,17 +270,46 @@ const Parameter *parameter_of(const ArgumentLayout *layout, int at);
 int takes_kind(const Parameter *parameter, int kind);
 int normalize(ArrayView *view, int itemsize, int address_alone);
 int read_number(int kind, PyObject *value, Number *number);
+int is_multiple(int64_t value, int64_t divisor, int is_unsigned);
 int fill_block(const ArgumentLayout *layout, const Number *numbers, ArrayView *views, unsigned char *block);
 int are_apart(const ArgumentLayout *layout, const ArrayView *views);
 
 /* --------------------------------------------------------------------------------------------------------- specializations */
 
-/* The types of a launch's arguments, and how each argument is read. */
+enum { MOST_TESTS = 4 };
+
+/* What the key of a specialization has of one argument beside its type, as Coder in aotcuda/runtime/arguments/keys.py: a bit for
+ * each test of a number or an address, the type that Triton gives an int, or a constant's value. */
 typedef struct {
-    int count, arrays_count, numbers_count;
+    int at, array;     /* the argument's number; its number among the arrays, -1 for no array */
+    int any_dimensions; /* of an array: the number of its dimensions is not in the key */
+    int of_type, of_value;
+    int tests_count;
+    struct {
+        int is_equal;   /* equal to `number`; else a multiple of it */
+        int64_t number;
+    } tests[MOST_TESTS];
+} Coder;
+
+/* The types of a launch's arguments, and how each argument is read. */
+typedef struct ArgumentTypes {
+    int count, arrays_count, numbers_count, coders_count;
     PyTypeObject **types;
     Reader *readers; /* of the arrays, then of the numbers, each in the order of the arguments */
+    Coder *coders;
+    unsigned char any_dimensions[MOST_ARRAYS]; /* as the coders have it */
+    uint64_t hash;
+    struct ArgumentTypes *next; /* of all that the Specializations object has */
 } ArgumentTypes;
+
+/* What a launch looks a specialization up by. */
+typedef struct {
+    const ArgumentTypes *types;
+    void *context;
+    const ArrayView *views;
+    uint64_t codes[MOST_ARGUMENTS]; /* as many as the types have coders */
+    uint64_t hash;
+} Key;
 
 enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
 
@@ -286,6 +318,7 @@ typedef struct {
     ArgumentLayout *layout;
     void *kernel;
     unsigned threads, shared; /* the kernel's own, where users give the grid alone; no threads where users give the block */
+    PyObject *attributes;     /* bytes, likewise: an array of CUlaunchAttribute; NULL for none */
 } Candidate;
 
 /* An array as all candidates take it. */
@@ -303,31 +336,36 @@ typedef struct Specialization {
     Candidate *candidates;
     int candidates_count, most_bytes; /* of the candidates' blocks */
     int arrays_count;
-    ArrayType arrays[MOST_ARRAYS];
+    ArrayType *arrays;
     int device; /* with several GPUs the one of the context; -1 with one GPU: arrays are not asked where they are */
     SHARED(void *) event;        /* for the next launch that orders streams; NULL: in use, or none was needed yet */
-    PyObject *dtypes;            /* keeps the objects alive whose addresses identify element types */
+    PyObject *kept; /* keeps the objects alive whose addresses identify element types and constants */
+    uint64_t hash, *codes;       /* of its key */
     struct Specialization *next; /* of all that the Specializations object ever had */
 } Specialization;
 
 /* Specializations that were replaced live as long as the object: a launcher that is held while images are loaded again and again
  * must not gather them without end. */
-enum { MOST_SPECIALIZATIONS = 256, MOST_ARGUMENT_TYPES = 32, MOST_MADE = 1024 };
+enum { MOST_MADE = 1 << 14 };
 
+/* An entry is found from the place that its hash names on, before the first empty place. Each of the two has at least as many
+ * empty places as entries. */
 typedef struct Table {
     SHARED(const Specialization *) last; /* the one that was used last */
-    int needs_context;                   /* it matters which context is current */
+    SHARED(int) needs_context;           /* it matters which context is current */
     struct Table *previous;
-    int types_count, count;
-    const ArgumentTypes *types[MOST_ARGUMENT_TYPES];
-    const Specialization *specializations[MOST_SPECIALIZATIONS];
+    unsigned size;                       /* places of each of the two: a power of two */
+    unsigned types_count, count;         /* read and written under the object's lock alone */
+    SHARED(const ArgumentTypes *) *types;
+    SHARED(const Specialization *) specializations[];
 } Table;
 
 typedef struct {
     PyObject_HEAD
     SHARED(Table *) table;
-    Specialization *all; /* read and written under the object's lock alone */
-    int made;            /* how many these are */
+    Specialization *all;      /* read and written under the object's lock alone, as what follows */
+    ArgumentTypes *all_types;
+    int made;                 /* how many specializations `all` has */
 } Specializations;
 
 extern PyTypeObject *specializations_type;
@@ -336,7 +374,9 @@ int read_arrays(const ArgumentTypes *types, PyObject *const *args, ArrayView *vi
 PyObject *element_of(int kind, PyObject *array, const ArrayView *view);
 const DLPackExchange *exchange_of(PyTypeObject *type);
 const ArgumentTypes *find_types(const Table *table, PyObject *const *args, Py_ssize_t count);
-const Specialization *find_specialization(Table *table, const ArgumentTypes *types, void *context, const ArrayView *views);
+void make_key(Key *key, const ArgumentTypes *types, void *context, const ArrayView *views, const Number *numbers);
+const Specialization *find_specialization(Table *table, const Key *key);
+int read_argument_numbers(const ArgumentTypes *types, PyObject *const *args, Number *numbers);
 int begin_launch(const Specialization *specialization);
 void end_launch(const Specialization *specialization);
 int may_order(const LaunchStreams *streams);
@@ -348,12 +388,20 @@ int order(void *event, uintptr_t before, uintptr_t after);
 
 typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
 
-/* A launcher for a stream object has a `base`, the launcher for the stream's handle, and keeps the object alive. It has nothing else. */
+/* An argument that follows from another one: for COPIED what is given for `source` by name, else whether `source` is None or not. */
+enum { COPIED = 0, IS_NONE = 1, IS_NOT_NONE = 2 };
+typedef struct {
+    unsigned char at, source, way;
+} Derived;
+
+/* A launcher for a stream object has a `base`, the launcher for the stream's handle, and keeps the object alive. A launcher whose
+ * grid a function returns has a `base`, the launcher of another grid, the function, and the kernel. They have nothing else. */
 typedef struct Launcher {
     PyObject_HEAD
     Vectorcall vectorcall;
     struct Launcher *base;
     PyObject *stream_object;
+    PyObject *function, *kernel;
     PyObject *general; /* the launcher in Python, which takes the general path */
     Specializations *specializations;
     unsigned dimensions[LIMITS];
@@ -363,6 +411,8 @@ typedef struct Launcher {
     PyObject *names;      /* of all arguments in order, interned, where calls may name them; else NULL */
     PyObject *defaults;   /* of arguments that a call leaves out; `names` itself for one that has to be given */
     int positional;       /* how many arguments may be given by position */
+    int derived_count;
+    Derived *derived;
 } Launcher;
 
 extern PyTypeObject *launcher_type, *configurations_type;

@@ -4,7 +4,7 @@
 PyTypeObject *launcher_type;
 SHARED(int) fast_path_disabled = 0;
 Driver driver;
-static PyObject *s_fail;
+static PyObject *s_fail, *s_of_function;
 
 enum {
     DECLINED = -1,
@@ -70,15 +70,9 @@ static int is_within_limits(const unsigned *dimensions, const unsigned *limits) 
 
 /* Pack the parameter block of the first candidate that takes the arguments; return its number. Return -1 if none does, or if one
  * of the arguments is not for the fast path: it is not known then which candidate the general path would choose. */
-static int pack(const Specialization *specialization, PyObject *const *args, ArrayView *views, unsigned char *block) {
-    const ArgumentTypes *types = specialization->types;
-    Number numbers[types->count + 1]; /* no more of the stack than is needed: the driver has filled the processor's cache */
+static int pack(const Specialization *specialization, const Number *numbers, ArrayView *views, unsigned char *block) {
     for (int i = 0; i < specialization->arrays_count; i++)
         if (!normalize(&views[i], specialization->arrays[i].itemsize, specialization->arrays[i].address_alone))
-            return -1;
-    const Reader *reader = types->readers + types->arrays_count;
-    for (int i = 0; i < types->numbers_count; i++, reader++)
-        if (!read_number(reader->kind, args[reader->at], &numbers[reader->at]))
             return -1;
     for (int number = 0; number < specialization->candidates_count; number++) {
         const ArgumentLayout *layout = specialization->candidates[number].layout;
@@ -107,9 +101,10 @@ static int submit(const Launcher *self, const Specialization *specialization, co
         extra = NULL;
     }
     LaunchConfig config;
-    if (self->attributes)
-        config = (LaunchConfig){{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, PyBytes_AsString(self->attributes),
-                                (unsigned)(PyBytes_Size(self->attributes) / ATTRIBUTE_BYTES)};
+    PyObject *attributes = candidate->attributes ? candidate->attributes : self->attributes;
+    if (attributes)
+        config = (LaunchConfig){{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, PyBytes_AsString(attributes),
+                                (unsigned)(PyBytes_Size(attributes) / ATTRIBUTE_BYTES)};
     int code = 0, ordered = 0, waits = streams->waits;
     void *event = NULL;
     if (waits && (!may_order(streams) || !(event = take_event((Specialization *)specialization))))
@@ -118,7 +113,7 @@ static int submit(const Launcher *self, const Specialization *specialization, co
     Py_BEGIN_ALLOW_THREADS
     for (int i = 0; i < waits && !ordered; i++)
         ordered = order(event, streams->waits_for[i].stream, (uintptr_t)stream);
-    if (!ordered && !self->attributes)
+    if (!ordered && !attributes)
         code = driver.launch(candidate->kernel, d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, parameters, extra);
     else if (!ordered)
         code = driver.launch_with_config(&config, candidate->kernel, parameters, extra);
@@ -139,18 +134,22 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     const ArgumentTypes *types = find_types(table, args, count);
     if (!types)
         return DECLINED;
-    ArrayView views[types->arrays_count + 1];
+    ArrayView views[types->arrays_count + 1]; /* no more of the stack than is needed: the driver has filled the processor's cache */
+    Number numbers[types->count + 1];
     LaunchStreams streams;
     begin_streams(&streams, self->is_stream_given, self->stream, READ(table->last)->device >= 0);
     depth++;
     int arrays = read_arrays(types, args, views, &streams);
+    int is_read = arrays >= 0 && read_argument_numbers(types, args, numbers);
     depth--;
-    if (arrays < 0 || (!streams.is_known && !set_launch_stream(&streams, 0)))
+    if (!is_read || (!streams.is_known && !set_launch_stream(&streams, 0)))
         return DECLINED;
     void *context = NULL;
-    if (table->needs_context && driver.current_context(&context))
+    if (READ(table->needs_context) && driver.current_context(&context))
         return DECLINED;
-    const Specialization *specialization = find_specialization(table, types, context, views);
+    Key key;
+    make_key(&key, types, context, views, numbers);
+    const Specialization *specialization = find_specialization(table, &key);
     if (!specialization || !is_within_limits(self->dimensions, specialization->limits))
         return DECLINED;
     if (specialization->device >= 0 &&
@@ -158,9 +157,7 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
         return DECLINED;
     uint64_t room[(specialization->most_bytes + 15) / 16 * 2 + 2]; /* of the block, which begins at a multiple of 16 */
     unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
-    depth++;
-    int number = pack(specialization, args, views, block);
-    depth--;
+    int number = pack(specialization, numbers, views, block);
     if (number < 0 || !begin_launch(specialization))
         return DECLINED;
     int code = submit(self, specialization, &specialization->candidates[number], &streams, block);
@@ -181,9 +178,21 @@ static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject
     return PyObject_Call(self->general, args, keywords);
 }
 
+/* Return the launcher in Python that answers for this one, as a new reference. */
+static PyObject *general_of(Launcher *self) {
+    if (self->function)
+        return PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, NULL);
+    return Py_NewRef(base_of((PyObject *)self)->general);
+}
+
 static PyObject *launcher_call(PyObject *object, PyObject *args, PyObject *keywords) {
     Launcher *self = base_of(object);
     PyObject *array[MOST_ARGUMENTS];
+    if (((Launcher *)object)->function) {
+        PyObject *general = general_of((Launcher *)object), *result = general ? PyObject_Call(general, args, keywords) : NULL;
+        Py_XDECREF(general);
+        return result;
+    }
     Py_ssize_t count = PyTuple_Size(args);
     int code = DECLINED;
     if (!keywords && !self->names && count <= MOST_ARGUMENTS) {
@@ -203,6 +212,7 @@ static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t cou
     Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, next = count;
     if (count > self->positional)
         return DECLINED;
+    uint64_t by_name = 0;
     for (Py_ssize_t i = 0; i < total; i++)
         full[i] = i < count ? args[i] : PyTuple_GetItem(self->defaults, i);
     for (Py_ssize_t j = 0; j < named; j++) {
@@ -213,12 +223,99 @@ static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t cou
         if (!left) /* a name that the compiler did not intern, an unknown one, or one that is given by position, too */
             return DECLINED;
         full[i] = args[count + j];
+        by_name |= (uint64_t)1 << i;
         next = i + 1;
+    }
+    for (const Derived *d = self->derived; d < self->derived + self->derived_count; d++) {
+        int is_given = by_name >> d->source & 1;
+        if (d->at < count || (d->way != COPIED && d->source >= count && !is_given))
+            return DECLINED;
+        if (d->way == COPIED)
+            full[d->at] = is_given ? full[d->source] : full[d->at];
+        else
+            full[d->at] = (full[d->source] == Py_None) == (d->way == IS_NONE) ? Py_True : Py_False;
     }
     for (Py_ssize_t i = count; i < total; i++)
         if (full[i] == self->names)
             return DECLINED;
     return total;
+}
+
+/* Return a call's arguments as a tuple, and those by name as a dict in `keywords`, NULL for none; NULL and an error without memory. */
+static PyObject *gathered(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **keywords) {
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    PyObject *tuple = PyTuple_New(count);
+    *keywords = named ? PyDict_New() : NULL;
+    int made = tuple && (!named || *keywords);
+    for (Py_ssize_t i = 0; made && i < count; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; made && i < named; i++)
+        made = PyDict_SetItem(*keywords, PyTuple_GetItem(names, i), args[count + i]) == 0;
+    if (!made) {
+        Py_CLEAR(tuple);
+        Py_CLEAR(*keywords);
+    }
+    return tuple;
+}
+
+/* Read a grid that a function returned; 0 if the general path has to look at it. */
+static int read_grid(PyObject *grid, unsigned *dimensions) {
+    Py_ssize_t count = PyTuple_CheckExact(grid) ? PyTuple_Size(grid) : 1;
+    if (count < 1 || count > 3)
+        return 0;
+    for (Py_ssize_t i = 0; i < 3; i++) {
+        PyObject *part = i >= count ? NULL : PyTuple_CheckExact(grid) ? PyTuple_GetItem(grid, i) : grid;
+        if (part && !PyLong_CheckExact(part))
+            return 0;
+        int overflow = 0;
+        long long extent = part ? PyLong_AsLongLongAndOverflow(part, &overflow) : 1;
+        if (overflow || extent < 1 || extent > UINT32_MAX)
+            return 0;
+        dimensions[i] = (unsigned)extent;
+    }
+    return 1;
+}
+
+/* Launch with the grid that the function returns for the arguments by name. Where the fast path declines, the kernel's own launcher
+ * goes on, with that grid: the function is called once. */
+static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    Launcher with_grid = *base_of((PyObject *)self); /* borrowed: the base lives as long as this launcher */
+    PyObject *full[MOST_ARGUMENTS], *grid = NULL, *meta = NULL, *keywords = NULL, *tuple = NULL, *general = NULL, *result = NULL;
+    Py_ssize_t total = arranged(&with_grid, args, count, names, full);
+    int code = DECLINED;
+    if (total >= 0) {
+        if (!(meta = PyDict_New()))
+            return NULL;
+        for (Py_ssize_t i = 0; i < with_grid.positional; i++)
+            if (PyDict_SetItem(meta, PyTuple_GetItem(with_grid.names, i), full[i]))
+                goto end;
+        if (!(grid = PyObject_CallFunctionObjArgs(self->function, meta, NULL)))
+            goto end;
+        if (read_grid(grid, with_grid.dimensions))
+            code = launch(&with_grid, full, total);
+        if (code == DECLINED && !is_forgiven())
+            goto end;
+    }
+    if (code == 0) {
+        result = Py_NewRef(Py_None);
+    } else if (code > 0) { /* the error shows all arguments in order */
+        general = PyObject_GetItem(self->kernel, grid);
+        tuple = general ? gathered(full, total, NULL, &keywords) : NULL;
+        PyObject *number = tuple ? PyLong_FromLong(code) : NULL;
+        result = number ? PyObject_CallMethodObjArgs(general, s_fail, number, tuple, NULL) : NULL;
+        Py_XDECREF(number);
+    } else {
+        general = PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, grid, NULL);
+        tuple = general ? gathered(args, count, names, &keywords) : NULL;
+        result = tuple ? PyObject_Call(general, tuple, keywords) : NULL;
+    }
+end:
+    Py_XDECREF(meta);
+    Py_XDECREF(grid);
+    Py_XDECREF(general);
+    Py_XDECREF(tuple);
+    Py_XDECREF(keywords);
+    return result;
 }
 
 /* Call by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have it before. */
@@ -228,6 +325,8 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     PyObject *full[MOST_ARGUMENTS];
     int code = DECLINED;
+    if (((Launcher *)object)->function)
+        return call_with_function((Launcher *)object, args, count, names);
     if (self->names) {
         Py_ssize_t total = arranged(self, args, count, names, full);
         code = total < 0 ? DECLINED : launch(self, full, total);
@@ -243,13 +342,8 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
         Py_RETURN_NONE;
     if (code == DECLINED && !is_forgiven())
         return NULL;
-    PyObject *tuple = PyTuple_New(count), *keywords = named ? PyDict_New() : NULL;
-    int made = tuple && (!named || keywords);
-    for (Py_ssize_t i = 0; made && i < count; i++)
-        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
-    for (Py_ssize_t i = 0; made && i < named; i++)
-        made = PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]) == 0;
-    PyObject *result = made ? call_general(self, code, tuple, keywords) : NULL;
+    PyObject *keywords, *tuple = gathered(args, count, named ? names : NULL, &keywords);
+    PyObject *result = tuple ? call_general(self, code, tuple, keywords) : NULL;
     Py_XDECREF(tuple);
     Py_XDECREF(keywords);
     return result;
@@ -257,13 +351,35 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
 
 /* ---------------------------------------------------------------------------------------------------------- the Python object */
 
+/* Read tuples (argument, source, way); 0, and an error, if one names no argument. */
+static int read_derived(Launcher *self, PyObject *described) {
+    Py_ssize_t count = PyTuple_Size(described), total = PyTuple_Size(self->names);
+    self->derived = PyMem_Calloc(count ? (size_t)count : 1, sizeof(Derived));
+    if (!self->derived) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (; self->derived_count < count; self->derived_count++) {
+        int at, source, way;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(described, self->derived_count), "iii", &at, &source, &way))
+            return 0;
+        if (at < 0 || at >= total || source < 0 || source >= total || way < COPIED || way > IS_NOT_NONE) {
+            PyErr_SetString(PyExc_ValueError, "an argument that follows from no other");
+            return 0;
+        }
+        self->derived[self->derived_count] = (Derived){(unsigned char)at, (unsigned char)source, (unsigned char)way};
+    }
+    return 1;
+}
+
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *general, *specializations, *given, *attributes, *names = NULL, *defaults = NULL;
+    PyObject *general, *specializations, *given, *attributes, *names = NULL, *defaults = NULL, *derived = NULL;
     int positional = 0;
     unsigned d[LIMITS];
-    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS|O!O!i", &general, specializations_type, &specializations, &d[0], &d[1], &d[2], &d[3],
-                          &d[4], &d[5], &d[6], &given, &attributes, &PyTuple_Type, &names, &PyTuple_Type, &defaults, &positional))
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS|O!O!iO!", &general, specializations_type, &specializations, &d[0], &d[1], &d[2], &d[3],
+                          &d[4], &d[5], &d[6], &given, &attributes, &PyTuple_Type, &names, &PyTuple_Type, &defaults, &positional,
+                          &PyTuple_Type, &derived))
         return NULL;
     if (names && (!defaults || PyTuple_Size(names) != PyTuple_Size(defaults) || PyTuple_Size(names) > MOST_ARGUMENTS ||
                   positional < 0 || positional > PyTuple_Size(names))) {
@@ -285,6 +401,10 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->names = Py_XNewRef(names);
     self->defaults = Py_XNewRef(defaults);
     self->positional = positional;
+    if (derived && !read_derived(self, derived)) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
     memcpy(self->dimensions, d, sizeof d);
     self->attributes = PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
     self->is_stream_given = given != Py_None;
@@ -308,10 +428,31 @@ PyObject *launcher_for_stream(Launcher *base, PyObject *stream) {
     return (PyObject *)made;
 }
 
+static PyObject *launcher_with_function(Launcher *self, PyObject *args) {
+    PyObject *function, *kernel;
+    if (!PyArg_ParseTuple(args, "OO", &function, &kernel))
+        return NULL;
+    Launcher *base = base_of((PyObject *)self);
+    if (!base->names) {
+        PyErr_SetString(PyExc_ValueError, "its calls name no arguments");
+        return NULL;
+    }
+    Launcher *made = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    if (made) {
+        made->vectorcall = launcher_vectorcall;
+        made->base = (Launcher *)Py_NewRef((PyObject *)base);
+        made->function = Py_NewRef(function);
+        made->kernel = Py_NewRef(kernel);
+    }
+    return (PyObject *)made;
+}
+
 static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->base);
     Py_VISIT(self->stream_object);
+    Py_VISIT(self->function);
+    Py_VISIT(self->kernel);
     Py_VISIT(self->general);
     return 0; /* the rest refers to nothing that could refer back */
 }
@@ -322,7 +463,7 @@ static int launcher_clear(Launcher *self) {
     self->general = Py_NewRef(Py_None);
     Py_XDECREF(general);
     Py_CLEAR(self->stream_object);
-    return 0;
+    return 0; /* likewise the function and the kernel: calls use them */
 }
 
 static void launcher_dealloc(Launcher *self) {
@@ -330,10 +471,13 @@ static void launcher_dealloc(Launcher *self) {
     PyObject_GC_UnTrack(self);
     Py_CLEAR(self->base);
     Py_CLEAR(self->stream_object);
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->kernel);
     Py_CLEAR(self->general);
     Py_XDECREF(self->attributes);
     Py_XDECREF(self->names);
     Py_XDECREF(self->defaults);
+    PyMem_Free(self->derived);
     Py_XDECREF((PyObject *)self->specializations);
     PyObject_GC_Del(self);
     Py_DECREF(type);
@@ -344,10 +488,17 @@ static PyObject *launcher_getattro(PyObject *self, PyObject *name) {
     if (value || !PyErr_ExceptionMatches(PyExc_AttributeError))
         return value;
     PyErr_Clear();
-    return PyObject_GetAttr(base_of(self)->general, name);
+    PyObject *general = general_of((Launcher *)self);
+    value = general ? PyObject_GetAttr(general, name) : NULL;
+    Py_XDECREF(general);
+    return value;
 }
 
-static PyObject *launcher_repr(PyObject *self) { return PyObject_Repr(base_of(self)->general); }
+static PyObject *launcher_repr(PyObject *self) {
+    PyObject *general = general_of((Launcher *)self), *text = general ? PyObject_Repr(general) : NULL;
+    Py_XDECREF(general);
+    return text;
+}
 
 static PyObject *launcher_reduce(PyObject *self, PyObject *none) {
     (void)none;
@@ -363,6 +514,8 @@ static PyObject *launcher_copy(PyObject *self, PyObject *memo) {
 static PyMethodDef launcher_methods[] = {
     {"__copy__", (PyCFunction)launcher_copy, METH_NOARGS, "Return the launcher itself."},
     {"__deepcopy__", (PyCFunction)launcher_copy, METH_O, "Return the launcher itself."},
+    {"with_function", (PyCFunction)launcher_with_function, METH_VARARGS,
+     "with_function(function, kernel) -> Launcher\n\nReturn a launcher like this one whose grid a function of the arguments returns."},
     {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "Refuse, as the general launcher does."},
     {NULL, NULL, 0, NULL},
 };
@@ -379,7 +532,7 @@ static PyMemberDef launcher_members[] = {
 
 static PyType_Slot launcher_slots[] = {
     /* Users see this text. Python makes one of (general, specializations, (grid x, y, z, block x, y, z, shared), stream, attributes[,
-     * names, defaults, positional]). */
+     * names, defaults, positional, derived]). */
     {Py_tp_doc, "A kernel with a launch configuration; call it with the kernel's arguments."},
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
@@ -430,7 +583,8 @@ PyMethodDef launcher_functions[] = {
 };
 
 int launcher_init(PyObject *module) {
-    if (!s_fail && !(s_fail = PyUnicode_InternFromString("fail")))
+    if ((!s_fail && !(s_fail = PyUnicode_InternFromString("fail"))) ||
+        (!s_of_function && !(s_of_function = PyUnicode_InternFromString("of_function"))))
         return -1;
     if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))
         return -1;

@@ -9,6 +9,18 @@ PyTypeObject *specializations_type;
 
 /* ------------------------------------------------------------------------------------------------------------ finding */
 
+static uint64_t mixed(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 32;
+}
+
+static uint64_t hash_of_types(PyObject *const *args, Py_ssize_t count) {
+    uint64_t hash = (uint64_t)count;
+    for (Py_ssize_t i = 0; i < count; i++)
+        hash = mixed(hash, (uint64_t)(uintptr_t)Py_TYPE(args[i]));
+    return hash;
+}
+
 static int types_match(const ArgumentTypes *types, PyObject *const *args, Py_ssize_t count) {
     if (types->count != count)
         return 0;
@@ -20,35 +32,83 @@ static int types_match(const ArgumentTypes *types, PyObject *const *args, Py_ssi
 
 /* Return the types of these arguments, NULL if the table has no specialization for them. */
 const ArgumentTypes *find_types(const Table *table, PyObject *const *args, Py_ssize_t count) {
-    const ArgumentTypes *last = READ(((Table *)table)->last)->types;
-    if (types_match(last, args, count))
-        return last;
-    for (int i = 0; i < table->types_count; i++)
-        if (types_match(table->types[i], args, count))
-            return table->types[i];
-    return NULL;
+    const ArgumentTypes *found = READ(((Table *)table)->last)->types;
+    if (types_match(found, args, count))
+        return found;
+    for (uint64_t at = hash_of_types(args, count);; at++) {
+        found = READ(table->types[at & (table->size - 1)]);
+        if (!found || types_match(found, args, count))
+            return found;
+    }
 }
 
-static int is_for(const Specialization *specialization, const ArgumentTypes *types, void *context, const ArrayView *views) {
-    if (specialization->types != types || specialization->context != context)
-        return 0;
-    for (int i = 0; i < types->arrays_count; i++)
-        if (views[i].element != specialization->arrays[i].element || views[i].ndim != specialization->arrays[i].ndim)
+/* Return what stands for an argument in the key. */
+static uint64_t code_of(const Coder *coder, const Number *number, const ArrayView *views) {
+    uint64_t code = 0, value = coder->array >= 0 ? views[coder->array].address : number->bits;
+    int is_unsigned = coder->array >= 0 || number->is_unsigned, is_int = coder->array >= 0 || number->kind == INT;
+    if (coder->of_value && number->kind == CONSTANT)
+        return number->object == Py_None ? 0 : (uint64_t)PyObject_Hash(number->object); /* of a string */
+    if (coder->of_value && number->kind == OBJECT)
+        return (uint64_t)(uintptr_t)number->object;
+    if (coder->of_value) /* of a float its bits */
+        return is_int && is_unsigned ? mixed(1, value) : value;
+    for (int i = 0; i < coder->tests_count && is_int; i++) {
+        int64_t wanted = coder->tests[i].number;
+        int holds = coder->tests[i].is_equal ? !is_unsigned && (int64_t)value == wanted : is_multiple((int64_t)value, wanted, is_unsigned);
+        code |= (uint64_t)holds << i;
+    }
+    if (coder->of_type && is_int)
+        code |= (uint64_t)(is_unsigned ? 2 : (int64_t)value < INT32_MIN || (int64_t)value > INT32_MAX) << 8;
+    return code;
+}
+
+/* Read the arguments that are no arrays; 0 if only the general path reads one of them. */
+int read_argument_numbers(const ArgumentTypes *types, PyObject *const *args, Number *numbers) {
+    const Reader *reader = types->readers + types->arrays_count;
+    for (int i = 0; i < types->numbers_count; i++, reader++)
+        if (!read_number(reader->kind, args[reader->at], &numbers[reader->at]))
             return 0;
     return 1;
 }
 
-/* Return the specialization for arguments of these types and arrays of these element types, NULL if there is none. */
-const Specialization *find_specialization(Table *table, const ArgumentTypes *types, void *context, const ArrayView *views) {
-    const Specialization *last = READ(table->last);
-    if (is_for(last, types, context, views))
-        return last;
-    for (int i = table->count - 1; i >= 0; i--)
-        if (is_for(table->specializations[i], types, context, views)) {
-            WRITE(table->last, table->specializations[i]);
-            return table->specializations[i];
+/* Make the key of a launch from what was read of its arguments; `numbers` are by the arguments' numbers. */
+void make_key(Key *key, const ArgumentTypes *types, void *context, const ArrayView *views, const Number *numbers) {
+    uint64_t hash = mixed((uint64_t)(uintptr_t)types, (uint64_t)(uintptr_t)context);
+    key->types = types;
+    key->context = context;
+    key->views = views;
+    for (int i = 0; i < types->arrays_count; i++)
+        hash = mixed(hash, views[i].element + (types->any_dimensions[i] ? 0 : (uint64_t)views[i].ndim));
+    for (int i = 0; i < types->coders_count; i++)
+        hash = mixed(hash, key->codes[i] = code_of(&types->coders[i], &numbers[types->coders[i].at], views));
+    key->hash = hash;
+}
+
+static int is_for(const Specialization *specialization, const Key *key) {
+    const ArgumentTypes *types = key->types;
+    if (specialization->hash != key->hash || specialization->types != types || specialization->context != key->context)
+        return 0;
+    for (int i = 0; i < types->arrays_count; i++)
+        if (key->views[i].element != specialization->arrays[i].element ||
+            (key->views[i].ndim != specialization->arrays[i].ndim && !types->any_dimensions[i]))
+            return 0;
+    return memcmp(key->codes, specialization->codes, (size_t)types->coders_count * sizeof *key->codes) == 0;
+}
+
+/* Return the specialization for a key, NULL if there is none. */
+const Specialization *find_specialization(Table *table, const Key *key) {
+    const Specialization *found = READ(table->last);
+    if (is_for(found, key))
+        return found;
+    for (uint64_t at = key->hash;; at++) {
+        found = READ(table->specializations[at & (table->size - 1)]);
+        if (!found)
+            return NULL;
+        if (is_for(found, key)) {
+            WRITE(table->last, found);
+            return found;
         }
-    return NULL;
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------------- launches under way */
@@ -85,16 +145,40 @@ static void free_types(const ArgumentTypes *types) {
     PyMem_Free((void *)types);
 }
 
-/* Return the types of some arguments, to be read in the ways that `kinds` says; NULL, and an error, without memory. */
-static const ArgumentTypes *make_types(PyObject *const *args, const char *kinds, Py_ssize_t count) {
-    ArgumentTypes *types = PyMem_Calloc(1, sizeof(ArgumentTypes) + (size_t)count * (sizeof(PyTypeObject *) + sizeof(Reader)));
+/* Read a coder as Python describes it; 0, and an error, if it is none. */
+static int read_coder(Coder *coder, PyObject *described) {
+    PyObject *tests;
+    if (!PyArg_ParseTuple(described, "ipppO!;a coder", &coder->at, &coder->any_dimensions, &coder->of_type, &coder->of_value, &PyTuple_Type,
+                          &tests))
+        return 0;
+    coder->tests_count = PyTuple_Size(tests) > MOST_TESTS ? MOST_TESTS + 1 : (int)PyTuple_Size(tests);
+    for (int i = 0; i < coder->tests_count && i < MOST_TESTS; i++) {
+        long long number;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(tests, i), "pL;a test", &coder->tests[i].is_equal, &number))
+            return 0;
+        coder->tests[i].number = number;
+        if (!coder->tests[i].is_equal && number < 1)
+            coder->tests_count = MOST_TESTS + 1;
+    }
+    if (coder->tests_count <= MOST_TESTS)
+        return 1;
+    PyErr_SetString(PyExc_ValueError, "a coder that only the general path has");
+    return 0;
+}
+
+/* Return the types of some arguments, to be read in the ways that `kinds` says; NULL and an error if that cannot be. */
+static ArgumentTypes *make_types(PyObject *const *args, const char *kinds, Py_ssize_t count, PyObject *coders) {
+    size_t coders_count = (size_t)PyTuple_Size(coders);
+    ArgumentTypes *types = PyMem_Calloc(1, sizeof(ArgumentTypes) + coders_count * sizeof(Coder) + (size_t)count * (sizeof(PyTypeObject *) + sizeof(Reader)));
     if (!types) {
         PyErr_NoMemory();
         return NULL;
     }
-    types->readers = (Reader *)(types + 1);
+    types->coders = (Coder *)(types + 1);
+    types->readers = (Reader *)(types->coders + coders_count);
     types->types = (PyTypeObject **)(types->readers + count);
     types->count = (int)count;
+    types->hash = hash_of_types(args, count);
     for (Py_ssize_t i = 0; i < count; i++)
         types->arrays_count += kinds[i] < INT;
     types->numbers_count = types->count - types->arrays_count;
@@ -107,7 +191,28 @@ static const ArgumentTypes *make_types(PyObject *const *args, const char *kinds,
             kind = TORCH;
         *(kind < INT ? array++ : number++) = (Reader){exchange, (unsigned char)i, (unsigned char)kind};
     }
+    for (; types->coders_count < (int)coders_count; types->coders_count++) {
+        Coder *coder = &types->coders[types->coders_count];
+        int known = read_coder(coder, PyTuple_GetItem(coders, types->coders_count)) && coder->at >= 0 && coder->at < count;
+        coder->array = known && kinds[coder->at] < INT ? 0 : -1;
+        for (int i = 0; coder->array >= 0 && i < coder->at; i++)
+            coder->array += kinds[i] < INT;
+        if (!known) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "a coder of no argument");
+            free_types(types);
+            return NULL;
+        }
+        if (coder->array >= 0)
+            types->any_dimensions[coder->array] = (unsigned char)coder->any_dimensions;
+    }
     return types;
+}
+
+/* Return 1 if both have the same coders. */
+static int same_coders(const ArgumentTypes *one, const ArgumentTypes *other) {
+    return one->coders_count == other->coders_count &&
+           memcmp(one->coders, other->coders, (size_t)one->coders_count * sizeof *one->coders) == 0;
 }
 
 static int kind_of(const ArgumentTypes *types, int at) {
@@ -124,24 +229,26 @@ typedef struct {
     PyObject *const *args;
     Py_ssize_t count;
     const char *kinds; /* how each argument is read */
-    PyObject *candidates, *live, *element;
+    PyObject *candidates, *coders, *live, *element;
     int device, needs_context;
     SHARED(unsigned) *in_flight;
     unsigned limits[LIMITS];
 } Description;
 
 static void free_specialization(Specialization *specialization) {
-    for (int i = 0; i < specialization->candidates_count; i++)
+    for (int i = 0; i < specialization->candidates_count; i++) {
         Py_XDECREF((PyObject *)specialization->candidates[i].layout);
+        Py_XDECREF(specialization->candidates[i].attributes);
+    }
     if (READ(specialization->event) && !READ(fast_path_disabled))
         driver.destroy_event(READ(specialization->event));
-    Py_XDECREF(specialization->dtypes);
+    Py_XDECREF(specialization->kept);
     Py_XDECREF(specialization->live);
     PyMem_Free(specialization->candidates);
     PyMem_Free(specialization);
 }
 
-/* Read the candidates: tuples of an ArgumentLayout, a kernel's handle, and perhaps threads of a block and shared memory. */
+/* Read the candidates: tuples of an ArgumentLayout, a kernel's handle, and perhaps threads of a block, shared memory and attributes. */
 static int read_candidates(Specialization *specialization, PyObject *described, int arguments) {
     Py_ssize_t count = PyTuple_Size(described);
     specialization->candidates = PyMem_Calloc(count ? (size_t)count : 1, sizeof(Candidate));
@@ -151,10 +258,10 @@ static int read_candidates(Specialization *specialization, PyObject *described, 
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         Candidate *candidate = &specialization->candidates[i];
-        PyObject *object;
+        PyObject *object, *attributes = NULL;
         unsigned long long kernel;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(described, i), "O!K|II", argument_layout_type, &object, &kernel, &candidate->threads,
-                              &candidate->shared))
+        if (!PyArg_ParseTuple(PyTuple_GetItem(described, i), "O!K|IIS", argument_layout_type, &object, &kernel, &candidate->threads,
+                              &candidate->shared, &attributes))
             return 0;
         ArgumentLayout *layout = (ArgumentLayout *)object;
         if (layout->count != arguments) {
@@ -163,6 +270,7 @@ static int read_candidates(Specialization *specialization, PyObject *described, 
         }
         candidate->layout = (ArgumentLayout *)Py_NewRef(object);
         candidate->kernel = (void *)(uintptr_t)kernel;
+        candidate->attributes = attributes && PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
         if (layout->size > specialization->most_bytes)
             specialization->most_bytes = layout->size;
         specialization->candidates_count = (int)i + 1;
@@ -188,45 +296,53 @@ static int all_take(Specialization *specialization, int at, int kind, const Arra
     return 1;
 }
 
-/* Compare the arguments with what the candidates take. Return the dtypes whose addresses identify element types; NULL if an
- * argument is not what all candidates take, or on an error. */
-static PyObject *verified_dtypes(Specialization *specialization, PyObject *const *args, const ArrayView *views, PyObject *name_of) {
+/* Compare the arguments with what the candidates take. Return the objects whose addresses identify element types and constants;
+ * NULL if an argument is not what all candidates take, or on an error. */
+static PyObject *verified(Specialization *specialization, PyObject *const *args, const ArrayView *views, PyObject *name_of) {
     const ArgumentTypes *types = specialization->types;
-    PyObject *dtypes = PyList_New(0);
-    for (int at = 0, array = 0; dtypes && at < types->count; at++) {
+    PyObject *kept = PyList_New(0);
+    for (int at = 0, array = 0; kept && at < types->count; at++) {
         int kind = kind_of(types, at), agree;
         if (kind >= INT) {
-            agree = all_take(specialization, at, kind, NULL, NULL, NULL);
+            agree = all_take(specialization, at, kind, NULL, NULL, NULL) && (kind != OBJECT || PyList_Append(kept, args[at]) == 0);
         } else {
             PyObject *dtype = element_of(kind, args[at], &views[array]);
             PyObject *name = dtype ? PyObject_CallFunctionObjArgs(name_of, dtype, NULL) : NULL;
-            agree = name && PyUnicode_Check(name) && PyList_Append(dtypes, dtype) == 0 &&
+            agree = name && PyUnicode_Check(name) && PyList_Append(kept, dtype) == 0 &&
                     all_take(specialization, at, kind, &views[array], name, &specialization->arrays[array]);
             array++;
             Py_XDECREF(dtype);
             Py_XDECREF(name);
         }
         if (!agree)
-            Py_CLEAR(dtypes);
+            Py_CLEAR(kept);
     }
-    return dtypes;
+    return kept;
 }
 
-/* Return a specialization that is in no table yet: asking arguments can run any code, so no lock is held. NULL, perhaps
- * without an error, if there can be none. */
-static Specialization *make_specialization(const ArgumentTypes *types, const Description *description, ArrayView *views) {
+/* Return a specialization that is in no table yet, and make its key: asking arguments can run any code, so no lock is held.
+ * NULL, perhaps without an error, if there can be none. */
+static Specialization *make_specialization(const ArgumentTypes *types, const Description *description, ArrayView *views, Key *key) {
     LaunchStreams streams = {.any_stream = 1};
+    Number numbers[MOST_ARGUMENTS];
     void *context = NULL;
     int arrays = read_arrays(types, description->args, views, &streams);
-    if (arrays < 0 || (description->needs_context && driver.current_context(&context))) {
+    if (arrays < 0 || !read_argument_numbers(types, description->args, numbers) ||
+        (description->needs_context && driver.current_context(&context))) {
         (void)is_forgiven();
         return NULL;
     }
-    Specialization *made = PyMem_Calloc(1, sizeof(Specialization));
+    make_key(key, types, context, views, numbers);
+    Specialization *made = PyMem_Calloc(1, sizeof(Specialization) + (size_t)types->coders_count * sizeof *made->codes +
+                                               (size_t)arrays * sizeof *made->arrays);
     if (!made) {
         PyErr_NoMemory();
         return NULL;
     }
+    made->codes = (uint64_t *)(made + 1);
+    made->arrays = (ArrayType *)(made->codes + types->coders_count);
+    memcpy(made->codes, key->codes, (size_t)types->coders_count * sizeof *made->codes);
+    made->hash = key->hash;
     made->types = types;
     made->context = context;
     made->live = Py_NewRef(description->live);
@@ -239,8 +355,8 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
         made->arrays[i].ndim = views[i].ndim;
     }
     if (read_candidates(made, description->candidates, types->count)) {
-        made->dtypes = verified_dtypes(made, description->args, views, description->element);
-        if (made->dtypes)
+        made->kept = verified(made, description->args, views, description->element);
+        if (made->kept)
             return made;
         (void)is_forgiven(); /* an argument has changed, or is no array that the candidates take */
     }
@@ -250,62 +366,82 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
 
 /* ---------------------------------------------------------------------------------------------------------------- the table */
 
-/* Return a table with one specialization more, in the place of `replaced` if that is not NULL, and without those of images that
- * were unloaded: a launcher that somebody holds outlives them. Return NULL, perhaps without an error, if there is no room. */
-static Table *extended(const Table *old, const Specialization *added, const Specialization *replaced, int needs_context) {
-    Table *table = PyMem_Calloc(1, sizeof(Table));
+enum { SMALLEST_TABLE = 8 };
+
+/* Put a specialization in the place that its key names, in the place of one with the same key if there is any. */
+static void put(Table *table, const Specialization *added, const Specialization *replaced) {
+    uint64_t at = added->hash;
+    const Specialization *found;
+    while ((found = READ(table->specializations[at & (table->size - 1)])) && found != replaced)
+        at++;
+    table->count += !found;
+    WRITE(table->specializations[at & (table->size - 1)], added);
+}
+
+static void put_types(Table *table, const ArgumentTypes *types) {
+    uint64_t at = types->hash;
+    const ArgumentTypes *found;
+    while ((found = READ(table->types[at & (table->size - 1)])) && found != types)
+        at++;
+    table->types_count += !found;
+    WRITE(table->types[at & (table->size - 1)], types);
+}
+
+/* Return a table with the specializations of another one, and room for more, but without those of images that were unloaded: a
+ * launcher that somebody holds outlives them. NULL, and an error, without memory. */
+static Table *larger(Table *old) {
+    unsigned live = 0, size = SMALLEST_TABLE;
+    for (unsigned i = 0; old && i < old->size; i++) {
+        const Specialization *each = READ(old->specializations[i]);
+        live += each && PyList_Size(each->live) > 0;
+    }
+    while (size < 4 * (live + 1))
+        size *= 2;
+    Table *table = PyMem_Calloc(1, sizeof(Table) + size * (sizeof *table->specializations + sizeof *table->types));
     if (!table) {
         PyErr_NoMemory();
         return NULL;
     }
-    table->previous = (Table *)old;
-    table->needs_context = needs_context;
-    for (int i = 0; old && i < old->count; i++)
-        if (old->specializations[i] != replaced && PyList_Size(old->specializations[i]->live) > 0)
-            table->specializations[table->count++] = old->specializations[i];
-    if (table->count == MOST_SPECIALIZATIONS)
-        goto full;
-    table->specializations[table->count++] = added;
-    WRITE(table->last, added);
-    for (int i = 0; i < table->count; i++) {
-        const ArgumentTypes *types = table->specializations[i]->types;
-        int j = 0;
-        while (j < table->types_count && table->types[j] != types)
-            j++;
-        if (j == MOST_ARGUMENT_TYPES)
-            goto full;
-        table->types[j] = types;
-        table->types_count += j == table->types_count;
+    table->size = size;
+    table->types = (void *)(table->specializations + size);
+    table->previous = old;
+    for (unsigned i = 0; old && i < old->size; i++) {
+        const Specialization *each = READ(old->specializations[i]);
+        if (each && PyList_Size(each->live) > 0) {
+            put(table, each, NULL);
+            put_types(table, each->types);
+        }
     }
     return table;
-full:
-    PyMem_Free(table);
-    return NULL;
 }
 
-static int same_types(const ArgumentTypes *one, const ArgumentTypes *other) {
-    return one->count == other->count && memcmp(one->types, other->types, (size_t)one->count * sizeof *one->types) == 0;
+/* Return the types in a table that are these; NULL if there are none. */
+static const ArgumentTypes *same_types(const Table *table, const ArgumentTypes *types) {
+    for (uint64_t at = types->hash;; at++) {
+        const ArgumentTypes *found = READ(table->types[at & (table->size - 1)]);
+        if (!found || (found->count == types->count &&
+                       memcmp(found->types, types->types, (size_t)types->count * sizeof *types->types) == 0))
+            return found;
+    }
 }
 
 /* Put a specialization into the table, for every thread to see; 0 if it is not needed, or there is no room. The caller has the
  * object's lock. No Python code may run in here: it would let other threads in. */
-static int insert(Specializations *self, Specialization *added, const ArrayView *views, int needs_context) {
-    const Table *old = READ(self->table);
-    const Specialization *replaced = NULL;
-    for (int i = 0; old && i < old->count; i++) {
-        const Specialization *other = old->specializations[i];
-        if (other->types != added->types && same_types(other->types, added->types))
-            return 0; /* another thread was the first to meet these types; the next launch adds */
-        if (is_for(other, added->types, added->context, views))
-            replaced = other;
-    }
-    if (self->made == MOST_MADE)
-        return 0;
+static int insert(Specializations *self, Specialization *added, const Key *key, int needs_context) {
+    Table *table = READ(self->table);
+    const ArgumentTypes *known = table ? same_types(table, added->types) : NULL;
+    const Specialization *replaced = table ? find_specialization(table, key) : NULL;
+    if (self->made == MOST_MADE || (known && known != added->types))
+        return 0; /* another thread was the first to meet these types; the next launch adds */
     if (replaced && PyList_Size(replaced->live) > 0 && memcmp(replaced->limits, added->limits, sizeof added->limits) == 0)
         return 0; /* it is known already: it declined for another reason */
-    Table *table = extended(old, added, replaced, needs_context);
-    if (!table)
+    int is_full = !table || 2 * (table->count + 1) > table->size || 2 * (table->types_count + 1) > table->size;
+    if (is_full && !(table = larger(table)))
         return 0;
+    put(table, added, is_full && replaced && PyList_Size(replaced->live) == 0 ? NULL : replaced);
+    put_types(table, added->types);
+    WRITE(table->needs_context, needs_context);
+    WRITE(table->last, added);
     added->next = self->all;
     self->all = added;
     self->made++;
@@ -316,24 +452,32 @@ static int insert(Specializations *self, Specialization *added, const ArrayView 
 /* ------------------------------------------------------------------------------------------------------------ the Python object */
 
 static PyObject *add_described(Specializations *self, const Description *description) {
-    const Table *table = READ(self->table);
-    const ArgumentTypes *types = table ? find_types(table, description->args, description->count) : NULL;
-    int is_new = !types, added = 0;
-    if (is_new && !(types = make_types(description->args, description->kinds, description->count)))
+    Table *table = READ(self->table);
+    const ArgumentTypes *known = table ? find_types(table, description->args, description->count) : NULL;
+    ArgumentTypes *types = make_types(description->args, description->kinds, description->count, description->coders);
+    if (!types)
         return NULL;
+    if (known && !same_coders(known, types)) { /* other overloads are known by now */
+        free_types(types);
+        Py_RETURN_FALSE;
+    }
     ArrayView views[MOST_ARRAYS];
-    Specialization *made = make_specialization(types, description, views);
+    Key key;
+    int added = 0;
+    Specialization *made = make_specialization(known ? known : types, description, views, &key);
     if (made) {
         Py_BEGIN_CRITICAL_SECTION(self);
-        added = insert(self, made, views, description->needs_context);
+        added = insert(self, made, &key, description->needs_context);
+        if (added && !known) {
+            types->next = self->all_types;
+            self->all_types = types;
+        }
         Py_END_CRITICAL_SECTION();
     }
-    if (!added) {
-        if (made)
-            free_specialization(made);
-        if (is_new)
-            free_types(types);
-    }
+    if (made && !added)
+        free_specialization(made);
+    if (known || !added)
+        free_types(types);
     return PyErr_Occurred() ? NULL : PyBool_FromLong(added);
 }
 
@@ -343,13 +487,13 @@ static PyObject *specializations_add(Specializations *self, PyObject *arguments)
     Py_ssize_t kinds_count, arrays = 0;
     unsigned long long in_flight;
     unsigned *l = description.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!Kip(IIIIIIII)O", &PyTuple_Type, &args, &description.kinds, &kinds_count, &PyTuple_Type,
-                          &description.candidates, &PyList_Type, &description.live, &in_flight, &description.device,
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!O!Kip(IIIIIIII)O", &PyTuple_Type, &args, &description.kinds, &kinds_count, &PyTuple_Type,
+                          &description.candidates, &PyTuple_Type, &description.coders, &PyList_Type, &description.live, &in_flight, &description.device,
                           &description.needs_context, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7], &description.element))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         arrays += description.kinds[i] < INT;
-    if (kinds_count != PyTuple_Size(args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
+    if (PyTuple_Size(description.coders) > MOST_ARGUMENTS || kinds_count != PyTuple_Size(args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
         Py_RETURN_FALSE;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         array[i] = PyTuple_GetItem(args, i);
@@ -368,12 +512,11 @@ static void specializations_dealloc(Specializations *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     for (Specialization *each = self->all, *next; each; each = next) {
         next = each->next;
-        int is_last_of_types = 1; /* specializations share them */
-        for (const Specialization *other = next; other; other = other->next)
-            is_last_of_types &= other->types != each->types;
-        if (is_last_of_types)
-            free_types(each->types);
         free_specialization(each);
+    }
+    for (ArgumentTypes *each = self->all_types, *next; each; each = next) {
+        next = each->next;
+        free_types(each);
     }
     for (Table *table = READ(self->table), *previous; table; table = previous) {
         previous = table->previous;
@@ -385,10 +528,11 @@ static void specializations_dealloc(Specializations *self) {
 
 static PyMethodDef specializations_methods[] = {
     {"add", (PyCFunction)specializations_add, METH_VARARGS,
-     "add(args, kinds, candidates, live, in_flight, device, needs_context, limits, element) -> bool\n\n"
+     "add(args, kinds, candidates, coders, live, in_flight, device, needs_context, limits, element) -> bool\n\n"
      "Add a specialization for arguments like these. False, and nothing is added, if an argument is not what all of the candidates\n"
-     "take, if it is known already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel[, threads, shared]);\n"
-     "element(dtype) names an array's element type."},
+     "take, if it is known already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel[, threads,\n"
+     "shared, attributes]), a coder (argument, any dimensions, of type, of value, ((is equal, number), ...)); element(dtype) names\n"
+     "an array's element type."},
     {NULL, NULL, 0, NULL},
 };
 

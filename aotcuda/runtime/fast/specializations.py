@@ -13,12 +13,15 @@ import sys
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast, foreign_names, module_of
 from aotcuda.runtime.arguments import arrays, parameter_kinds, scalars
+from aotcuda.runtime.launch_attributes import LaunchAttributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
+    from aotcuda.runtime.arguments.keys import Coder
     from aotcuda.runtime.arguments.overloads import Specialization
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Driver
@@ -60,7 +63,10 @@ _READ_OF_TENSORS = frozenset(
     )
 )
 """The attributes by which the general path reads a tensor: a subclass that has one of its own is read by attributes."""
-_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT = 16, 17, 18, 19, 20, 21
+_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT, _OBJECT = 16, 17, 18, 19, 20, 21, 22
+_MOST_TESTS = 4
+_OF_TRITON = (("triton.language.core", "dtype"), ("triton.language.core", "constexpr"))
+"""Classes of constants that do not change."""
 
 
 def use_driver(driver: Driver) -> None:
@@ -93,7 +99,8 @@ def add(
     except Exception:  # noqa: BLE001 (an argument that has changed since it was accepted)
         return False
     layouts = [overload.layout_for_fast_path(_layout) for overload in specialization.overloads]
-    if None in kinds or False in layouts:
+    coders = _coders(specialization.coders, kinds)
+    if None in kinds or False in layouts or coders is None:
         return False
     if "cupy" in families:
         _use_cupy()
@@ -106,6 +113,7 @@ def add(
         args,
         bytes(kind for kind in kinds if kind is not None),
         tuple([(layout, *_launched(kernel)) for layout, kernel in zip(layouts, kernels, strict=True)]),
+        coders,
         live,
         ctypes.addressof(live.flights),  # the specialization keeps `live`
         kernels[0].device.index if len(driver.devices) > 1 else -1,
@@ -129,10 +137,31 @@ def _layout(overload: PackedOverload) -> object:
         return False
 
 
-def _launched(kernel: DeviceKernel) -> tuple[int | None, int, int]:
-    """Return a kernel's handle, and the threads of a block and bytes of shared memory that it fixes, else 0."""
+def _coders(coders: Sequence[Coder], kinds: Sequence[int | None]) -> tuple[object, ...] | None:
+    """Return coders as `Coder` in launch.h has them; None if one of them is not for the fast path.
+
+    The element types and dimensions of arrays are in each key there, so coders of nothing else are left out.
+    """
+    found = []
+    for coder in coders:
+        is_number = (kinds[coder.at] or 0) >= _INT
+        if is_number and coder.tests and kinds[coder.at] not in (_INT, _TRUTH, _INDEX):
+            return None
+        tests = tuple([(what == "equal", number) for what, number in coder.tests])
+        if len(tests) > _MOST_TESTS or not all(isinstance(each, int) and abs(each) < 1 << 63 for _, each in tests):
+            return None
+        if tests or coder.any_dimensions or coder.of_type or coder.of_value:
+            found.append((coder.at, coder.any_dimensions, coder.of_type, coder.of_value, tests))
+    return (*found,)
+
+
+def _launched(kernel: DeviceKernel) -> tuple[object, ...]:
+    """Return a kernel's handle, and what it fixes: threads of a block, bytes of shared memory, attributes."""
     fixed = kernel.fixed
-    return kernel.kernel.value, fixed["threads"] if fixed else 0, fixed["shared"] if fixed else 0
+    if fixed is None:
+        return (kernel.kernel.value,)
+    attributes = LaunchAttributes("", dependent=True).encoded() if fixed.get("dependent") else []
+    return kernel.kernel.value, fixed["threads"], fixed["shared"], b"".join(map(bytes, attributes))
 
 
 def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
@@ -151,12 +180,14 @@ def _kind(arg: object) -> int | None:
     family = arrays.family(arg)
     if family == "torch" and hasattr(type(arg), _EXCHANGE) and _shows_its_memory(type(arg)):
         return _KINDS["exchange"]
-    if family == "cupy" and not arrays.is_of_library(arg):
+    if family == "cupy" and not arrays.is_own_class(type(arg)):
         return _KINDS["cupy subclass"]
     if family is not None:
         return _KINDS.get(family)
     if arg is None or type(arg) is str:
         return _CONSTANT
+    if (module_of(type(arg)), type(arg).__name__) in _OF_TRITON:
+        return _OBJECT
     if not isinstance(arg, (int, float, complex)) and module_of(type(arg)).partition(".")[0] != "numpy":
         return None  # reading it runs code, which may change arrays that were read before
     number = scalars.kind_of(arg)

@@ -31,7 +31,7 @@ class Lock:
     __slots__ = ("_content", "_path", "_stop")
 
     def __init__(self, path: str, content: bytes) -> None:
-        """One that is yet to be taken; nobody else's has this content."""
+        """Make a lock that is not taken yet; no other lock has this content."""
         from threading import Event  # noqa: PLC0415 (only who compiles comes here)
 
         self._path = path

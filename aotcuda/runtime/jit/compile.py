@@ -72,7 +72,7 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
 
 
 def refused(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:
-    """`cause`, with why the fallback could not help either."""
+    """Return `cause` with the reason why the fallback could not help either."""
     first, newline, rest = str(cause).partition("\n")
     detail = str(reason) if not isinstance(cause, ArgumentError) else str(reason).partition("\n")[0]
     try:

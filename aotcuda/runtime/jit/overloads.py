@@ -48,7 +48,7 @@ class JitOverloads:
         return all(table.is_idle() for table in self._wider.copy().values())
 
     def select(self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int) -> Selection | None:
-        """As `OverloadTable.select`, for arguments that no overload of the kernel in `table` takes.
+        """Select as `OverloadTable.select` does, for arguments that no overload of the kernel in `table` takes.
 
         None if they are more or fewer than it takes, or the fallback may not compile it for them.
 
@@ -134,7 +134,7 @@ class JitOverloads:
         return table
 
     def _missing(self, case: Case | None, choice: Choice) -> AotcudaError:
-        """Why an overload has to be compiled for a GPU."""
+        """Return the error that says why an overload has to be compiled for a GPU."""
         if case is None:
             return choice.error(self._module)
         kernel, signature = case

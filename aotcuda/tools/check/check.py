@@ -15,6 +15,7 @@ from aotcuda.manifest import FILE_NAME
 from aotcuda.tools.check import gpus
 from aotcuda.tools.check.gpus import Driver, Gpu
 from aotcuda.tools.check.predict import Cell, predict
+from aotcuda.tools.left_out import LeftOut, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +49,7 @@ class Checked:
         recipe: Whether it carries what the JIT fallback builds from.
         images: Its images.
         cells: What each pair that was asked about takes.
+        left_out: The kernels that its images for some targets lack.
     """
 
     name: str
@@ -57,8 +59,10 @@ class Checked:
     min_driver: str | None
     fallback: str
     recipe: bool
+    runtime: str
     images: tuple[Image, ...]
     cells: tuple[Cell, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +213,10 @@ def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: S
         min_driver=None if manifest["min_driver"] is None else _string(manifest["min_driver"]),
         fallback=_string(manifest["fallback"]),
         recipe="rebuild" in manifest,
+        runtime=_string(manifest.get("runtime", "installed")),
         images=tuple(_images(manifest)),
         cells=tuple(predict(manifest, gpu, driver) for gpu in asked_gpus for driver in asked_drivers),
+        left_out=left_out(manifest.get("left_out", [])),
     )
 
 
@@ -248,8 +254,10 @@ def _module(module: Checked) -> dict[str, object]:
         "min_driver": module.min_driver,
         "fallback": module.fallback,
         "recipe": module.recipe,
+        "runtime": module.runtime,
         "images": [{"arch": image.arch, "kind": image.kind, "min_driver": image.min_driver} for image in module.images],
         "cells": [_cell(cell) for cell in module.cells],
+        "left_out": [item._asdict() for item in module.left_out],
     }
 
 

@@ -57,6 +57,10 @@ def _module(module: Checked) -> Iterator[str]:
     yield from _field("images", ", ".join(images))
     recipe = "with" if module.recipe else "without"
     yield from _field("fallback", f"{module.fallback}, {recipe} a recipe to build from")
+    if module.runtime == "bundled":
+        yield from _field("run time", "in the wheel")
+    for item in module.left_out:
+        yield from _field("left out", shown(str(item)))
     yield ""
     rows = [list(row) for _, row in itertools.groupby(module.cells, key=lambda cell: cell.gpu)]
     groups = _groups(rows)

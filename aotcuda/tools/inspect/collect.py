@@ -14,6 +14,7 @@ from aotcuda.errors import ImageError, ManifestError, ToolchainError
 from aotcuda.manifest import FILE_NAME, digest
 from aotcuda.tools.inspect import images, mangling
 from aotcuda.tools.inspect.report import Module, Report, Symbol
+from aotcuda.tools.left_out import left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +70,7 @@ def _built(module: targets.PackagedModule) -> Module:
             "front end": content["frontend"],
             "load": content["load"],
             "fallback": content["fallback"],
+            **({"run time": content["runtime"]} if "runtime" in content else {}),
             **_callbacks(content),
         },
         images=tuple(replace(image.packed, cuda=cuda) for image, cuda in made),
@@ -77,6 +79,7 @@ def _built(module: targets.PackagedModule) -> Module:
             *(_kernel(kernel, overload, content["frontend"], kernels, module.where) for kernel, overload in overloads),
             *(_linked(name, origin, in_c.get(name)) for name, origin in linked),
         ),
+        left_out=left_out(content.get("left_out", [])),
     )
 
 
@@ -160,7 +163,7 @@ def _kernel(
     symbol = overload["symbol"]
     launches = overload.get("launches", {})
     for image in found:
-        if symbol not in image.kernels:
+        if symbol not in image.kernels and (not launches or image.entry.arch in launches):
             message = (
                 f"{where}: the image for {image.entry.arch} lacks the kernel {shown(symbol)}, which {FILE_NAME} lists; "
                 "install the package again"
@@ -181,6 +184,7 @@ def _kernel(
                 dynamic=launches[image.entry.arch]["shared"] if image.entry.arch in launches else None,
             )
             for image in found
+            if symbol in image.kernels
         ),
     )
 

@@ -7,7 +7,10 @@ meaning; new keys may come at any time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from aotcuda.tools.left_out import LeftOut
 
 VERSION = 1
 
@@ -89,6 +92,7 @@ class Module:
         settings: Front end, `load`, `fallback` and callbacks, as the manifest has them.
         images: All of them, those of the kernels first.
         symbols: The functions, then the kernels, then foreign functions.
+        left_out: The kernels that its images for some targets lack.
     """
 
     name: str
@@ -99,6 +103,7 @@ class Module:
     images: tuple[PackedImage, ...]
     symbols: tuple[Symbol, ...]
     toolchains: tuple[dict[str, str], ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +124,7 @@ def _module(module: Module) -> dict[str, object]:
         **({"toolchains": list(module.toolchains)} if module.toolchains else {}),
         "min_driver": module.min_driver,
         "symbols": [_symbol(symbol) for symbol in module.symbols],
+        **({"left_out": [item._asdict() for item in module.left_out]} if module.left_out else {}),
     }
 
 

@@ -98,6 +98,8 @@ def _module(module: Module, width: int) -> Iterator[str]:
     yield from _field("min driver", module.min_driver or "", width)
     for name, value in module.settings.items():
         yield from _field(name, value, width)
+    for item in module.left_out:
+        yield from _field("left out", str(item), width)
     yield ""
     rows = [(image.arch, image.kind, str(image.size), str(image.packed), image.cuda) for image in module.images]
     header = ("image", "kind", "bytes", "packed", "by CUDA")

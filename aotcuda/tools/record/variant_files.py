@@ -209,25 +209,21 @@ def write(path: Path, content: dict[str, Any]) -> bool:
 
 
 def _text(value: Any, depth: int = 0) -> str:
-    """Return JSON whose innermost lists and tables are in one line each."""
-    line = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, dict | list) or (depth and len(line) <= 100 and not _is_deep(value)) or not value:
-        return line if depth else f"{line}\n"
+    """Return JSON with variants, choices and lists of plain values in a line each."""
+    items = [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    is_plain = not any(isinstance(item, dict | list) for item in items)
+    is_entry = not {"types", "kwargs"}.isdisjoint(value) if isinstance(value, dict) else False
+    is_choice = isinstance(value, list) and bool(items) and isinstance(items[-1], int)
+    if is_plain or is_entry or is_choice:
+        return json.dumps(value, ensure_ascii=False)
     space = "  " * (depth + 1)
     if isinstance(value, dict):
-        if "types" in value:  # a variant
-            return line
-        items = [f"{json.dumps(key, ensure_ascii=False)}: {_text(item, depth + 1)}" for key, item in value.items()]
+        lines = [f"{json.dumps(key, ensure_ascii=False)}: {_text(item, depth + 1)}" for key, item in value.items()]
     else:
-        items = [_text(item, depth + 1) if isinstance(item, dict) else json.dumps(item) for item in value]
+        lines = [_text(item, depth + 1) for item in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
-    text = opening + ",".join(f"\n{space}{item}" for item in items) + f"\n{'  ' * depth}{closing}"
+    text = opening + ",".join(f"\n{space}{line}" for line in lines) + f"\n{'  ' * depth}{closing}"
     return text if depth else f"{text}\n"
-
-
-def _is_deep(value: Any) -> bool:
-    items = value.values() if isinstance(value, dict) else value
-    return any(isinstance(item, dict) and item for item in items)
 
 
 def kind_of(path: Path) -> str | None:

@@ -18,6 +18,7 @@ from aotcuda.builder.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import file_variables, inputs, nvrtc, preconditions
+from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.worker import flows, pool
 from aotcuda.common import foreign
 from aotcuda.errors import AotcudaError, CompileError, SourceError
@@ -409,10 +410,13 @@ def _kernel(unit: CppUnit, files: Sequence[File]) -> Declaration:
     file, name = _file_of(unit, files)
     found = file.declared.get(file.symbols[name])
     if found is None or not found.is_kernel:
-        problem = f"{file.item.name} declares {name} and does not define it; give it a body there"
-        if _is_static(file.item.data, _plain(name)):
+        problem = f"{file.item.name} declares {name} and does not define it; give it a body there, without static"
+        included = Headers([file.item], Path(file.item.folder or "/"), file.folders).names
+        headers = {header: path.read_bytes() for header, path in included.items()}
+        texts = {file.item.name: file.item.data, **headers}
+        if where := next((where for where, text in texts.items() if _is_static(text, _plain(name))), None):
             problem = (
-                f"{name} of {file.item.name} is static, so nothing outside of that file can have it; take static away"
+                f"{name} of {where} is static, so nothing outside of {file.item.name} can have it; take static away"
             )
         message = f"{unit.signature_key}: {problem}"
         raise SourceError(message)

@@ -11,6 +11,7 @@ from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.model import FMA, Entry
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Flag, ListOf, TableOf, Text
+from aotcuda.builder.frontends import dtypes
 from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.errors import CompileError, ConfigError
 
@@ -19,23 +20,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.config.model import Module
 
-DTYPES = {
-    "bool": "|b1",
-    "int8": "|i1",
-    "int16": "<i2",
-    "int32": "<i4",
-    "int64": "<i8",
-    "uint8": "|u1",
-    "uint16": "<u2",
-    "uint32": "<u4",
-    "uint64": "<u8",
-    "float16": "<f2",
-    "bfloat16": "bfloat16",
-    "float32": "<f4",
-    "float64": "<f8",
-    "complex64": "<c8",
-    "complex128": "<c16",
-}
+DTYPES = {**dtypes.ELEMENTS, **dtypes.MORE}
 """Type strings by the names that the table has for types."""
 
 _WORDS = {"size": "items", "itemsize": "itemsize", "shape": "shape", "strides": "stride"}

@@ -222,7 +222,14 @@ _FORMS = {"b1": "?", "f4": "f", "f8": "d"} | {
     for kind, forms in (("i", "bhiq"), ("u", "BHIQ"))
     for size, form in zip((1, 2, 4, 8), forms, strict=True)
 }
-_HALVES = {"__half": "<f2", "__nv_bfloat16": "bfloat16"}
+_SMALL = {
+    "__half": "<f2",
+    "__nv_bfloat16": "bfloat16",
+    "__nv_fp8_e4m3": "float8_e4m3fn",
+    "__nv_fp8_e5m2": "float8_e5m2",
+    "__nv_fp8_e8m0": "float8_e8m0fnu",
+}
+"""Type strings of the small floats of `cuda_fp16.h`, `cuda_bf16.h` and `cuda_fp8.h`."""
 _COMPLEX = re.compile(r"complex<(float|double)>")
 
 
@@ -297,9 +304,9 @@ class _Types:
     def _struct(self, die: Any) -> CppType:
         name, size = _text(die, "DW_AT_name"), _number(die, "DW_AT_byte_size")
         text = name if name and not name.startswith("_Z") else "struct"
-        if name in _HALVES:
+        if name in _SMALL:
             form = "e" if name == "__half" else ""
-            return CppType(text=text, size=2, form=form, dtype=_HALVES[name], leaves=(_HALVES[name],))
+            return CppType(text=text, size=size, form=form, dtype=_SMALL[name], leaves=(_SMALL[name],))
         if found := _COMPLEX.fullmatch(name):
             part = "f" if found[1] == "float" else "d"
             width = struct.calcsize(part)

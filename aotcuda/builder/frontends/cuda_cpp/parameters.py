@@ -3,6 +3,7 @@
 | C++ | argument |
 |---|---|
 | numbers, enumerations, `__half`, complex numbers of libcu++ and Thrust | a number |
+| `__nv_bfloat16`, `__nv_fp8_e4m3`, `__nv_fp8_e5m2` | a number, rounded as ml_dtypes rounds it |
 | a pointer to such, to a struct or an array of them | a C-contiguous array of that dtype; read-only where `const` |
 | `void *`, a pointer to a pointer, to a function, to what the file does not define | an address |
 | a struct, a union | a record of NumPy's with the same members at the same places |
@@ -15,6 +16,7 @@ import difflib
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from aotcuda.errors import CompileError
+from aotcuda.manifest.dtypes import NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.cuda_cpp.config import Stated
     from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration, Declared
     from aotcuda.manifest import Parameter, Size
+
+SCALARS = frozenset(["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+"""The types among `NAMED` that are passed by value; a float8_e8m0fnu has no zero and no sign."""
 
 _ANY = {"<u8", "|i1", "|u1"}
 """Pointers to bytes are what C++ has for memory of any type."""
@@ -86,6 +91,8 @@ def _parameter(item: Declared, said: Stated | None, where: str) -> Parameter:
         described |= {"kind": "complex", "format": kind.form}
     elif kind.form:
         described |= {"kind": "scalar", "format": kind.form}
+    elif kind.dtype in SCALARS:
+        described |= {"kind": "small", "dtype": kind.dtype}
     else:
         dtype = kind.dtype if kind.dtype.startswith("|V") else f"|V{item.size}"
         described |= {"kind": "struct", "dtype": dtype, "bytes": item.size}
@@ -113,7 +120,7 @@ def _holds(element: CppType, base: str, dtype: str) -> bool:
     if dtype == base or base in _ANY - {"<u8"}:
         return True
     parts = {"<c8": "<f4", "<c16": "<f8"}
-    whole = int(dtype[2:]) if dtype[2:].isdigit() else 2
+    whole = NAMED.get(dtype) or int(dtype[2:])
     return set(element.leaves) == {parts.get(dtype, dtype)} and element.size % whole == 0
 
 

@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import itertools
 import re
+import struct
 import subprocess
 import tempfile
 import warnings
@@ -62,7 +63,6 @@ _LAUNCH: FixedLaunch = {"threads": 1, "shared": 0}
 
 _KNOWN_TARGET = re.compile(r"=(sm_\d+)\b")
 _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
-_INDEX_BYTES = {"i": 4, "q": 8}
 
 
 class CutileFrontEnd:
@@ -186,7 +186,7 @@ class CutileFrontEnd:
         return []
 
     def _bytecode(self, units: Sequence[tuple[CutileUnit, Any]], target: Target, *, with_lines: bool) -> bytes:
-        """The Tile IR of some kernels, as one bytecode file."""
+        """Return the Tile IR of some kernels, as one bytecode file."""
         from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
         from cuda.tile._bytecode.writer import write_bytecode  # noqa: PLC0415
         from cuda.tile._ir2bytecode import generate_bytecode_for_kernel  # noqa: PLC0415
@@ -237,17 +237,17 @@ FRONT_END = CutileFrontEnd()
 
 
 def _said(command: str, option: str) -> str:
-    """What a program prints."""
+    """Return the output of a program."""
     return subprocess.run([command, option], check=False, capture_output=True, text=True).stdout
 
 
 def _name(target: Target) -> str:
-    """A target as cuda-tile and tileiras call it: `sm_90`, of which the code is for that architecture alone."""
+    """Return a target as cuda-tile and tileiras call it: `sm_90`, of which the code is for that architecture alone."""
     return f"sm_{target.major}{target.minor}"
 
 
 def _bytecode_version() -> Any:
-    """The newest bytecode that this tileiras takes; it is asked once."""
+    """Return the newest bytecode that this tileiras takes; it is asked once."""
     from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -260,7 +260,7 @@ _found_version: list[Any] = []
 
 
 def _function(loaded: Any) -> Any:
-    """The Python function of a kernel."""
+    """Return the Python function of a kernel."""
     return loaded._annotated_function.pyfunc
 
 
@@ -269,7 +269,7 @@ def _options(loaded: Any) -> Any:
 
 
 def _annotated(loaded: Any) -> list[tuple[inspect.Parameter, Any]]:
-    """A kernel's parameters, each with what its annotation says."""
+    """Return a kernel's parameters, each with what its annotation says."""
     of = loaded._annotated_function
     return list(zip(of.pysig.parameters.values(), of.parameter_annotations, strict=True))
 
@@ -337,25 +337,25 @@ def _has_value(parameter: inspect.Parameter) -> bool:
 
 
 def _value(unit: CutileUnit, parameter: inspect.Parameter) -> Constant:
-    """The value of a constant: the table's, else the default in the source."""
+    """Return the value of a constant: the table's, else the default in the source."""
     found: Constant = dict(unit.constants).get(parameter.name, parameter.default)
     return found
 
 
 def _index(annotation: Any) -> str:
-    """The `struct` character of an array's extents and strides, which its annotation decides."""
+    """Return the `struct` character of an array's extents and strides, which its annotation decides."""
     return "q" if annotation.array is not None and annotation.array.index_dtype.bitwidth == 64 else "i"
 
 
 def _typed(unit: CutileUnit, loaded: Any) -> Iterator[tuple[inspect.Parameter, Any, Type | None]]:
-    """A kernel's parameters with their annotations and types; None for constants."""
+    """Yield a kernel's parameters with their annotations and types; None for constants."""
     types = iter(unit.types)
     for parameter, annotation in _annotated(loaded):
         yield parameter, annotation, None if annotation.constant else next(types)
 
 
 def _signature(unit: CutileUnit, loaded: Any) -> Any:
-    """The variant as cuda-tile's `KernelSignature`: what its compiler may assume, which launches then check."""
+    """Return the variant as cuda-tile's `KernelSignature`: what its compiler may assume, which launches then check."""
     import cuda.tile as ct  # noqa: PLC0415 (as in prepare)
     from cuda.tile import compilation  # noqa: PLC0415
 
@@ -386,12 +386,12 @@ def _signature(unit: CutileUnit, loaded: Any) -> Any:
 
 
 def _unit_axis(kind: Type) -> int | None:
-    """The dimension whose elements lie side by side."""
+    """Return the dimension whose elements lie side by side."""
     return {"C": kind.ndim - 1, "F": 0}.get(kind.layout)
 
 
 def _stride_divisors(kind: Type) -> list[int]:
-    """What each stride, in elements, is divisible by."""
+    """Return a divisor of each stride, in elements."""
     if not kind.aligned:
         return [1] * kind.ndim
     bytes_ = 2 if kind.scalar == "bfloat16" else int(config.ELEMENTS[kind.scalar][2:])
@@ -399,7 +399,7 @@ def _stride_divisors(kind: Type) -> list[int]:
 
 
 def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tuple[int, int]]]:
-    """The arguments of a launch, and where each machine-level parameter lies in the block.
+    """Return the arguments of a launch, and where each machine-level parameter lies in the block.
 
     An array is its address, its extents and its strides in elements (cuda-tile's documentation, "Calling Conventions").
     """
@@ -426,8 +426,8 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
                 one["optional"] = True
         elif not kind.ndim:
             form = config.SCALARS[kind.scalar]
-            size = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4}.get(form, 8)
-            one = {"name": name, "type": str(kind), "kind": "number", "offset": place(size), "format": form}
+            offset = place(struct.calcsize(form))
+            one = {"name": name, "type": str(kind), "kind": "number", "offset": offset, "format": form}
         else:
             one = {
                 "name": name,
@@ -447,7 +447,7 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
 
 
 def _apart(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[int, int]]:
-    """The pairs of arguments whose arrays the compiler takes to lie apart."""
+    """Yield the pairs of arguments whose arrays the compiler takes to lie apart."""
     arrays = [at for at, parameter in enumerate(parameters) if parameter["kind"] == "array"]
     for first, second in itertools.combinations(arrays, 2):
         if not {parameters[first]["name"], parameters[second]["name"]} <= {*unit.overlap}:
@@ -455,7 +455,7 @@ def _apart(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[
 
 
 def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
-    """An array's extents and strides, with what its compiler was told of them."""
+    """Return an array's extents and strides, with what its compiler was told of them."""
     found: list[Size] = []
     extents = [config.DIVISOR if kind.even else 1] * kind.ndim
     for what, word, divisors in (("shape", "shape", extents), ("strides", "step", _stride_divisors(kind))):
@@ -465,7 +465,7 @@ def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
                 "type": "int64" if form == "q" else "int32",
                 "word": f"{word}{axis}",
                 "format": form,
-                "offset": place(_INDEX_BYTES[form]),
+                "offset": place(struct.calcsize(form)),
             }
             if what == "strides" and kind.layout == "A":
                 one["least"] = 0
@@ -476,7 +476,7 @@ def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
 
 
 def _arguments(loaded: Any) -> Iterator[Argument]:
-    """The names by which a launch gives arguments, with the defaults of constants in the source."""
+    """Yield the names by which a launch gives arguments, with the defaults of constants in the source."""
     for parameter, annotation in _annotated(loaded):
         argument: Argument = {"name": parameter.name}
         if annotation.constant and _has_value(parameter):

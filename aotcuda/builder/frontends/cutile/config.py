@@ -1,4 +1,4 @@
-"""How the front end for cuTile reads its part of `[tool.aotcuda]`: `@ct.kernel` functions, and what they are made for.
+"""Read the tables of the front end for cuTile: `@ct.kernel` functions and their variants.
 
 cuTile's JIT compiles a kernel for what it sees of its arguments: dtype and number of dimensions of an array, whether
 its address, its strides and its extents are divisible by 16, and the values of constants. Here the variants are made
@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from aotcuda.arch import Target
+from aotcuda.builder.c_header.c_types import NUMBERS
 from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import ListOf, TableOf
-from aotcuda.builder.frontends import variants
+from aotcuda.builder.frontends import dtypes, variants
 from aotcuda.builder.frontends.variants import VariantKernel, VariantUnit
 from aotcuda.errors import CompileError
 
@@ -29,37 +30,12 @@ if TYPE_CHECKING:
 DIVISOR = 16
 """What cuTile's own specialisation looks for: bytes of addresses and strides, elements of extents."""
 
-ELEMENTS = {
-    "bool_": "|b1",
-    "int8": "|i1",
-    "int16": "<i2",
-    "int32": "<i4",
-    "int64": "<i8",
-    "uint8": "|u1",
-    "uint16": "<u2",
-    "uint32": "<u4",
-    "uint64": "<u8",
-    "float16": "<f2",
-    "bfloat16": "bfloat16",
-    "float32": "<f4",
-    "float64": "<f8",
-}
+_NAMES = {numpy: "bool_" if name == "bool" else name for name, _, numpy, _ in NUMBERS}
+
+ELEMENTS = {"bool_" if name == "bool" else name: typestr for name, typestr in dtypes.ELEMENTS.items()}
 """cuTile's names of numbers that arrays hold, with NumPy's type strings."""
 
-SCALARS = {
-    "bool_": "?",
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "float16": "e",
-    "float32": "f",
-    "float64": "d",
-}
+SCALARS = {_NAMES[numpy]: form for _, form, numpy, _ in NUMBERS}
 """Those of numbers that are passed by value, with their `struct` characters."""
 
 _TYPE = re.compile(r"([a-z]\w*)(?:\[([:1, ]*)\])?(?::(16:16|16|any))?")
@@ -101,12 +77,12 @@ class Type:
 
     @property
     def takes_hints(self) -> bool:
-        """Whether more can be known of arguments of this type."""
+        """Return True if more can be known of arguments of this type."""
         return 0 < self.ndim <= _MOST_DIMENSIONS and self.layout != "A"
 
 
 def parse_signature(text: str) -> tuple[Type, ...]:
-    """The types in a signature, `float32[:, ::1], float32[::1]:16, int32`.
+    """Return the types in a signature, `float32[:, ::1], float32[::1]:16, int32`.
 
     Raises:
         ValueError: One of them is none; what is wrong and what to do.
@@ -275,13 +251,13 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
 
 
 def _shown(types: Sequence[Type], constants: Sequence[tuple[str, Constant]]) -> str:
-    """A variant as reports and errors write it: `void(float32[::1]:16, int32; TILE=256)`."""
+    """Return a variant as reports and errors write it: `void(float32[::1]:16, int32; TILE=256)`."""
     values = ", ".join(f"{name}={value!r}" for name, value in constants)
     return f"void({', '.join(map(str, types))}{'; ' if values else ''}{values})"
 
 
 def specialised(unit: CutileUnit) -> list[CutileUnit]:
-    """The variants of a unit, the most special first."""
+    """Return the variants of a unit, the most special first."""
 
     def hinted(aligned: bool, even: bool) -> tuple[Type, ...]:
         return tuple(

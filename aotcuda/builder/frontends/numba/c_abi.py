@@ -14,13 +14,13 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aotcuda.builder.c_header import c_types
 from aotcuda.builder.frontends.numba import units
+from aotcuda.builder.frontends.protocol import CompiledFunction
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -31,20 +31,10 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.config import NumbaUnit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prototype:
-    """A C prototype; the fields are those of `CompiledFunction`."""
-
-    result: str
-    parameters: tuple[tuple[str, str], ...]
-    structs: tuple[tuple[str, str], ...]
-    records: tuple[tuple[str, object], ...]
-
-
 def prototype(
     convention: CallingConvention, unit: NumbaUnit, python: FunctionType, args: Sequence[Any], result: Any
-) -> Prototype:
-    """The prototype of `python`, compiled for `args` and returning `result`.
+) -> CompiledFunction:
+    """Return `python`, compiled for `args` and returning `result`, as C sees it; without code.
 
     Raises:
         CompileError: A type has no counterpart in the C ABI.
@@ -53,7 +43,10 @@ def prototype(
     names = inspect.signature(python).parameters
     parameters = [part for name, ty in zip(names, args, strict=True) for part in abi.parameter(name, ty)]
     returned = abi.result(result)
-    return Prototype(
+    return CompiledFunction(
+        ir=(),
+        fastmath=False,
+        signature=convention.notation.spell_signature(result, args),
         result=returned,
         parameters=tuple(parameters),
         structs=tuple(abi.structs.definitions.items()),
@@ -70,7 +63,7 @@ class _Abi:
         self.structs = c_types.Structs(unit.symbol, unit.module, _named_records(unit, python, convention))
 
     def parameter(self, name: str, ty: Any) -> list[tuple[str, str]]:
-        """`(C type, name)` of each C parameter that an argument becomes."""
+        """Return `(C type, name)` of each C parameter that an argument becomes."""
         notation, types = self._notation, self._types
         if (kind := self._value(ty)) is not None:
             return [(kind, name)]
@@ -90,7 +83,7 @@ class _Abi:
         raise CompileError(message)
 
     def result(self, ty: Any) -> str:
-        """The C type in which the function returns `ty`."""
+        """Return the C type in which the function returns `ty`."""
         if ty in (self._types.none, self._types.void):
             return "void"
         if (kind := self._returned(ty)) is not None:
@@ -100,7 +93,7 @@ class _Abi:
         raise self._refused_result(ty)
 
     def _items(self, ty: Any, whole: Any, prefix: str = "item") -> list[str]:
-        """The declarations of a tuple's items as members of a struct."""
+        """Return the declarations of a tuple's items as members of a struct."""
         found = []
         for index, item in enumerate(ty):
             name = f"{prefix}{index}"
@@ -125,7 +118,7 @@ class _Abi:
         return self._notation.c_scalar(ty) if self._notation.is_complex(ty) else self._value(ty)
 
     def _value(self, ty: Any) -> str | None:
-        """The C type of what is one value in C too; None for the rest."""
+        """Return the C type of what is one value in C too; None for the rest."""
         if ty in self._notation.formats:
             return self._notation.c_scalar(ty)
         if isinstance(ty, self._types.NPDatetime | self._types.NPTimedelta):
@@ -133,7 +126,7 @@ class _Abi:
         return self._pointer(getattr(ty, "dtype", None)) if self._notation.is_pointer(ty) else None
 
     def _pointer(self, pointee: Any) -> str:
-        """The C type of a pointer to `pointee`."""
+        """Return the C type of a pointer to `pointee`."""
         target = None
         if isinstance(pointee, self._types.Record):
             target = self._record(pointee)
@@ -142,7 +135,7 @@ class _Abi:
         return c_types.declare(target or "void", "*")
 
     def _record(self, ty: Any) -> str | None:
-        """The struct that a record is; None if C has no type for one of its fields."""
+        """Return the struct that a record is; None if C has no type for one of its fields."""
         try:
             return self.structs.record(self._convention.notation.dtype(ty), self._notation.spell(ty))
         except NotImplementedError:
@@ -150,7 +143,7 @@ class _Abi:
 
 
 def _named_records(unit: NumbaUnit, python: FunctionType, convention: CallingConvention) -> dict[str, Any]:
-    """The structured dtypes that a signature may name."""
+    """Return the structured dtypes that a signature may name."""
     found = {}
     for name, value in units.namespace(unit, python).items():
         dtype = convention.notation.dtype(value) if isinstance(value, convention.notation.types.Record) else value

@@ -1,4 +1,4 @@
-"""How arguments are passed: a kernel's parameter block, and what device functions take in C (see `c_abi`).
+"""Lay out arguments: a kernel's parameter block, and the parameters of device functions in C (see `c_abi`).
 
 Every argument is flattened into machine-level parameters, each at its natural alignment, as PTX lays out a kernel's
 parameters (PTX ISA, "Kernel Function Parameters"). The build checks the result against the linked image.
@@ -40,7 +40,6 @@ class CallingConvention:
     """The conventions of one compiler.
 
     Attributes:
-        notation: Its types.
         nests_results: Whether a tuple inside a tuple that a C ABI function returns is a struct of its own.
     """
 
@@ -51,7 +50,7 @@ class CallingConvention:
 
     @abstractmethod
     def array_words(self, ndim: int) -> list[Word]:
-        """What an array becomes."""
+        """Return the words that an array is passed as."""
 
     @abstractmethod
     def place_complex(self, layout: Layout, size: int) -> int:
@@ -63,10 +62,10 @@ class CallingConvention:
 
     @abstractmethod
     def c_complex(self, name: str, ty: Any) -> list[tuple[str, str]]:
-        """The C parameters of a complex argument."""
+        """Return the C parameters of a complex argument."""
 
     def layout(self, where: str, names: Sequence[str], types: Sequence[Any]) -> Layout:
-        """The parameter block of a kernel.
+        """Return the parameter block of a kernel.
 
         Raises:
             CompileError: A packaged kernel cannot take an argument of one of the types.
@@ -120,7 +119,7 @@ class CallingConvention:
         }
 
     def _describe_type(self, layout: Layout, name: str, ty: Any, where: str) -> dict[str, object]:
-        """A type that is passed as an argument: compiled code knows it, and zeros stand in its place."""
+        """Return a type that is passed as an argument: compiled code knows it, and zeros stand in its place."""
         try:
             dtype = self.notation.dtype_text(ty.dtype)
         except NotImplementedError:

@@ -1,8 +1,7 @@
-"""How the front ends for Numba's compilers read their part of `[tool.aotcuda]`: Python functions and signatures."""
+"""Read the tables of the front ends for Numba's compilers: Python functions and signatures."""
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -123,11 +122,11 @@ class NumbaUnit(PythonUnit):
         return f"importing {', '.join(self.sources)}"
 
     def found_in(self, source: str) -> NumbaUnit:
-        """The unit, when it is known which module has it."""
+        """Return the unit, when it is known which module has it."""
         return replace(self, source=source, origin=f"{source}:{self.python}")
 
     def declaring(self, number: int, signature: str, symbol: str) -> NumbaUnit:
-        """The unit for one of the signatures that `@cuda.jit(...)` has."""
+        """Return the unit for one of the signatures that `@cuda.jit(...)` has."""
         return replace(self, declared=number, signature=signature, signature_key=self.key, symbol=symbol)
 
 
@@ -150,8 +149,7 @@ def check(module: Module) -> None:
     for entry in cast("tuple[Kernel | Function, ...]", (*module.kernels, *module.functions)):
         holder, colon, _ = entry.python.rpartition(":")
         if colon and holder not in module.source:
-            near = difflib.get_close_matches(holder, module.source, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"add it to {module.key}.source"
+            hint = keys.meant(holder, module.source, f"add it to {module.key}.source")
             message = f"{entry.key}.python: {holder} is none of the modules in {module.key}.source; {hint}"
             raise ConfigError(message)
 
@@ -188,12 +186,12 @@ def widened(kernel: Kernel, signature: str) -> Kernel:
 
 
 def symbol(kernel: str, number: int, count: int) -> str:
-    """The entry point of one of a kernel's `count` signatures."""
+    """Return the entry point of one of a kernel's `count` signatures."""
     return f"{kernel}__{number}" if count > 1 else kernel
 
 
 def _where(module: Module, entry: Kernel | Function) -> dict[str, Any]:
-    """Where the function of an entry is, as far as the table tells."""
+    """Return the place of an entry's function, as far as the table tells."""
     holder, colon, path = entry.python.rpartition(":")
     sources = (holder,) if colon else module.source
     return {

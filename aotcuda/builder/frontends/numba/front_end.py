@@ -1,4 +1,4 @@
-"""What the front ends for Numba's compilers do alike: one function for one signature and one target.
+"""Compile one function for one signature, by the steps that both of Numba's compilers have.
 
 Numba-CUDA-MLIR began as a copy of Numba-CUDA: both take a function by the same steps, each by a code of its own. The
 steps stand here, and what differs is what a subclass has.
@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from aotcuda.builder.frontends.error_table import relative
 from aotcuda.builder.frontends.numba import (
     c_abi,
-    declarations,
+    constant_arrays,
     gpu,
-    ir_settings,
     jit_options,
+    llvm_text,
     resolve,
     target_dependence,
     units,
 )
-from aotcuda.builder.frontends.numba.self_contained import is_self_contained
-from aotcuda.builder.frontends.numba.user_lines import explained
+from aotcuda.builder.frontends.numba.user_lines import explained, placed
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ Raise = tuple[int, str, str, str, str, int]
 
 
 def small_kernel(cuda: Any, types: Any) -> FunctionType:
-    """A kernel to warm a compiler up with: typing and lowering tables are then filled once, and not in every child."""
+    """Return a kernel to warm a compiler up with, so that its tables are filled once and not in every child."""
 
     def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
         i = cuda.grid(1)
@@ -67,10 +66,8 @@ class NumbaFrontEnd(ABC):
     """A front end for one of Numba's compilers; see `aotcuda.builder.frontends.protocol.FrontEnd`.
 
     Attributes:
-        convention: How it passes arguments, with its types.
         dispatchers: The classes of what its `@cuda.jit` makes.
         packages: The Python packages that it consists of.
-        root: The project's folder.
     """
 
     convention: CallingConvention
@@ -88,7 +85,7 @@ class NumbaFrontEnd(ABC):
     def compiling(
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
-        """The block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
+        """Return the block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
 
     def known_faults(self) -> AbstractContextManager[list[Fault]]:
         """Note in a block what the compiler is known to compile wrongly; the list is complete after the block."""
@@ -102,40 +99,40 @@ class NumbaFrontEnd(ABC):
 
     @abstractmethod
     def returned(self, compiled: Any) -> Any:
-        """The type that a function with the C ABI returns."""
+        """Return the type that a function with the C ABI returns."""
 
     @abstractmethod
     def kernel_texts(self, compiled: Any, unit: NumbaUnit, jit: JitOptions) -> list[str]:
-        """The modules of a kernel in LLVM IR."""
+        """Return the modules of a kernel in LLVM IR."""
 
     @abstractmethod
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
-        """Those of a device function."""
+        """Return those of a device function."""
 
     def texts(
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str]]]:
-        """The modules for `targets`, of which those that have the same ones are together."""
+        """Return the modules for `targets`, of which those that have the same ones are together."""
         one = self.kernel_texts(compiled, unit, jit) if unit.kind == "kernel" else self.function_texts(compiled, jit)
         return [(targets, one)]
 
     @abstractmethod
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
-        """What it needs beside its own code."""
+        """Return the link inputs, callbacks and foreign functions beside its own code."""
 
     @abstractmethod
     def is_cooperative(self, compiled: Any) -> bool:
-        """Whether a kernel synchronises the whole grid."""
+        """Return True if a kernel synchronises the whole grid."""
 
     @abstractmethod
     def raises(self, compiled: Any) -> list[Raise]:
-        """What the error codes of a debug kernel stand for; with absolute paths."""
+        """Return the exceptions of a debug kernel by their error codes, with absolute paths."""
 
     @abstractmethod
     def generate(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
     ) -> tuple[LinkInput, ...]:
-        """Code of modules in LLVM IR."""
+        """Return code of modules in LLVM IR."""
 
     @abstractmethod
     def include_dirs(self) -> list[str]:
@@ -146,7 +143,7 @@ class NumbaFrontEnd(ABC):
         return ()
 
     def given(self, loaded: Any) -> dict[str, Any]:
-        """The options that `@cuda.jit` was given."""
+        """Return the options that `@cuda.jit` was given."""
         return loaded.targetoptions if isinstance(loaded, self.dispatchers) else {}
 
     def prepare(self, root: str) -> dict[str, str]:
@@ -198,13 +195,7 @@ class NumbaFrontEnd(ABC):
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
-            code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
-            for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, jit.options) for text in plain]
-                needed = self.needs(compiled, texts, jit)
-                alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
-                ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(texts, jit.options))
-                code |= dict.fromkeys(group, ((ir,), needed, alone))
+            code = self._code(compiled, unit, jit, _served(watch, targets))
             raised = self.raises(compiled) if jit.options.debug else []
         every = CompiledKernel(
             code=(),
@@ -219,22 +210,21 @@ class NumbaFrontEnd(ABC):
             exceptions=self._relative(raised) if jit.options.debug else None,
             doc=inspect.getdoc(python) or "",
             defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
-            lazy=bool(
-                getattr(loaded.value, "_can_compile", True)
-            ),  # Numba's own mark, which it sets for eager signatures
+            lazy=bool(getattr(loaded.value, "_can_compile", True)),  # which Numba clears for eager signatures
             faults=tuple(faults),
         )
-        return {
-            target: replace(
-                every,
-                code=inputs,
-                needed=needed.inputs,
-                callbacks=needed.callbacks,
-                externals=declarations.placed(needed.externals, python, self.root),
-                self_contained=alone,
+        found: dict[Target, CompiledKernel] = {}
+        for group, texts, needed in code:
+            # Debug builds are linked as PTX, in which equal names of two kernels are an error.
+            merged, constants = (texts, ()) if jit.options.debug else constant_arrays.merged(texts)
+            is_alone = not (jit.options.debug or needed.inputs or needed.externals)
+            ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(merged, jit.options))
+            contained = is_alone and llvm_text.is_self_contained(merged)
+            one = replace(
+                every, code=(ir,), self_contained=contained, constants=constants, **self._links(needed, python)
             )
-            for target, (inputs, needed, alone) in code.items()
-        }
+            found |= dict.fromkeys(group, one)
+        return found
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
         python, notation = _copy(loaded.python), self.convention.notation
@@ -249,20 +239,11 @@ class NumbaFrontEnd(ABC):
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
-            returned = self.returned(compiled)
-            declared = c_abi.prototype(self.convention, unit, python, args, returned)
-            code = []
-            for group, plain in self.texts(compiled, unit, jit, _served(watch, targets)):
-                texts = [ir_settings.applied(text, jit.options) for text in plain]
-                code.append((group, texts, self.needs(compiled, texts, jit)))
-        every = CompiledFunction(
-            ir=(),
+            declared = c_abi.prototype(self.convention, unit, python, args, self.returned(compiled))
+            code = self._code(compiled, unit, jit, _served(watch, targets))
+        every = replace(
+            declared,
             fastmath=jit.options.fastmath,
-            signature=notation.spell_signature(returned, args),
-            result=declared.result,
-            parameters=declared.parameters,
-            structs=declared.structs,
-            records=declared.records,
             warnings=tuple(
                 f"{unit.key}: a helper that it calls {relative(reason, self.root)}; the C ABI has no way to report it, "
                 "so callers get an undefined value there"
@@ -272,15 +253,22 @@ class NumbaFrontEnd(ABC):
         )
         found: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:
-            one = replace(
-                every,
-                ir=tuple(texts),
-                needed=needed.inputs,
-                callbacks=needed.callbacks,
-                externals=declarations.placed(needed.externals, python, self.root),
-            )
-            found |= dict.fromkeys(group, one)
+            found |= dict.fromkeys(group, replace(every, ir=tuple(texts), **self._links(needed, python)))
         return found
+
+    def _code(
+        self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
+    ) -> list[tuple[Sequence[Target], list[str], Needs]]:
+        """Return LLVM IR for targets with what it needs; targets with the same IR are together."""
+        found = []
+        for group, plain in self.texts(compiled, unit, jit, targets):
+            texts = [llvm_text.applied(text, jit.options) for text in plain]
+            found.append((group, texts, self.needs(compiled, texts, jit)))
+        return found
+
+    def _links(self, needed: Needs, python: FunctionType) -> dict[str, Any]:
+        externals = placed(needed.externals, python, self.root)
+        return {"needed": needed.inputs, "callbacks": needed.callbacks, "externals": externals}
 
     def generated(self, unit: NumbaUnit, loaded: Found, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
         """See FrontEnd; by libNVVM."""
@@ -313,12 +301,12 @@ class NumbaFrontEnd(ABC):
 
 
 def _packed(texts: Sequence[str], options: Options) -> bytes:
-    """A kernel's LLVM IR, with the options that libNVVM is given for it."""
+    """Return a kernel's LLVM IR, with the options that libNVVM is given for it."""
     return json.dumps([options.fastmath, options.opt_level, options.debug, *texts]).encode()
 
 
 def _copy(function: FunctionType) -> FunctionType:
-    """A second function with the same code: one that calls itself then calls the first, as a helper with Numba's ABI.
+    """Return a second function with the same code; a recursive one then calls the first, which has Numba's ABI.
 
     Numba takes a call for a recursion by the function object, and the recursion would be between two ABIs.
     """
@@ -332,5 +320,5 @@ def _copy(function: FunctionType) -> FunctionType:
 
 
 def _served(watch: target_dependence.Watch, targets: Sequence[Target]) -> list[Target]:
-    """Of a unit's targets, those that what was lowered for the first of them serves."""
+    """Return the targets for which the code that was lowered for the first of them is right."""
     return [target for target in targets if watch.serves(target.capability, str(target))]

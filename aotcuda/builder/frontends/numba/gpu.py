@@ -1,4 +1,4 @@
-"""What sources ask of a GPU while a build imports and compiles them: answers as one of the target would give.
+"""Answer queries of a GPU while a build imports and compiles sources, as a GPU of the target would.
 
 Whether there is a GPU, and what all GPUs of a compute capability have in common, is answered; what depends on the
 capability is marked, so that the build imports the sources for each, or compiles the unit for each that asks while it
@@ -39,8 +39,6 @@ class _Import:
     """The import that is under way.
 
     Attributes:
-        capability: That of the GPU that answers; None where none is under way.
-        root: The project's folder.
         compilers: The folders of the packages whose own questions nobody is told of.
         questions: What was asked, in order, each once.
     """
@@ -56,13 +54,7 @@ _now = _Import()
 
 @contextmanager
 def importing(capability: tuple[int, int], root: str, compilers: Iterable[str]) -> Iterator[dict[Question, None]]:
-    """Answer as a GPU of `capability` would; gives what is asked meanwhile.
-
-    Args:
-        capability: The compute capability.
-        root: The project's folder, which places are relative to.
-        compilers: Packages that ask for themselves.
-    """
+    """Answer as a GPU of `capability` would; yield what is asked meanwhile by others than `compilers`."""
     folders = [folder for name in compilers for folder in getattr(sys.modules.get(name), "__path__", ())]
     _now.capability, _now.root = capability, root
     _now.compilers = tuple(f"{folder}/" for folder in folders)
@@ -81,7 +73,7 @@ def _note(asked: str, answer: object, **kind: bool) -> None:
 
 
 def _asker() -> str | None:
-    """File and line of the code that asks; None if the compiler asks for itself."""
+    """Return file and line of the code that asks; None if the compiler asks for itself."""
     frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -96,45 +88,25 @@ def _asker() -> str | None:
     return None
 
 
-class Gpu:
-    """A GPU of which the compute capability is known and no more; it stands for `numba.cuda`'s device.
+_SINCE = {"supports_float16": (5, 3), "supports_bfloat16": (8, 0), "supports_fp8": (8, 9)}
+_ANSWERED = (*_SINCE, "compute_capability", "name", "uuid", "get_device_identity")
+"""Attributes of a GPU besides those with CUDA's own names, which are in capitals."""
 
-    Attributes:
-        id: Its number.
-    """
+
+class Gpu:
+    """A GPU of which the compute capability is known and no more; it stands for `numba.cuda`'s device."""
 
     def __init__(self, error: type[Exception]) -> None:
         self.id = 0
         self._error = error
         self._context = Context(self, error)
 
-    @property
-    def compute_capability(self) -> tuple[int, int]:
-        """Major and minor version."""
-        found: tuple[int, int] = self._answer("compute_capability")
-        return found
-
-    @property
-    def supports_float16(self) -> bool:
-        """Whether it computes with float16."""
-        return bool(self._answer("supports_float16"))
-
-    @property
-    def supports_bfloat16(self) -> bool:
-        """Whether it computes with bfloat16."""
-        return bool(self._answer("supports_bfloat16"))
-
-    @property
-    def supports_fp8(self) -> bool:
-        """Whether it computes with float8."""
-        return bool(self._answer("supports_fp8"))
-
     def get_primary_context(self) -> Context:
         """Its context."""
         return self._context
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not (name.isupper() or name in ("name", "uuid", "get_device_identity")):
+        if name.startswith("_") or not (name.isupper() or name in _ANSWERED):
             message = f"a GPU has no {name}"
             raise AttributeError(message)
         if name in EVERYWHERE:
@@ -160,11 +132,8 @@ class Gpu:
         return value
 
 
-_SINCE = {"supports_float16": (5, 3), "supports_bfloat16": (8, 0), "supports_fp8": (8, 9)}
-
-
 def _fact(name: str, capability: tuple[int, int]) -> Any:
-    """What is known of a GPU by its compute capability."""
+    """Return a property of a GPU that follows from its compute capability."""
     if name == "compute_capability":
         return capability
     if name in _SINCE:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.builder.config import keys
 from aotcuda.builder.frontends.numba import config
 from aotcuda.errors import CompileError
 
@@ -108,8 +108,7 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
     known = (*_HONOURED, *_WITHOUT_EFFECT, *_REFUSED)
     for name, value in given.items():
         if name not in known and not name.startswith("_"):
-            near = difflib.get_close_matches(name, _HONOURED, n=1)
-            remedy = f"did you mean {near[0]}?" if near else "leave it out"
+            remedy = keys.meant(name, _HONOURED, "leave it out")
             if name in ("fma", "fmad"):
                 remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
             message = f"{unit.key}: @cuda.jit has no option {name}, which {unit.python} gives it; {remedy}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What one unit needs beside its own code."""
+    """The link inputs, callbacks and foreign functions of one unit."""
 
     inputs: tuple[LinkInput, ...]
     callbacks: tuple[Callbacks, ...]
@@ -43,7 +43,7 @@ be inlined, nor become PTX. The toolkit's header has the same barrier for compil
 
 
 def link_input(item: Any, root: Path) -> LinkInput:
-    """A file name or a LinkableCode object as a link input; paths are relative to `root`.
+    """Return a file name or a LinkableCode object as a link input; paths are relative to `root`.
 
     Raises:
         CompileError: It cannot be linked.
@@ -67,7 +67,7 @@ def link_input(item: Any, root: Path) -> LinkInput:
 
 
 def callbacks(item: Any) -> tuple[Callbacks, ...]:
-    """The callbacks of a LinkableCode object, by name.
+    """Return the callbacks of a LinkableCode object, by name.
 
     Raises:
         SourceError: One cannot be found by its name.

@@ -1,4 +1,4 @@
-"""What is no function of the module's own compiler: another compiler's objects, and what launches by itself."""
+"""Recognise objects of other compilers, and objects that launch by themselves."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, 
 
 
 def made_by(value: object) -> str | None:
-    """The front end whose compiler a value belongs to, a module or an object; None if to none."""
+    """Return the front end whose compiler a value belongs to, a module or an object; None if to none."""
     return compiler(value.__name__ if isinstance(value, ModuleType) else type(value).__module__)
 
 
 def compiler(module: str) -> str | None:
-    """The front end whose compiler a Python module belongs to; None if to none."""
+    """Return the front end whose compiler a Python module belongs to; None if to none."""
     found = registry.owning(module)
     return None if found is None else found.name
 
 
 def refusal(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
-    """The error for `what`, which the front end `other` made in a module whose own is another one."""
+    """Return the error for `what`, which the front end `other` made in a module whose own is another one."""
     registered = registry.find(own) if own else None
     imports = registered.imports if registered is not None else "its own compiler"
     return SourceError(

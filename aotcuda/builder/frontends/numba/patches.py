@@ -1,4 +1,4 @@
-"""What both of Numba's compilers must be told alike to compile ahead of time.
+"""Change both of Numba's compilers alike, so that they compile ahead of time.
 
 Each is written for the machine that it runs on. What only one of them needs is in its own `patches`; all of it is made
 once, in the worker process that only the build uses.
@@ -35,7 +35,7 @@ def disable_compile_unasked(dispatcher: Any) -> None:
 
 
 def plain_helper(value: object) -> types.FunctionType | None:
-    """The function that a value is, or that Numba's `@njit` made a function for the CPU of; None if it is neither."""
+    """Return a function, or the function that Numba's `@njit` was given; None for other values."""
     if type(value).__module__ == "numba.core.registry":
         value = getattr(value, "py_func", value)
     return value if isinstance(value, types.FunctionType) else None
@@ -49,10 +49,7 @@ def take_plain_helpers(
     The compilers know a helper only when it is wrapped in `@cuda.jit`; in a source for ahead-of-time builds nothing has
     to be wrapped.
 
-    Args:
-        context: The class of the compiler's typing context.
-        jit: Its `cuda.jit`.
-        options: What helpers are wrapped with now; None while nothing is compiled.
+    `options` returns the options of `cuda.jit` for helpers; None while nothing is compiled.
 
     Returns:
         The wrapped functions, by those that were met; it grows.
@@ -75,17 +72,17 @@ def take_plain_helpers(
     return wrapped
 
 
-def toolkit_paths() -> dict[str, str] | None:
-    """Return the loaded toolkit's paths, by the names of `get_cuda_paths`; None leaves the compiler to search.
+def find_toolkit(cuda_paths: Any) -> None:
+    """Have a compiler's module `cuda_paths` name the loaded toolkit; it keeps its first answer.
 
     It would search the installed packages, where those of CUDA 12 come first, and miss those that pip has put into an
     overlay for an isolated build.
     """
     toolkit = toolchain.loaded()
     if toolkit is None:
-        return None
+        return
     folder = str(Path(toolkit.libraries["nvrtc"]).parent)
-    return {
+    paths = {
         "nvrtc": toolkit.libraries["nvrtc"],
         "nvvm": toolkit.libraries["nvvm"],
         "libdevice": toolkit.libdevice,
@@ -93,3 +90,5 @@ def toolkit_paths() -> dict[str, str] | None:
         "static_cudalib_dir": folder,
         "include_dir": toolkit.include_dirs[0],
     }
+    answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}  # noqa: SLF001 (both have it)
+    cuda_paths.get_cuda_paths._cached_result = answer  # noqa: SLF001 (as above)

@@ -34,10 +34,7 @@ def check(frontend: str, parts: Mapping[str, str]) -> None:
 def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, str]) -> None:
     """Hold an installed compiler against what was tested.
 
-    Args:
-        distribution: The compiler's distribution.
-        tested: The releases of it that were tested, the newest last.
-        parts: For each function that is replaced or called, `package.module:Class.function`, its parameters.
+    `parts` has the parameters of each function that is replaced or called, `package.module:Class.function`.
 
     Raises:
         ToolchainError: It is of another version, and `AOTCUDA_UNTESTED` is not set; or a function is not as it was.
@@ -63,7 +60,7 @@ def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, 
 
 
 def _parameters(name: str) -> str | None:
-    """The parameters of a function, `(self, fnty)`; None if there is no such thing."""
+    """Return the parameters of a function, `(self, fnty)`; None if there is no such thing."""
     module, _, path = name.partition(":")
     try:
         found: Any = importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""What a table names: a function in a source module, or the kernel inside what decorators have made of one."""
+"""Find the function that a table names, or the kernel inside an object that decorators have made."""
 
 from __future__ import annotations
 
@@ -26,13 +26,7 @@ _BY_NAME = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """What a unit is compiled from.
-
-    Attributes:
-        module: The source module in which its name was found.
-        value: A dispatcher, or a plain function.
-        python: The plain function.
-    """
+    """Hold what a unit is compiled from: `value` is a dispatcher or a plain function, `python` the plain function."""
 
     module: str
     value: Any
@@ -40,7 +34,7 @@ class Found:
 
     @property
     def declared(self) -> list[tuple[tuple[Any, ...], Any]]:
-        """Argument types and result, None if not given, of each signature that its `@cuda.jit` has."""
+        """Return argument types and result, None if not given, of each signature that its `@cuda.jit` has."""
         return list(getattr(self.value, "__dict__", {}).get(_DECLARED, ()))
 
 
@@ -50,7 +44,7 @@ def declare(dispatcher: Any, args: tuple[Any, ...], result: Any) -> None:
 
 
 def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Found:
-    """What `unit` names; `dispatcher` is the class of what the compiler's `@cuda.jit` makes.
+    """Find the function of `unit`; `dispatcher` is the class of what the compiler's `@cuda.jit` makes.
 
     Raises:
         SourceError: A source cannot be imported, or nothing of that name is a function.
@@ -88,7 +82,7 @@ def _python_function(unit: NumbaUnit, value: object, name: str, dispatcher: Any)
 
 
 def _unwrapped(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, notation: Notation, root: str) -> Any:
-    """The dispatcher or the plain function inside `value`, or the innermost thing that is neither."""
+    """Return the dispatcher or the plain function inside `value`, or the innermost thing that is neither."""
     for _ in range(_DEEPEST):
         if isinstance(value, dispatcher):
             return value
@@ -103,7 +97,7 @@ def _unwrapped(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, notation
 
 
 def _inside(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, root: str) -> Any:
-    """What a function or an object was made around: the kernel that it holds, or what it says that it wraps."""
+    """Return the kernel that a function or an object holds, or the object that it wraps."""
     wrapped = next((inner for inner in (_attribute(value, which) for which in _INNER) if inner is not None), None)
     held = [(which, item) for which, item in _held(value) if isinstance(item, dispatcher) and not _is_device(item)]
     held = [(which, item) for which, item in held if "device" in item.targetoptions] or held  # rather than @njit's twin
@@ -121,7 +115,7 @@ def _inside(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, root: str) 
 
 
 def _stands_for(function: FunctionType, inner: Any, unit: NumbaUnit, dispatcher: Any) -> bool:
-    """Whether a function that was made around another one is no code for a GPU, but what launches or calls that one.
+    """Return True if a function is no code for a GPU, but launches or calls the one that it was made around.
 
     One that passes on whatever it is given cannot be compiled. One with parameters of its own may be a kernel itself,
     with a helper in it; if what it wraps is a kernel, then it is what launches it.
@@ -134,7 +128,7 @@ def _stands_for(function: FunctionType, inner: Any, unit: NumbaUnit, dispatcher:
 
 
 def _held(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a closure or an object has, by name."""
+    """Yield the content of a closure or an object, by name."""
     if isinstance(value, FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             try:

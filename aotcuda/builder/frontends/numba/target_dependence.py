@@ -1,4 +1,4 @@
-"""What a compilation asks of its target, watched: what came of it serves every target that would have answered alike.
+"""Watch the questions of a compilation about its target: its code serves all targets with the same answers.
 
 Numba's compilers hand the compute capability on from hand to hand, and hardly ever look at it. Where they do, they
 compare it with a constant ("7.5 or later?"), which is kept as the question that it is: it tells few of a project's
@@ -26,9 +26,7 @@ class Watch:
     """One compilation.
 
     Attributes:
-        capability: The compute capability that answers.
         name: The target's name, where it may be asked for: several have one capability (`sm_90`, `sm_90a`).
-        answers: The questions, with what they were told.
         named: Somebody asked for the name.
     """
 
@@ -38,12 +36,12 @@ class Watch:
     named: bool = False
 
     def ask(self, question: Question) -> Any:
-        """The answer, noted."""
+        """Return the answer, noted."""
         self.answers.append((question, _outcome(question, self.capability)))
         return question(self.capability)
 
     def serves(self, capability: tuple[int, int], name: str = "") -> bool:
-        """Whether a target of `capability` would have given every answer that was given."""
+        """Return True if a target of `capability` would have given every answer that was given."""
         if self.named and name != self.name:
             return False
         return capability == self.capability or all(
@@ -73,12 +71,12 @@ def watching(capability: tuple[int, int], name: str = "") -> Iterator[Watch]:
 
 
 def current() -> Watch | None:
-    """The compilation that is under way; None if there is none."""
+    """Return the compilation that is under way; None if there is none."""
     return _now
 
 
 def itself(capability: tuple[int, int]) -> tuple[int, int]:
-    """The question for the capability itself."""
+    """Return the question for the capability itself."""
     return capability
 
 
@@ -108,18 +106,6 @@ class Capability(tuple[int, int]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def __lt__(self, other: Any) -> bool:
-        return bool(self._compared(operator.lt, other))
-
-    def __le__(self, other: Any) -> bool:
-        return bool(self._compared(operator.le, other))
-
-    def __gt__(self, other: Any) -> bool:
-        return bool(self._compared(operator.gt, other))
-
-    def __ge__(self, other: Any) -> bool:
-        return bool(self._compared(operator.ge, other))
-
     def __reduce_ex__(self, _: Any) -> Any:
         return (tuple, (_ask(self, itself),))
 
@@ -136,6 +122,14 @@ def _ask(capability: Capability, question: Question) -> Any:
     if _now is None or capability.plain != _now.capability:
         return question(capability.plain)
     return _now.ask(question)
+
+
+def _ordered(how: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: bool(self._compared(how, other))
+
+
+for _how in (operator.lt, operator.le, operator.gt, operator.ge):
+    setattr(Capability, f"__{_how.__name__}__", _ordered(_how))
 
 
 def _noted(name: str) -> Any:

@@ -6,36 +6,22 @@ import builtins
 import difflib
 import importlib
 import re
+import struct
 from contextlib import suppress
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotcuda.builder.c_header.c_types import SCALARS
+from aotcuda.builder.c_header.c_types import NUMBERS, SCALARS
 from aotcuda.builder.config import rules
 from aotcuda.manifest.dtypes import structured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-SIZES = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
+SIZES = {form: struct.calcsize(form) for form in SCALARS}
 """Bytes of each scalar, by its `struct` character."""
-
-_NAMES = {
-    "?": "boolean",
-    "b": "int8",
-    "B": "uint8",
-    "h": "int16",
-    "H": "uint16",
-    "i": "int32",
-    "I": "uint32",
-    "q": "int64",
-    "Q": "uint64",
-    "e": "float16",
-    "f": "float32",
-    "d": "float64",
-}
 
 # How Numba prints types of which the notation has only the classes.
 _PRINTED = (
@@ -55,7 +41,7 @@ _ONE_TYPE = re.compile(r"\(([^(),]*)\)")
 
 
 def _reason(error: Exception, text: str) -> str:
-    """What is wrong with `text`, of which evaluation says `error`: in words of the notation, if these can say it."""
+    """Return the problem with `text`, for which evaluation raised `error`, in words of the notation if possible."""
     if ";" in text:
         return "it has a semicolon; write commas between types, and nothing after the last bracket"
     if found := _SIZED.search(text):
@@ -86,7 +72,6 @@ class Notation:
     `named` are types with a name that is none of `types`: the module that has each, and the name that it has there.
 
     Attributes:
-        types: The module that holds them.
         formats: The `struct` character of each scalar type.
     """
 
@@ -95,14 +80,15 @@ class Notation:
     ) -> None:
         self.types = types
         self._named = named
-        self.formats: dict[Any, str] = {getattr(types, name): code for code, name in _NAMES.items()}
+        names = {form: "boolean" if name == "bool" else name for name, form, *_ in NUMBERS}
+        self.formats: dict[Any, str] = {getattr(types, name): form for form, name in names.items()}
         self._sigutils = sigutils
         self._numpy = numpy_support
 
     def parse(
         self, text: str, namespace: Mapping[str, object], names: Mapping[str, str] = MappingProxyType({})
     ) -> tuple[tuple[Any, ...], Any]:
-        """Argument types and return type (None if the text gives none) of a signature in Numba's notation.
+        """Return argument types and return type (None if the text gives none) of a signature in Numba's notation.
 
         Args:
             text: The signature.
@@ -137,7 +123,7 @@ class Notation:
         return tuple(args), result
 
     def _in_order(self, text: str, names: Mapping[str, str]) -> list[str]:
-        """Those of `names` that a text needs, each after those that it is made of."""
+        """Return those of `names` that a text needs, each after those that it is made of."""
         found: list[str] = []
         for name in rules.names_in_type(text):
             if name in names and name not in found:
@@ -147,7 +133,7 @@ class Notation:
     def _named_type(
         self, name: str, names: Mapping[str, str], namespace: Mapping[str, object], known: Mapping[str, object]
     ) -> object:
-        """What a name of `tool.aotcuda.types` stands for."""
+        """Return the type that a name of `tool.aotcuda.types` stands for."""
         where, text = f"tool.aotcuda.types.{name}", names[name]
         if hasattr(self.types, name):
             message = f"{where}: Numba has a type of this name; choose another one"
@@ -179,7 +165,7 @@ class Notation:
     def _evaluate(
         self, text: str, namespace: Mapping[str, object], known: Mapping[str, object], names: Iterable[str]
     ) -> Any:
-        """What a text stands for; types alone have names in it: those that are `known`, `names` and the compiler's."""
+        """Evaluate a text in which types alone have names: those that are `known`, `names` and the compiler's."""
         if (foreign := self._foreign(text, namespace) or _unknown_layout(text)) is not None:
             raise ValueError(foreign)
         for pattern, replacement in _PRINTED:
@@ -194,7 +180,7 @@ class Notation:
             raise ValueError(message) from error
 
     def _foreign(self, text: str, namespace: Mapping[str, object]) -> str | None:
-        """What to write for a name in a signature that is no Numba type, but NumPy's, Python's or C's name for one."""
+        """Return the remedy for a name in a signature that is NumPy's, Python's or C's name of a type."""
         if found := _POINTER.search(text):
             return f"{found[0]} is C's notation; write an array as float32[::1], a bare pointer as CPointer(float32)"
         for name in rules.names_in_type(text):
@@ -215,7 +201,7 @@ class Notation:
         return None
 
     def spell(self, ty: Any) -> str:
-        """A type in the notation that signatures are written in."""
+        """Return a type in the notation that signatures are written in."""
         types = self.types
         if isinstance(ty, types.NestedArray):
             return f"{self.spell(ty.dtype)}[{', '.join(map(str, ty.shape))}]"
@@ -261,19 +247,19 @@ class Notation:
         return f"Record({', '.join(fields)}{'' if ty.size == end else f'; {ty.size} bytes'})"
 
     def spell_signature(self, result: Any, args: Sequence[Any]) -> str:
-        """A signature in that notation."""
+        """Return a signature in that notation."""
         return f"{self.spell(result)}({', '.join(map(self.spell, args))})"
 
     def is_complex(self, ty: Any) -> bool:
-        """Whether `ty` is one of the two complex types."""
+        """Return True if `ty` is one of the two complex types."""
         return ty in (self.types.complex64, self.types.complex128)
 
     def is_pointer(self, ty: Any) -> bool:
-        """Whether `ty` is an address."""
+        """Return True if `ty` is an address."""
         return isinstance(ty, self.types.CPointer | self.types.RawPointer)
 
     def dtype_text(self, ty: Any) -> str:
-        """A type as the manifest writes it: that of an array's elements, of a datetime or record, or one passed itself.
+        """Return a type as the manifest writes it: of an array's elements, a datetime, a record, or one passed itself.
 
         Raises:
             NotImplementedError: Arrays of it cannot be told apart by what they say of themselves.
@@ -294,7 +280,7 @@ class Notation:
         return found
 
     def c_scalar(self, ty: Any) -> str:
-        """The C type of a scalar, a complex number or a pointer."""
+        """Return the C type of a scalar, a complex number or a pointer."""
         if ty in self.formats:
             return SCALARS[self.formats[ty]]
         if self.is_complex(ty):

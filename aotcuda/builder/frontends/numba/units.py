@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def namespace(unit: NumbaUnit, python: FunctionType) -> Mapping[str, object]:
-    """What a unit's signature may name: what the module has that the configuration names, then the function's own."""
+    """Return the names that a unit's signature may use: the configured module's, then the function's own."""
     return {**python.__globals__, **vars(sys.modules[unit.source])}
 
 
 def signature(unit: NumbaUnit, found: Found, notation: Notation) -> tuple[tuple[Any, ...], Any]:
-    """Argument types and return type (None if not given) of the unit's signature."""
+    """Return argument types and return type (None if not given) of the unit's signature."""
     if unit.declared >= 0:
         return found.declared[unit.declared]
     try:
@@ -38,7 +38,7 @@ def signature(unit: NumbaUnit, found: Found, notation: Notation) -> tuple[tuple[
 
 
 def settled(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> list[NumbaUnit]:
-    """The unit with the module that has its function; one for each signature in `@cuda.jit` if the table has none.
+    """Return the unit with the module that has its function; one for each signature in `@cuda.jit` by default.
 
     Raises:
         SourceError: There are none, or several of a device function.
@@ -132,14 +132,14 @@ def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root:
 
 
 def _being_built(value: object) -> str | None:
-    """The module of this build that a value stands for, or is a part of."""
+    """Return the module of this build that a value stands for, or is a part of."""
     if isinstance(value, ModuleType) and isinstance(vars(value).get("__aotcuda__"), Placeholder):
         return value.__name__
     return value.__name__.rpartition(".")[0] if isinstance(value, Placeholder) else None
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names of globals and attributes in a function, the functions inside it included."""
+    """Yield the names of globals and attributes in a function, the functions inside it included."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -1,23 +1,29 @@
-"""Name the key and the user's file and line in the errors of Numba's compilers."""
+"""Name the key and the user's file and line in the errors of Numba's compilers, and where sources declare functions."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import os
 import re
+import sys
 import traceback
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.frontends import error_table
 from aotcuda.builder.frontends.error_table import relative
+from aotcuda.common import foreign
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import FrameType, FunctionType
 
     from aotcuda.builder.frontends.numba.config import NumbaUnit
+    from aotcuda.builder.frontends.protocol import External
 
 _PLACES = re.compile(r'File "([^"]+)", line (\d+)|(?: at|Raised from) (\S+) \((\d+)\)|\((\S+):(\d+)\)')
 _COMPILERS = frozenset(["numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy"])
@@ -49,7 +55,7 @@ def explained(unit: NumbaUnit, python: FunctionType, root: str) -> Iterator[None
 
 
 def place(function: FunctionType, root: str) -> str:
-    """`mypkg/_kernels.py:12`, where `function` begins."""
+    """Return `mypkg/_kernels.py:12`, where `function` begins."""
     return f"{relative(function.__code__.co_filename, root)}:{function.__code__.co_firstlineno}"
 
 
@@ -59,7 +65,7 @@ def _message(head: str, error: Exception, python: FunctionType, root: str) -> st
 
 
 def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
-    """File and line of what could not be compiled: the first of the user's in the compiler's message; callers follow.
+    """Return file and line of the code that could not be compiled: the first of the user's in the message.
 
     Some errors have no line, or none but those of the compiler's own library. The compiler was looking at the user's,
     though: the objects that worked on it know it, and so do the statements that they worked on.
@@ -73,7 +79,7 @@ def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
 
 
 def _frames(error: Exception) -> list[FrameType]:
-    """The frames that an error, and those that it came from, went through; the innermost first."""
+    """Return the frames that an error, and those that it came from, went through; the innermost first."""
     found: list[FrameType] = []
     cause: BaseException | None = error
     while cause is not None:
@@ -83,7 +89,7 @@ def _frames(error: Exception) -> list[FrameType]:
 
 
 def _looked_at(frame: FrameType) -> Iterator[object]:
-    """What a compiler's function was working on: statements and expressions first, then its own object."""
+    """Yield the objects that a compiler's function worked on: statements and expressions first."""
     for name, value in frame.f_locals.items():
         if name != "self":
             yield value
@@ -91,7 +97,7 @@ def _looked_at(frame: FrameType) -> Iterator[object]:
 
 
 def _named(text: str, root: str) -> str | None:
-    """The first line of the user's that a message names."""
+    """Return the first line of the user's that a message names."""
     for parts in _PLACES.findall(text):
         path, line = filter(None, parts)
         if own := _own_path(path, root):
@@ -112,7 +118,7 @@ def _own(loc: object, root: str) -> str | None:
 
 
 def _own_path(path: object, root: str) -> str | None:
-    """`path` relative to `root`, if it is a file of the user's: not of a compiler, nor installed below `root`."""
+    """Return `path` relative to `root` if it is a file of the user's; None for a compiler's or an installed one."""
     if not isinstance(path, str) or not path or path.startswith("<"):
         return None
     whole = Path(os.path.normpath(Path(root, path)))
@@ -124,9 +130,34 @@ def _own_path(path: object, root: str) -> str | None:
 
 
 def _beginnings(python: FunctionType, root: str) -> set[str]:
-    """The lines with which a function begins, which the compiler names where it knows no other."""
+    """Return the lines with which a function begins, which the compiler names where it knows no other."""
     code = python.__code__
     lines = [line for _, _, line in code.co_lines() if line is not None]
     first = range(code.co_firstlineno, min((line for line in lines if line > code.co_firstlineno), default=0))
     path = relative(code.co_filename, root)
     return {f"{path}:{line}" for line in (*first, code.co_firstlineno)}
+
+
+def placed(externals: Iterable[External], python: FunctionType, root: str) -> tuple[External, ...]:
+    """Return `externals` with the places where the module of `python` declares them, as `mypkg/_kernels.py:12`."""
+    path = getattr(sys.modules.get(python.__module__ or ""), "__file__", None) or ""
+    lines = _declared(path)
+    inside = path.removeprefix(f"{root}/")
+    return tuple(
+        replace(item, place=f"{inside}:{lines[item.name]}" if item.name in lines else "") for item in externals
+    )
+
+
+@functools.cache
+def _declared(path: str) -> dict[str, int]:
+    try:
+        tree = ast.parse(foreign.content(path))
+    except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError):
+        return {}
+    found: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("declare_device") and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                found.setdefault(first.value, node.lineno)
+    return found

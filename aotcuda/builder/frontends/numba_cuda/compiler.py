@@ -1,4 +1,4 @@
-"""Compiling one function for one signature and one target."""
+"""Compile one function for one signature and one target, by Numba-CUDA."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
-from aotcuda.builder.frontends.numba import verification
+from aotcuda.builder.frontends.numba import llvm_text
 from aotcuda.builder.frontends.numba.front_end import MERGED, NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba_cuda import linking, patches
 from aotcuda.builder.frontends.numba_cuda.types import convention
@@ -169,7 +169,7 @@ def _generate(
 
 
 def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_shipped: bool = False) -> bytes:
-    """What `nvvm.compile_ir` does, for several targets in a row: what they have in common is done once.
+    """Do what `nvvm.compile_ir` does, for several targets in a row: common work is done once.
 
     What `is_shipped` is exactly that; of the rest wheels have what the linker makes of it.
     """
@@ -183,7 +183,7 @@ def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_s
     rest = tuple((name, value) for name, value in given.items() if name != "arch")
     form = (tuple(ready), rest, target.capability >= _NEW_DIALECT)
     if target.suffix or _verified.get(form, target.capability) >= target.capability:
-        with patches.verifying_for(verification.OLDER) if verification.misjudges(target) else nullcontext():
+        with patches.verifying_for(llvm_text.OLDER) if llvm_text.verifier_misjudges(target) else nullcontext():
             unit.verify()
         if not target.suffix:
             _verified[form] = target.capability
@@ -212,7 +212,7 @@ _MAY_CALL_LIBDEVICE = re.compile(
 
 @functools.lru_cache(maxsize=64)
 def _legal(text: str) -> bytes:
-    """LLVM IR in NVVM's older dialect, as Numba-CUDA makes it of its own."""
+    """Return LLVM IR in NVVM's older dialect, as Numba-CUDA makes it of its own."""
     return str(nvvm.llvm_replace(text)).encode()
 
 

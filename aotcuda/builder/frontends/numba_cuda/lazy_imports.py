@@ -1,4 +1,4 @@
-"""What Numba-CUDA imports to launch kernels, and a build does without: cuda.core, a sixth of the import's time.
+"""Leave out cuda.core, which Numba-CUDA imports to launch kernels: it takes a sixth of the import's time.
 
 Its names are bound to stand-ins while Numba-CUDA is imported, which import the package when they are used. Should
 sources import cuda.core themselves, what they get is the package, and so does Numba-CUDA from then on.
@@ -60,7 +60,7 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextmanager
 def left_out() -> Iterator[None]:
-    """A block that imports Numba-CUDA, and cuda.core not, unless that is imported already."""
+    """Let the block import Numba-CUDA without cuda.core, unless that is imported already."""
     if _PACKAGE in sys.modules:
         yield
         return
@@ -77,11 +77,7 @@ def left_out() -> Iterator[None]:
 
 
 def put_back(registry: Any) -> None:
-    """Hand Numba-CUDA what it was to have, if sources have imported cuda.core.
-
-    Args:
-        registry: Its `typeof_impl`, which knows some of the classes.
-    """
+    """Hand Numba-CUDA what it was to have, if sources have imported cuda.core; `registry` is its `typeof_impl`."""
     if _PACKAGE not in sys.modules:
         return
     modules = [module for name, module in [*sys.modules.items()] if name.startswith("numba.cuda")]

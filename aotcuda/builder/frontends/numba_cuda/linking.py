@@ -1,4 +1,4 @@
-"""What compiled functions need beside their own code: files and objects to link, their callbacks, foreign functions."""
+"""Find what compiled functions need besides their code: link inputs, callbacks, foreign functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PROVIDED = re.compile(r"llvm\.|__nv_|nvvm|vprintf$|__assertfail$|malloc$|free$|
 
 
 def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Needs:
-    """What the compiled `library` needs; `given` are the items of `@cuda.jit(link=...)`.
+    """Return the needs of the compiled `library`; `given` are the items of `@cuda.jit(link=...)`.
 
     Raises:
         CompileError: An item cannot be linked, or the code needs what a packaged kernel cannot have.
@@ -53,7 +53,7 @@ def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Need
 
 
 def include_dirs() -> list[str]:
-    """Folders for CUDA C++ sources beside the toolkit's: Numba's own, and the extra ones that Numba is told of."""
+    """Return folders for CUDA C++ sources beside the toolkit's: Numba's own, and those in its settings."""
     package = Path(cuda_compiler.__file__).parent
     extra = config.CUDA_NVRTC_EXTRA_SEARCH_PATHS
     given = get_cuda_paths()["include_dir"].info

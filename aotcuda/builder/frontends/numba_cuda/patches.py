@@ -1,4 +1,4 @@
-"""What numba-cuda must be told to compile ahead of time: a target instead of a device, stable names, a stable order.
+"""Change Numba-CUDA to compile ahead of time: a target instead of a device, stable names, a stable order.
 
 Numba-CUDA is written for the machine that it runs on. The changes made to it are in this file and, where both compilers
 need them, in `frontends/numba`, each with its reason. They are made once, in the worker process that only the build
@@ -54,12 +54,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Current:
-    """What is being compiled now, one unit at a time.
+    """The unit that is compiled now.
 
     Attributes:
-        capability: The compute capability; None between units.
         tag: What names have in them that must be unique in a link.
-        options: What its helpers are compiled with.
         swallowed: What they raise though the C ABI cannot tell of it.
         helpers: How many functions became code besides the units themselves, in this process.
     """
@@ -79,9 +77,6 @@ class _Warm:
     """The compiler when it was warm, before anything of the user's was imported.
 
     Attributes:
-        registered: How much was registered, by itself alone.
-        shared: How many shared arrays had a name.
-        traces: See `_traces`.
         is_extended: Sources have registered something since, which may keep what it likes; None before the first unit.
     """
 
@@ -142,7 +137,7 @@ def note_warm() -> None:
 
 
 def is_fresh() -> bool:
-    """Whether code that is compiled now becomes what it would in a process in which nothing was compiled before.
+    """Return True if code that is compiled now becomes what it would in a process in which nothing was compiled before.
 
     What Numba keeps of one function and puts into the code of the next are the helpers that it has compiled for it, by
     names of the first one's, and what it numbers or names for all. All else that it keeps are answers that it would
@@ -152,7 +147,7 @@ def is_fresh() -> bool:
 
 
 def _traces() -> tuple[int, ...]:
-    """What is counted, and grows, when something is named or kept that the code compiled next would show."""
+    """Return counters that grow when something is named or kept that code compiled next would show."""
     return (
         ir_utils._unique_var_count,
         ir_utils._the_max_label._value,
@@ -232,7 +227,7 @@ def install() -> None:
         ToolchainError: The compiler is another one than these were written for.
     """
     private_parts.check("numba-cuda", PRIVATE_PARTS)
-    _find_the_toolkit()
+    patches.find_toolkit(cuda_paths)
     patches.pin_settings(config)
     _supply_target()
     _watch_the_target()
@@ -248,13 +243,6 @@ def install() -> None:
     _keep_shims_apart()
     _refuse_recursion()
     _know_assertions()
-
-
-def _find_the_toolkit() -> None:
-    # The first answer is kept, so this one is.
-    if (paths := patches.toolkit_paths()) is not None:
-        answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}
-        cuda_paths.get_cuda_paths._cached_result = answer
 
 
 class _TargetDevice:
@@ -359,7 +347,7 @@ def _refresh_when_there_is_something_new() -> None:
 
 
 def _registered(context: Any) -> int:
-    """How much is registered in the registries that a context has installed."""
+    """Return the number of items in the registries that a context has installed."""
     return sum(_size(registry, loader) for registry, loader in context._registries.items())
 
 
@@ -369,7 +357,7 @@ def _size(registry: Any, loader: Any) -> int:
 
 @contextmanager
 def without_scipy() -> Iterator[None]:
-    """A block in which Numba finds no `scipy.linalg`.
+    """Hide `scipy.linalg` from Numba in the block.
 
     The modules that it imports for its first kernel ask for it: functions for the CPU would call SciPy's BLAS. A GPU
     has none. So where SciPy is installed, kernels do not link that take Numba's own loops where it is not; and to
@@ -595,7 +583,7 @@ def _know_assertions() -> None:
 
 @contextmanager
 def verifying_for(arch: str) -> Iterator[None]:
-    """A block in which libNVVM verifies code for `arch`, and compiles it for what it was told to."""
+    """Have libNVVM verify code for `arch` in the block, and compile it for its own target."""
     original = nvvm.CompilationUnit.verify
 
     def verify(self: Any) -> None:
@@ -626,7 +614,7 @@ def shim(item: object) -> tuple[str, str, dict[str, str]] | None:
 
 
 def settle_debug_info(text: str, root: str) -> str:
-    """LLVM IR whose debug information is fit for a wheel: with paths relative to `root`, and linkable with NVRTC's.
+    """Return LLVM IR with debug information for a wheel: paths relative to `root`, linkable with NVRTC's.
 
     Two modules link only if their flag for the debug information's version has the same behaviour; NVRTC's is 1 (an
     error when the versions differ), Numba's is 2 (a warning).

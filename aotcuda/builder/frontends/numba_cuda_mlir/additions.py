@@ -1,4 +1,4 @@
-"""What numba-cuda compiles and numba-cuda-mlir does not, added to the compiler's lowering.
+"""Add to numba-cuda-mlir's lowering what numba-cuda compiles and it does not.
 
 - A member of an `IntEnum` is stored in an array as the number that it is.
 - Functions of `cuda.fp16` take any number: a product of two float16 is a float32 to the compiler.
@@ -99,7 +99,7 @@ def _add_builders(fails: Fails) -> None:
 
 
 def _converting(builder: Builder | None, wanted: dict[int, Any]) -> Builder | None:
-    """The builder with arguments that are converted first, by their places."""
+    """Return the builder with arguments that are converted first, by their places."""
     if builder is None:
         return None
 
@@ -181,7 +181,7 @@ def _set_record(lower: Any, _: Any, args: Sequence[Any], __: Any) -> None:
 
 
 def _place_of_record(lower: Any, array_var: Any, index_var: Any) -> Any:
-    """The address of one record of an array."""
+    """Return the address of one record of an array."""
     array_type, array = lower.get_numba_type(array_var.name), lower.load_var(array_var)
     index = index_var if isinstance(index_var, int) else lower.load_var(index_var)
     index_type = types.int64 if isinstance(index_var, int) else lower.get_numba_type(index_var.name)
@@ -197,7 +197,7 @@ def _place_of_record(lower: Any, array_var: Any, index_var: Any) -> Any:
 
 
 def _data(array: Any, offset: Any) -> Any:
-    """The address of an array's data, without its offset."""
+    """Return the address of an array's data, without its offset."""
     of_memref = getattr(lowering_utilities, "memref_data_pointer", None)
     if of_memref is None:  # releases before 0.5.4
         return llvm.inttoptr(llvm.PointerType.get(), _long(memref.extract_aligned_pointer_as_index(array)))
@@ -214,7 +214,7 @@ def _long(value: Any, *, signed: bool = True) -> Any:
 
 
 def _wrapped(index: Any, ty: Any, size: Any) -> Any:
-    """An index, counted from the end if it is negative."""
+    """Return an index, counted from the end if it is negative."""
     if isinstance(index, int):
         index = arith.constant(T.i64(), index)
     signed = ty.signed
@@ -283,7 +283,7 @@ def _reshape() -> None:
 
 
 def _known(wanted: Sequence[Any], total: Any) -> list[Any]:
-    """Sizes with what -1 among them stands for."""
+    """Return sizes with the value that -1 among them stands for."""
     one, open_ = arith.constant(T.i64(), 1), arith.constant(T.i64(), -1)
     is_open = [arith.cmpi(arith.CmpIPredicate.eq, size, open_) for size in wanted]
     others = [arith.select(mark, one, size) for mark, size in zip(is_open, wanted, strict=True)]

@@ -1,20 +1,23 @@
-"""Compiling one function for one signature and one target."""
+"""Compile one function for one signature and one target, by Numba-CUDA-MLIR."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from numba_cuda_mlir import cuda, decorators, mlir_compiler, mlir_optimization
 from numba_cuda_mlir.numba_cuda import types
+from numba_cuda_mlir.numba_cuda.core import config
 from numba_cuda_mlir.numba_cuda.cudadrv import nvvm
 
-from aotcuda.builder.frontends.numba import verification
+from aotcuda.builder.frontends.numba import link_items, llvm_text
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
+from aotcuda.builder.frontends.numba.link_items import Needs
 from aotcuda.builder.frontends.numba.user_lines import RaisesError
-from aotcuda.builder.frontends.numba_cuda_mlir import known_faults, linking, llvm_ir, patches
+from aotcuda.builder.frontends.numba_cuda_mlir import known_faults, llvm_ir, patches
 from aotcuda.builder.frontends.numba_cuda_mlir.types import check, check_result, constants, convention
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.errors import CompileError
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.config import NumbaUnit
     from aotcuda.builder.frontends.numba.front_end import Raise
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
-    from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.protocol import Fault
 
 
@@ -128,7 +130,12 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
         linker = compiled.metadata["linker"]
         (text,) = texts
-        return linking.needs(linker.items, text, self.root, cooperative=linker.cooperative)
+        items = [item for item in linker.items if not (isinstance(item, str) and "cudadevrt" in Path(item).name)]
+        inputs = [link_items.link_input(item, Path(self.root)) for item in items]
+        if linker.cooperative:
+            inputs.append(link_items.GRID_GROUP)  # in place of the library
+        callbacks = [named for item in items for named in link_items.callbacks(item)]
+        return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks), externals=llvm_ir.externals(text))
 
     def is_cooperative(self, compiled: Any) -> bool:
         return bool(compiled.metadata["linker"].cooperative)
@@ -142,7 +149,8 @@ class NumbaCudaMlir(NumbaFrontEnd):
         return (_generate(name, texts, options, target, form),)
 
     def include_dirs(self) -> list[str]:
-        return linking.include_dirs()
+        extra = getattr(config, "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "") or ""
+        return [path for path in extra.split(":") if path]
 
 
 FRONT_END = NumbaCudaMlir()
@@ -162,8 +170,8 @@ def _generate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NVVM's log speaks of its own internals; errors come as exceptions
         unit = _program(texts, settings)
-        if verification.misjudges(target):
-            _program([verification.without_additions(text) for text in texts], settings).verify()
+        if llvm_text.verifier_misjudges(target):
+            _program([llvm_text.without_additions(text) for text in texts], settings).verify()
         else:
             unit.verify()
         unit.lazy_add_module(nvvm.LibDevice().get())

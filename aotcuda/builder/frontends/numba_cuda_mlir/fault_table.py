@@ -17,9 +17,7 @@ class KnownFault:
 
     Attributes:
         fact: The wrong result; `{}` stands for what the recogniser found.
-        remedy: Code with the right result.
         cases: The groups or cases of the conformance suite that show it.
-        releases: The releases that have it.
     """
 
     fact: str

@@ -76,7 +76,7 @@ class _Code:
         self.code = lower.func_ir
 
     def faults(self, statement: Any) -> Found:
-        """The name and the detail of each fault in a statement."""
+        """Return the name and the detail of each fault in a statement."""
         value = statement.value if isinstance(statement, ir.Assign) else statement
         if isinstance(value, ir.SetItem):
             yield from self._subscript(value.target, value.index)
@@ -103,7 +103,7 @@ class _Code:
         return self.types[var.name]
 
     def _constant(self, var: Any) -> Any:
-        """The number that a variable always has, if it is one; None otherwise."""
+        """Return the number that a variable always has, if it is one; None otherwise."""
         literal = getattr(self._type(var), "literal_value", None)
         return literal if isinstance(literal, int) else None
 
@@ -151,7 +151,7 @@ class _Code:
             yield from _bounds(*(bounds if len(bounds) == 3 else [*bounds, None]))
 
     def _bound(self, var: Any) -> Any:
-        """A bound of a slice: a number, None where there is none, a type where it is known at run time alone."""
+        """Return a bound of a slice: a number, None where there is none, a type where it is known at run time alone."""
         kind = self._type(var)
         return (
             None
@@ -235,7 +235,7 @@ class _Code:
 
 
 def _bounds(start: Any, stop: Any, step: Any) -> Found:
-    """The faults of a slice; a bound is a number, None, or a type where it is known at run time alone."""
+    """Return the faults of a slice; a bound is a number, None, or a type where it is known at run time alone."""
     for bound in (start, stop):
         if isinstance(bound, int) and bound < 0:
             yield "slice-bound", str(bound)

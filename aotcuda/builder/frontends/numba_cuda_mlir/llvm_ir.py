@@ -1,4 +1,4 @@
-"""Changes to LLVM IR, as text in the dialect of either libNVVM, and what can be read in it.
+"""Change and read LLVM IR, as text in the dialect of either libNVVM.
 
 GPUs before compute capability 10.0 are compiled from LLVM 7's dialect, with typed pointers, later ones from LLVM 20's.
 """
@@ -34,7 +34,7 @@ def _next_metadata(text: str) -> int:
 
 
 def settle(text: str, root: str) -> str:
-    """LLVM IR as libNVVM takes it, and with paths relative to `root`."""
+    """Return LLVM IR as libNVVM takes it, and with paths relative to `root`."""
     # libNVVM's verifier asks for the alignment of 128-bit integers, which the older dialect's layout lacks.
     if "-i128:128:128" not in text:
         text = text.replace("-i64:64:64-", "-i64:64:64-i128:128:128-", 1)
@@ -54,7 +54,7 @@ def settle(text: str, root: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`text` as LLVM IR writes it inside of quotes."""
+    """Return `text` as LLVM IR writes it inside of quotes."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in text.encode())
 
 
@@ -76,7 +76,7 @@ def _with_one_argument_each(text: str) -> str:
 
 
 def with_constants(text: str, symbol: str, constants: Mapping[int, int]) -> str:
-    """LLVM IR whose kernel has constants in place of some of its 64-bit parameters, by their numbers.
+    """Return LLVM IR whose kernel has constants in place of some 64-bit parameters, by their numbers.
 
     It is taken as it is where these are no such parameters: a compiler that lays arrays out otherwise needs none of it.
     """
@@ -102,7 +102,7 @@ _QUOTIENT = "__nv_fast_fdividef"
 
 
 def with_fast_math(text: str) -> str:
-    """LLVM IR whose arithmetic is fast instruction by instruction, with what Numba-CUDA writes for it.
+    """Return LLVM IR whose arithmetic is fast instruction by instruction, as Numba-CUDA writes it.
 
     The compiler asks libNVVM for it with options, which LTOIR does not keep; the linker could be given them, and would
     then take them for every kernel of the image.
@@ -114,7 +114,7 @@ def with_fast_math(text: str) -> str:
 
 
 def with_register_limit(text: str, symbol: str, registers: int) -> str:
-    """LLVM IR whose kernel says how many registers a thread may use.
+    """Return LLVM IR whose kernel says how many registers a thread may use.
 
     The compiler leaves that to its linker; in an image with other kernels it has to belong to the one kernel.
     """
@@ -135,7 +135,7 @@ _PLACES = tuple(f"{register}{axis}" for register in ("tid", "ctaid") for axis in
 
 
 def with_reports(text: str, symbol: str) -> str:
-    """LLVM IR of a debug kernel that leaves error codes where the run time looks for them.
+    """Return LLVM IR of a debug kernel that leaves error codes where the run time looks for them.
 
     The compiler has one error code for all kernels of an image, and does not say which thread it came from. The run
     time reads globals that are named after the kernel: the code, and the place of the first thread that stored one.
@@ -166,7 +166,7 @@ def with_reports(text: str, symbol: str) -> str:
 
 
 def externals(text: str) -> tuple[External, ...]:
-    """The functions that a module in LLVM IR calls and that something linked has to define."""
+    """Return the functions that a module in LLVM IR calls and that something linked has to define."""
     defined = {name.strip('"') for name in _DEFINITION.findall(text)}
     found: dict[str, External] = {}
     for match in _DECLARATION.finditer(text):
@@ -179,7 +179,7 @@ def externals(text: str) -> tuple[External, ...]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parameters of a declaration; commas inside of braces and brackets separate members."""
+    """Yield the parameters of a declaration; commas inside of braces and brackets separate members."""
     depth, start = 0, 0
     for position, character in enumerate(text):
         depth += (character in "{[(<") - (character in "}])>")
@@ -191,7 +191,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _c_type(text: str) -> CType:
-    """The type in `float`, `i8* nocapture` or `noundef zeroext i1`."""
+    """Return the type in `float`, `i8* nocapture` or `noundef zeroext i1`."""
     text = text.strip()
     if text.startswith(("{", "[", "<", "%")):
         return "pointer" if _AGGREGATE_POINTER.match(text) else "struct"

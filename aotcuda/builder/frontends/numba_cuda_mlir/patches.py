@@ -1,4 +1,4 @@
-"""What numba-cuda-mlir must be told to compile ahead of time: a target instead of a device, stable names, IR for later.
+"""Change Numba-CUDA-MLIR to compile ahead of time: a target instead of a device, stable names, IR for later.
 
 Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. The
 changes made to it are in this file and, where both of Numba's compilers need them, in `frontends/numba`, each with its
@@ -61,7 +61,7 @@ MLIRDispatcher = descriptor.MLIRDispatcher
 
 @dataclass(slots=True)
 class _Current:
-    """What is being compiled now; one process compiles one unit."""
+    """The unit that is compiled now; one process compiles one unit."""
 
     target: Target | None = None
     code: python_types.CodeType | None = None
@@ -154,7 +154,7 @@ def install() -> None:
         ToolchainError: The compiler is another one than these were written for.
     """
     private_parts.check("numba-cuda-mlir", PRIVATE_PARTS)
-    _find_the_toolkit()
+    patches.find_toolkit(cuda_paths)
     descriptor.mlir_target.ensure_initialized()  # the dispatchers' part, which units are compiled without
     patches.pin_settings(config)
     _work_in_one_thread()
@@ -171,13 +171,6 @@ def install() -> None:
     _show_errors()
     _refuse_device_arrays()
     additions.install(_fails)
-
-
-def _find_the_toolkit() -> None:
-    # The first answer is kept, so this one is.
-    if (paths := patches.toolkit_paths()) is not None:
-        answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}
-        cuda_paths.get_cuda_paths._cached_result = answer
 
 
 def _work_in_one_thread() -> None:
@@ -278,12 +271,12 @@ def _watch_the_target() -> None:
 
 
 def _is_old(capability: tuple[int, int]) -> bool:
-    """Whether libNVVM takes the older of its dialects for a target."""
+    """Return True if libNVVM takes the older of its dialects for a target."""
     return capability < (10, 0)
 
 
 def retargeted(compiled: Any, goal: Target) -> Any:
-    """What was lowered for another target, for `goal`: what follows lowering changes it, and finds the target in it."""
+    """Return what was lowered for another target for `goal`; what follows lowering finds the target in it."""
     chip = f"sm_{goal.number}"
     before = compiled.metadata["targetoptions"]["chip"]
     with context.get_context():
@@ -483,7 +476,9 @@ def _catch_raises() -> None:
             _current.swallowed.append(reason)
         # The compiler's codes stand for a few classes of exceptions; debug builds give each place a code of its own.
         codes = mlir_lowering.KERNEL_ERROR_CODES
-        mlir_lowering.KERNEL_ERROR_CODES = _OneCode(_note(self, inst)) if _current.debug else codes
+        if _current.debug:
+            code = _note(self, inst)
+            mlir_lowering.KERNEL_ERROR_CODES = python_types.SimpleNamespace(get=lambda *_: code)
         if not _current.c_abi and not _is_own(inst.loc):
             self.set_error_code = lambda code: additions.report_and_exit(type(self), self, code)
         try:
@@ -493,16 +488,6 @@ def _catch_raises() -> None:
             vars(self).pop("set_error_code", None)
 
     mlir_lowering.MLIRLower.lower_static_raise = lower_static_raise
-
-
-class _OneCode:
-    """A table of error codes with one code for everything."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-
-    def get(self, *_: object) -> int:
-        return self.code
 
 
 _FIRST_CODE = 1000  # above the compiler's own
@@ -521,7 +506,7 @@ def _noted(kind: str, arguments: str, lower: Any, loc: Any) -> int:
 
 
 def _fails(kind: str, arguments: str, where: Any, lower: Any) -> int | None:
-    """The error code of what ends a thread at run time, 0 outside of debug builds; None where nothing may end it."""
+    """Return the error code of a failure, 0 outside of debug builds; None where nothing may end the thread."""
     if _current.c_abi:
         return None
     return _noted(kind, arguments, lower, where) if _current.debug else 0
@@ -535,7 +520,7 @@ def _class_name(inst: Any) -> str:
 
 
 def raised() -> list[Raise]:
-    """What the error codes of the unit being compiled stand for: its own, and those of the compiler's checks."""
+    """Return the exceptions of the current unit by their error codes: its own, and the compiler's checks."""
     own = [
         (code, kind.__name__, "", "the kernel", "", 0)
         for kind, code in mlir_lowering.KERNEL_ERROR_CODES.items()
@@ -545,7 +530,7 @@ def raised() -> list[Raise]:
 
 
 def _is_own(loc: Any) -> bool:
-    """Whether `loc` lies in the unit's own function; helpers are inlined before their code is lowered."""
+    """Return True if `loc` lies in the unit's own function; helpers are inlined before their code is lowered."""
     code = _current.code
     if code is None or loc.filename != code.co_filename:
         return False

@@ -57,7 +57,7 @@ convention = _Memrefs(notation)
 
 
 def constants(layout: Layout) -> dict[int, int]:
-    """What contiguous arrays always have, by the number of the machine-level parameter: no offset, and steps of one.
+    """Return the constants of contiguous arrays by parameter number: no offset, and steps of one.
 
     The compiler reads both at run time, and multiplies each index by a step. A launch passes no others to a kernel
     that asks for contiguous ones.

@@ -22,19 +22,19 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
-from aotcuda.builder import toolchain
+from aotcuda.builder import code_warnings, toolchain
 from aotcuda.builder.build_cache import hashing
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import error_table, python_source
-from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, Generated, LinkInput, Wanted
-from aotcuda.builder.frontends.triton import config, gpu, ptx, type_notation
+from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, Generated, LeftOut, LinkInput, Wanted
+from aotcuda.builder.frontends.triton import config, decorators, gpu, ptx, type_notation
 from aotcuda.builder.link import images
 from aotcuda.builder.worker import telemetry
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from triton.compiler.errors import CompilationError
@@ -68,12 +68,13 @@ class Loaded:
     Attributes:
         function: What `@triton.jit` has made.
         tuned: The constexprs that `@triton.autotune` gives values; None where none stands around the function.
-        computed: Those that `@triton.heuristics` computes at each launch of Triton's.
+        computed: The arguments that `@triton.heuristics` computes at each launch of Triton's, in its order, each with
+            its question if it asks only whether another argument is None.
     """
 
     function: Any
     tuned: frozenset[str] | None
-    computed: frozenset[str]
+    computed: Mapping[str, decorators.Asked | None]
 
 
 class TritonFrontEnd:
@@ -139,15 +140,20 @@ class TritonFrontEnd:
             SourceError: A source cannot be imported, or has no such kernel.
         """
         name, value = python_source.find(unit, unit.sources, root)
-        function = _function(unit, name, value, unit.python)
-        around = [*_around(unit, root), *_inside(value)]
-        tuners = [item for item in around if _is_tuner(item)]
+        inside, function = decorators.layers(value)
+        _check_function(unit, name, function)
+        around = [*_around(unit, root), *inside]
+        tuners = decorators.tuners(around)
+        if not unit.in_place:
+            _check_hooks(unit, name, tuners, function)
+        if not unit.is_exact:
+            _check_configs(unit, name, decorators.tuners(inside), function)
         return Loaded(
             function=function,
             tuned=frozenset(key for item in tuners for config in item.configs for key in config.kwargs)
             if tuners
             else None,
-            computed=frozenset(key for item in around if _is_heuristics(item) for key in item.values),
+            computed=decorators.heuristics(around),
         )
 
     def settled(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
@@ -158,15 +164,13 @@ class TritonFrontEnd:
         """
         _check(unit, loaded.function)
         plain = [parameter for parameter in loaded.function.params if not parameter.is_constexpr]
-        unhinted = {
-            number: not parameter.do_not_specialize
-            for number, parameter in enumerate(plain)
-            if parameter.do_not_specialize or parameter.do_not_specialize_on_alignment
-        }
+        unhinted = {number: _unhinted(parameter, exact=unit.is_exact) for number, parameter in enumerate(plain)}
+        if unit.is_exact:
+            return config.specialised(unit, unhinted)
         of_configs = unit.chosen if loaded.tuned is None else unit.chosen & loaded.tuned
         defaults = {parameter.name for parameter in loaded.function.params if parameter.has_default}
         # A value of the source's own goes before a config, but where the source has an autotuner to overrule it.
-        decided = of_configs - loaded.computed - (defaults - (loaded.tuned or frozenset()))
+        decided = of_configs - frozenset(loaded.computed) - (defaults - (loaded.tuned or frozenset()))
         undecided = config.undecided(unit.configs, of_configs)
         if tuned := sorted(undecided & (loaded.tuned or frozenset())):
             message = (
@@ -177,7 +181,7 @@ class TritonFrontEnd:
         unit = replace(
             unit,
             chosen=decided - undecided,
-            alone=unit.alone - loaded.computed,
+            alone=unit.alone - frozenset(loaded.computed),
         )
         names = [parameter.name for parameter in plain]
         found = [variant for variant in config.specialised(unit, unhinted) if config.launched(variant, names)]
@@ -199,11 +203,18 @@ class TritonFrontEnd:
         del loaded
         return unit.signature
 
-    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted:
-        """See FrontEnd; to PTX, which the compile cache names by Triton's own IR.
+    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted | LeftOut:
+        """See FrontEnd; to PTX, which the compile cache names by Triton's own IR."""
+        try:
+            return self._kernel(unit, loaded, target)
+        except CompileError as error:
+            return LeftOut(error=error, reason=str(error).removeprefix(f"{unit.head}: "))
+
+    def _kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted:
+        """A kernel, compiled.
 
         Raises:
-            CompileError: Triton refuses it, or it needs what a packaged kernel cannot have.
+            CompileError: Triton refuses it, or it needs what a packaged kernel or the target cannot have.
         """
         compiled = _compiled(unit, loaded.function, target, self._root, self._cache)
         if isinstance(compiled, Wanted):
@@ -217,13 +228,20 @@ class TritonFrontEnd:
             parameters=tuple(_parameters(unit, loaded.function, fields)),
             parameter_bytes=fields[-1].offset + fields[-1].size if fields else 0,
             layout=tuple((field.offset, field.size) for field in fields),
-            cooperative=False,
+            cooperative=unit.launch_cooperative_grid,
             launch_bounds=(),
             carveout=None,
             launch=_launch(unit, compiled.metadata, target),
             arguments=tuple(_arguments(unit, loaded)),
+            defined=_defined(loaded.function),
+            heuristics=tuple(loaded.computed),
+            exact=unit.is_exact,
             generated=compiled.generated,
         )
+
+    def is_fresh(self) -> bool:
+        """See FrontEnd: Triton's JIT compiles all kernels of a program in one process, each in a context of its own."""
+        return True
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
         """See FrontEnd; by Triton's own assembler, as it assembles one kernel.
@@ -232,9 +250,18 @@ class TritonFrontEnd:
             CompileError: It refuses.
         """
         text = ptx.merged([item.data.decode() for item in inputs])
-        data, cuda = _assembled(module, text, target, options.fma)
+        left_out: dict[str, str] = {}
+        try:
+            data, cuda = _assembled(module, text, target, options.fma)
+        except CompileError:
+            left_out = _refused(inputs, target, options.fma)
+            kept = [item.data.decode() for item in inputs if item.name not in left_out]
+            if not left_out or not kept:
+                raise
+            text = ptx.merged(kept)
+            data, cuda = _assembled(module, text, target, options.fma)
         if target.kind == "sass":
-            return Assembled(data=data, cuda=cuda)
+            return Assembled(data=data, cuda=cuda, left_out=tuple(left_out.items()))
 
         def machine_code(candidate: bytes) -> bytes | None:
             try:
@@ -242,7 +269,8 @@ class TritonFrontEnd:
             except CompileError:
                 return None
 
-        return Assembled(data=images.for_older_drivers(text.encode(), machine_code), cuda=cuda)
+        older = images.for_older_drivers(text.encode(), machine_code)
+        return Assembled(data=older, cuda=cuda, left_out=tuple(left_out.items()))
 
     def tools(self, target: Target) -> list[str]:
         """See FrontEnd; sources may have named others by `triton.knobs`, or the variables that these read."""
@@ -260,18 +288,6 @@ class TritonFrontEnd:
 FRONT_END = TritonFrontEnd()
 
 
-def _is_tuner(value: object) -> bool:
-    from triton.runtime.autotuner import Autotuner  # noqa: PLC0415 (as in prepare)
-
-    return isinstance(value, Autotuner)
-
-
-def _is_heuristics(value: object) -> bool:
-    from triton.runtime.autotuner import Heuristics  # noqa: PLC0415 (as in prepare)
-
-    return isinstance(value, Heuristics)
-
-
 def _around(unit: TritonUnit, root: str) -> list[Any]:
     """What the path of a kernel leads through, `name` and `name.fn` of `name.fn.fn`."""
     names = unit.python.split(".")
@@ -279,55 +295,34 @@ def _around(unit: TritonUnit, root: str) -> list[Any]:
     return [python_source.find(replace(unit, python=path), unit.sources, root)[1] for path in paths]
 
 
-def _inside(value: Any) -> list[Any]:
-    """What stands around the function of a kernel below its path."""
-    found = []
-    while _is_tuner(value):
-        found.append(value)
-        value = value.fn
-    return found
-
-
-def _function(unit: TritonUnit, name: str, value: Any, path: str) -> Any:
-    """The function of `@triton.jit` behind what the source has under a name, to which `path` leads.
+def _check_function(unit: TritonUnit, name: str, function: Any) -> None:
+    """Refuse what is below all decorators if it is no function of `@triton.jit`, or one that cannot be packaged.
 
     Raises:
-        SourceError: It is none, or something stands around it that acts at each launch.
+        SourceError: It is.
     """
     from triton.runtime import JITFunction  # noqa: PLC0415 (as in prepare)
 
-    if _is_heuristics(value):
-        message = (
-            f"{unit.key}: {name} is wrapped in @triton.heuristics, which computes {' and '.join(value.values)} at each "
-            f'launch; package what is below, python = "{path}.fn", and give these constexprs at the launch'
-        )
-        raise SourceError(message)
-    if _is_tuner(value):
-        _check_hooks(unit, name, value)
-        function = _function(unit, name, value.fn, f"{path}.fn")
-        _check_configs(unit, name, value, function)
-        return function
-    if not isinstance(value, JITFunction) or value.is_gluon():
-        kind = "a kernel of Gluon" if isinstance(value, JITFunction) else f"of type {type(value).__qualname__}"
+    if not isinstance(function, JITFunction) or function.is_gluon():
+        kind = "a kernel of Gluon" if isinstance(function, JITFunction) else f"of type {type(function).__qualname__}"
         message = f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another one"
         raise SourceError(message)
-    if getattr(value, "debug", None):
+    if getattr(function, "debug", None):
         message = f"{unit.key}: {name} has debug=True, and packaged kernels have no device_assert; leave debug out"
         raise SourceError(message)
-    if getattr(value, "pre_run_hooks", None):
-        message = f"{unit.key}: {name} has launch hooks (add_pre_run_hook), which nothing would call: take them off"
-        raise SourceError(message)
-    return value
 
 
-def _check_hooks(unit: TritonUnit, name: str, tuner: Any) -> None:
-    """Refuse an autotuned kernel whose launches do more than to choose.
+def _check_hooks(unit: TritonUnit, name: str, tuners: Sequence[Any], function: Any) -> None:
+    """Refuse a kernel at whose launches Triton would call functions of the source, which nothing else calls.
 
     Raises:
-        SourceError: There are hooks.
+        SourceError: There are such functions.
     """
-    hooks = [config.pre_hook for config in tuner.configs if getattr(config, "pre_hook", None)]
-    if hooks or getattr(tuner, "user_defined_pre_hook", False) is True:
+    if getattr(function, "pre_run_hooks", None):
+        message = f"{unit.key}: {name} has launch hooks (add_pre_run_hook), which nothing would call: take them off"
+        raise SourceError(message)
+    hooks = [config.pre_hook for tuner in tuners for config in tuner.configs if getattr(config, "pre_hook", None)]
+    if hooks or any(getattr(tuner, "user_defined_pre_hook", False) is True for tuner in tuners):
         message = (
             f"{unit.key}: {name} has a pre_hook in its configs, which Triton calls before each launch and nothing "
             "would call here; do in the program what it does, and take it out"
@@ -335,13 +330,14 @@ def _check_hooks(unit: TritonUnit, name: str, tuner: Any) -> None:
         raise SourceError(message)
 
 
-def _check_configs(unit: TritonUnit, name: str, tuner: Any, function: Any) -> None:
+def _check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: Any) -> None:
     """Refuse an autotuned kernel that the table has no result of tuning for.
 
     Raises:
         SourceError: Constexprs that are tuned have no value.
     """
-    for one in tuner.configs:
+    configs = [item for tuner in tuners for item in tuner.configs]
+    for one in configs:
         if getattr(one, "ir_override", None):
             message = f"{unit.key}: {name} has ir_override in its configs, which a build does not read; take it out"
             raise SourceError(message)
@@ -353,7 +349,7 @@ def _check_configs(unit: TritonUnit, name: str, tuner: Any, function: Any) -> No
             raise SourceError(message)
     open_ = {parameter.name for parameter in function.params if parameter.is_constexpr and not _is_constant(parameter)}
     open_ -= {given for given, _ in unit.constexprs}
-    tuned = [config.kwargs for config in tuner.configs if open_ & config.kwargs.keys()]
+    tuned = [item.kwargs for item in configs if open_ & item.kwargs.keys()]
     if tuned:
         names = [parameter.name for parameter in function.params if any(parameter.name in item for item in tuned)]
         values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned[0].items())
@@ -365,12 +361,32 @@ def _check_configs(unit: TritonUnit, name: str, tuner: Any, function: Any) -> No
         raise SourceError(message)
 
 
+def _unhinted(parameter: Any, *, exact: bool) -> frozenset[int]:
+    """Return the hints that Triton does not look for in an argument; with `exact`, because of annotations too."""
+    found = {1, _DIVISOR} if parameter.do_not_specialize else set()
+    if parameter.do_not_specialize_on_alignment:
+        found.add(_DIVISOR)
+    if exact and parameter.annotation_type:
+        found.add(1)  # the argument keeps its type
+    return frozenset(found)
+
+
+def _defined(function: Any) -> str:
+    """Return where the Python function of a kernel begins: `mypkg.ops.norm:norm_fwd:12`."""
+    python = function.fn
+    return f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}"
+
+
 def _check(unit: TritonUnit, function: Any) -> None:
     """Hold the table against the function's parameters.
 
     Raises:
         CompileError: They do not agree.
     """
+    names = tuple(parameter.name for parameter in function.params)
+    if unit.parameters is not None and unit.parameters != names:
+        message = f"{unit.key}: {unit.python} has other parameters than when it was recorded: {', '.join(names)}"
+        raise CompileError(message)
     plain = [parameter.name for parameter in function.params if not parameter.is_constexpr]
     constexprs = [parameter.name for parameter in function.params if parameter.is_constexpr]
     given = dict(unit.constexprs)
@@ -505,7 +521,7 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache:
             attributes[(number,)] = [["tt.divisibility", kind.hint]]
     own = _gpu(target)
     warned = telemetry.warning_count()
-    base = cache.name("ptx") if cache is not None and not _is_inspected() else ""  # before Triton's cache is elsewhere
+    base = cache.name("ptx") if cache is not None and not _is_inspected() else ""
 
     class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
         """Ends the compilation at Triton's own IR, if the compile cache has PTX of that."""
@@ -525,15 +541,16 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache:
                 self.name_in_cache = name
             return module
 
-    with _quiet_cache(), _explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
+    with _explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
         source = Source(function, signature, values, attributes)
         try:
-            compiled = triton.compile(source, target=own, options=_options(unit))
+            triton.compile(source, target=own, options=_options(unit))
         except _KnownError as known:
             (found,) = known.args
             return found  # type: ignore[no-any-return]
-    text: str = compiled.asm["ptx"]
-    metadata = {name: getattr(compiled.metadata, name) for name in _METADATA if hasattr(compiled.metadata, name)}
+        except _Finished as finished:
+            text, known_of = finished.args
+    metadata = {name: known_of[name] for name in _METADATA if name in known_of}
     kept = None
     if source.name_in_cache and telemetry.warning_count() == warned:  # a warning would not come with what is taken
         kept = Generated(name=source.name_in_cache, value=(text, metadata))
@@ -557,7 +574,7 @@ def _warm() -> None:
 
     source = ASTSource(small_kernel, {"x": "*fp32", "n": "i32", "block": "constexpr"}, {(2,): 64}, {})
     for capability in ((8, 0), (10, 0)):
-        with _quiet_cache(), _unassembled():
+        with _unassembled(), contextlib.suppress(_Finished):
             triton.compile(source, target=_gpu(Target("sass", *capability)), options=_fused())
 
 
@@ -567,7 +584,9 @@ def _options(unit: TritonUnit) -> dict[str, object]:
         "num_stages": unit.num_stages,
         "num_ctas": unit.num_ctas,
         **({"maxnreg": unit.maxnreg} if unit.maxnreg else {}),
-        **_fused(unit.options.fma),
+        **_fused(unit.options.fma if unit.enable_fp_fusion is None else unit.enable_fp_fusion),
+        **({"launch_pdl": True} if unit.launch_pdl else {}),
+        **({"launch_cooperative_grid": True} if unit.launch_cooperative_grid else {}),
     }
 
 
@@ -590,30 +609,41 @@ def _gpu(target: Target) -> Any:
     return GPUTarget("cuda", target.major * 10 + target.minor, _WARP)
 
 
-@contextlib.contextmanager
-def _quiet_cache() -> Iterator[None]:
-    """Triton writes what it compiles into its cache, and reads it from there: here into a folder that goes again."""
-    before = os.environ.get("TRITON_CACHE_DIR")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["TRITON_CACHE_DIR"] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["TRITON_CACHE_DIR"]
-            else:
-                os.environ["TRITON_CACHE_DIR"] = before
+class _Nowhere:
+    """Takes the place of Triton's cache, which writes the result of each stage: it keeps and has nothing."""
+
+    def __init__(self, key: str) -> None:
+        del key
+
+    def get_group(self, filename: str) -> None:
+        """See Triton's CacheManager."""
+        del filename
+
+    def put(self, data: object, filename: str, binary: bool = True) -> str:
+        """See Triton's CacheManager."""
+        del data, binary
+        return filename
+
+
+class _Finished(BaseException):
+    """Ends a compilation by Triton at PTX: the text, and Triton's metadata."""
 
 
 @contextlib.contextmanager
 def _unassembled() -> Iterator[None]:
-    """The block in which Triton stops at PTX: machine code is made of all variants at once, by `assemble`."""
-    from triton.backends.nvidia.compiler import CUDABackend  # noqa: PLC0415 (as in prepare)
+    """The block in which Triton ends at PTX: machine code is made of all variants at once, by `assemble`."""
+    from triton import knobs  # noqa: PLC0415 (as in prepare)
+    from triton.backends.nvidia.compiler import CUDABackend  # noqa: PLC0415
+
+    def finish(_: object, text: str, metadata: dict[str, Any], *__: object) -> None:
+        raise _Finished(text, metadata)
 
     original = CUDABackend.make_cubin
-    CUDABackend.make_cubin = lambda *_: b""
+    CUDABackend.make_cubin = finish
     try:
-        yield
+        with knobs.cache.scope():
+            knobs.cache.manager_class = _Nowhere
+            yield
     finally:
         CUDABackend.make_cubin = original
 
@@ -749,20 +779,25 @@ def _launch(unit: TritonUnit, metadata: Any, target: Target) -> FixedLaunch:
                 f"Triton allocates at launches; {advice}"
             )
             raise CompileError(message)
-    for name in ("launch_cooperative_grid", "launch_pdl"):
-        if getattr(metadata, name, False):
-            message = f"{unit.head}: {name} is not an option of packaged kernels; leave it out"
-            raise CompileError(message)
     threads = _WARP * metadata.num_warps  # warp specialisation may have made more of them
     if threads > _MOST_THREADS:
         message = (
             f"{unit.head}: for {target} a block has {threads} threads, and {_MOST_THREADS} are possible; have fewer"
         )
         raise CompileError(message)
+    most = code_warnings.most_shared(str(target))
+    if metadata.shared > most:
+        message = (
+            f"{unit.head}: it needs {metadata.shared} bytes of shared memory for a block, and {target} has {most}; "
+            "have smaller tiles or fewer stages"
+        )
+        raise CompileError(message)
     dims = tuple(getattr(metadata, "cluster_dims", None) or (metadata.num_ctas, 1, 1))
     fixed: FixedLaunch = {"threads": threads, "shared": metadata.shared}
     if dims != (1, 1, 1):
         fixed["cluster"] = list(dims)
+    if unit.launch_pdl:
+        fixed["dependent"] = True
     return fixed
 
 
@@ -791,7 +826,7 @@ def _parameters(unit: TritonUnit, function: Any, fields: Sequence[Field]) -> Ite
             raise CompileError(message)
         yield _argument(name, kind, place, bounds.get(name))
     for name, value in unit.options_given.items():
-        yield _constant(name, value, optional=True)
+        yield _constant(name, value, optional=not unit.is_exact)
 
 
 def _constant(name: str, value: Constant | None, *, optional: bool) -> Parameter:
@@ -835,6 +870,11 @@ def _arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
     heuristics would compute has no default.
     """
     values = dict(unit.constexprs)
+    given = (
+        {parameter.name for parameter in loaded.function.params}
+        - frozenset(loaded.computed)
+        - (loaded.tuned or frozenset())
+    )
     for parameter in loaded.function.params:
         name = parameter.name
         argument: Argument = {"name": name}
@@ -843,9 +883,33 @@ def _arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
             argument["default"] = _default(parameter)
         elif name in unit.alone:
             argument["default"] = values[name]
+        if (asked := loaded.computed.get(name)) is not None and asked.name in given:
+            argument["is_none" if asked.is_none else "is_not_none"] = asked.name
+        if unit.is_exact and not parameter.is_constexpr:
+            _add_hints(argument, parameter)
         yield argument
-    for name in config.OPTIONS:
-        yield {"name": name, "default": None, "keyword": True}
+    for name, default in config.ALL_OPTIONS.items() if unit.is_exact else dict.fromkeys(config.OPTIONS).items():
+        yield {"name": name, "default": default, "keyword": True}
+
+
+def _add_hints(argument: Argument, parameter: Any) -> None:
+    """Add what keeps Triton from specialising an argument."""
+    hints = _unhinted(parameter, exact=True)
+    if annotation := parameter.annotation_type:
+        argument["annotation"] = annotation
+    if 16 in hints:
+        argument["hints"] = "none" if 1 in hints and not annotation else "no alignment"
+
+
+def _refused(inputs: Sequence[LinkInput], target: Target, fma: bool | None) -> dict[str, str]:
+    """Return the kernels that the assembler refuses by themselves, each with its reason."""
+    found = {}
+    for item in inputs:
+        try:
+            _assembled(item.name, item.data.decode(), target, fma)
+        except CompileError as error:
+            found[item.name] = str(error).removeprefix(f"{item.name}: ").partition("\n")[0]
+    return found
 
 
 def _assembled(module: str, text: str, target: Target, fma: bool | None) -> tuple[bytes, tuple[int, int]]:

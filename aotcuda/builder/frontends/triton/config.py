@@ -8,7 +8,9 @@ that are wanted are made beforehand, and a launch takes the most special one tha
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from aotcuda.builder.config import keys, rules
@@ -16,7 +18,8 @@ from aotcuda.builder.config.model import FMA
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Integer, ListOf, TableOf
 from aotcuda.builder.frontends import variants
-from aotcuda.builder.frontends.triton import type_notation
+from aotcuda.builder.frontends.protocol import Recorded
+from aotcuda.builder.frontends.triton import type_notation, variants_file
 from aotcuda.builder.frontends.variants import VariantKernel, VariantUnit
 from aotcuda.errors import CompileError, ConfigError
 
@@ -26,10 +29,19 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.config.model import Module
     from aotcuda.builder.frontends.triton.type_notation import Type
+    from aotcuda.builder.frontends.triton.variants_file import RecordedKernel, Variant
     from aotcuda.builder.frontends.variants import Constant, Constants
 
 OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
 """The options that a launch may name, as in Triton; each with its default."""
+
+_SWITCHES: dict[str, bool | None] = {
+    "enable_fp_fusion": None,
+    "launch_pdl": False,
+    "launch_cooperative_grid": False,
+}
+ALL_OPTIONS: dict[str, int | bool | None] = {**OPTIONS, "maxnreg": None, **_SWITCHES}
+"""Those that a launch of an exact kernel may name."""
 
 _CONSTEXPR = variants.ConstantShape(
     type_notation.CONSTANT,
@@ -160,6 +172,7 @@ class Kernel(VariantKernel):
 
 SHAPES = {
     "source": rules.PYTHON_MODULES,
+    "variants": rules.VARIANTS_PATH,
     "kernels": rules.kernels(
         Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures")
     ),
@@ -180,6 +193,10 @@ class TritonUnit(VariantUnit):
         types: Types of the arguments that are no constexprs.
         constexprs: Values of constexprs, by name.
         num_warps, num_stages, num_ctas, maxnreg: Triton's options; 0 registers leave the choice to it.
+        enable_fp_fusion, launch_pdl, launch_cooperative_grid: Those that a launch has given; the first one None if not.
+        parameters: The function's parameters when the file of variants was written; None for one of the table.
+        is_exact: It is launched where Triton would compile it, and nowhere else.
+        in_place: Its module is packaged in place.
         when: By name of an integer argument, the lowest and the highest value that the variant is for.
         alone: Names of constexprs that the table has one value for, whatever the config.
         configs: Those of the kernel.
@@ -198,11 +215,26 @@ class TritonUnit(VariantUnit):
     configs: tuple[Settings, ...]
     signatures: tuple[tuple[Type, ...], ...]
     is_settled: bool = False
+    enable_fp_fusion: bool | None = None
+    launch_pdl: bool = False
+    launch_cooperative_grid: bool = False
+    parameters: tuple[str, ...] | None = None
+    is_exact: bool = False
+    in_place: bool = False
+
+    def __hash__(self) -> int:
+        """Units of a module have different symbols; to hash thousands of units by all fields takes seconds."""
+        return hash((self.module, self.symbol))
 
     @property
-    def options_given(self) -> dict[str, int]:
+    def options_given(self) -> dict[str, int | bool | None]:
         """The options that a launch may name."""
-        return {"num_warps": self.num_warps, "num_ctas": self.num_ctas, "num_stages": self.num_stages}
+        found: dict[str, int | bool | None] = {name: getattr(self, name) for name in OPTIONS}
+        return (
+            found | {"maxnreg": self.maxnreg or None, **{name: getattr(self, name) for name in _SWITCHES}}
+            if (self.is_exact)
+            else found
+        )
 
 
 def check(module: Module) -> None:
@@ -210,6 +242,12 @@ def check(module: Module) -> None:
     variants.check(module, ("fastmath", "lineinfo", "debug", "opt_level"), "Triton's kernels")
     for kernel in cast("tuple[Kernel, ...]", module.kernels):
         _check_kernel(kernel)
+        if kernel.configs and is_in_place(module):
+            message = (
+                f"{kernel.key}.configs: {module.name} is packaged in place, where launches name all constants; write "
+                "their values in constexprs, num-warps and num-stages, or have them recorded: aotcuda record --write"
+            )
+            raise ConfigError(message)
 
 
 def _check_kernel(kernel: Kernel) -> None:
@@ -265,6 +303,82 @@ def units(module: Module) -> list[TritonUnit]:
     return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)]
 
 
+def recorded(module: Module, root: str) -> Recorded:
+    """See Tables; a kernel that the table has is not taken from the file."""
+    path = Path(os.path.normpath(Path(root, module.variants or "")))
+    beside = path.with_name(variants_file.tuning_name(path.name))
+    where = f"{module.key}.variants: {module.variants}"
+    found: list[TritonUnit] = []
+    warnings: list[str] = []
+    tuning = b""
+    files = [str(path), str(beside)]
+    try:
+        tuning = variants_file.read_tuning(beside, modules(module)) if beside.is_file() else b""
+    except variants_file.UnusableError as error:
+        warnings.append(f"{module.key}.variants: {beside.name}: {error}; it is ignored. {_AGAIN}")
+    try:
+        kernels = variants_file.read(path, modules(module))
+    except variants_file.UnusableError as error:
+        warnings.append(f"{where}: {error}; it is ignored. {_AGAIN}")
+        return Recorded(units=[], tuning=tuning, warnings=warnings, files=files)
+    own = {kernel.name for kernel in module.kernels}
+    for kernel in kernels:
+        if kernel.name in own:
+            continue
+        found += [_of_variant(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
+        warnings += [
+            f"{where}: {kernel.name}: {count} of its variants cannot be packaged, since {reason}; they are left out"
+            for reason, count in kernel.left_out.items()
+        ]
+    return Recorded(units=found, tuning=tuning, warnings=warnings, files=files)
+
+
+_AGAIN = "Record it again: aotcuda record --write -- COMMAND"
+
+
+def _of_variant(module: Module, kernel: RecordedKernel, number: int, variant: Variant) -> TritonUnit:
+    options = ALL_OPTIONS | dict(variant.options)
+    made = TritonUnit(
+        key=f"{module.key}.variants: kernels.{kernel.name}",
+        signature_key=f"{module.key}.variants: kernels.{kernel.name}",
+        kind="kernel",
+        module=module.name,
+        name=kernel.name,
+        symbol=f"{kernel.name}__{number}",
+        options=module.options,
+        origin=f"{modules(module)[0]}:{kernel.python}",
+        source=modules(module)[0],
+        python=kernel.python,
+        sources=modules(module),
+        specialise="exact",
+        chosen=frozenset(),
+        types=variant.types,
+        constexprs=variant.constexprs,
+        num_warps=cast("int", options["num_warps"]),
+        num_stages=cast("int", options["num_stages"]),
+        num_ctas=cast("int", options["num_ctas"]),
+        maxnreg=cast("int | None", options["maxnreg"]) or 0,
+        enable_fp_fusion=cast("bool | None", options["enable_fp_fusion"]),
+        launch_pdl=bool(options["launch_pdl"]),
+        launch_cooperative_grid=bool(options["launch_cooperative_grid"]),
+        when=(),
+        alone=frozenset(),
+        configs=(),
+        signatures=(variant.types,),
+        parameters=kernel.parameters,
+        only=variant.arch,
+        recorded=True,
+        is_exact=True,
+        in_place=is_in_place(module),
+    )
+    return replace(made, signature=_shown(made.types, made))
+
+
+def is_in_place(module: Module) -> bool:
+    """Return True if a module is its own source."""
+    return modules(module) == (module.name,)
+
+
 def widened(kernel: Kernel, signature: str) -> Kernel:
     """See Tables; Triton's kernels are made for what the table says."""
     message = (
@@ -287,6 +401,7 @@ class _Set:
 
 
 def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
+    in_place = is_in_place(module)
     sets = list(_sets(kernel))
     chosen = {name for item in kernel.configs for name, _ in item.constexprs}
     made = [
@@ -300,7 +415,9 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
             TritonUnit(
                 **variants.common(module, kernel, number),
                 signature=_shown(types, constants),
-                chosen=frozenset(chosen),
+                chosen=frozenset(() if in_place else chosen),
+                is_exact=in_place,
+                in_place=in_place,
                 types=types,
                 constexprs=constants.constexprs,
                 num_warps=constants.num_warps,
@@ -344,6 +461,9 @@ def _shown(types: Sequence[Type], of: _Set | TritonUnit) -> str:
     constants = [f"{name}={value!r}" for name, value in of.constexprs]
     constants += [f"num_warps={of.num_warps}", f"num_stages={of.num_stages}"]
     constants += [f"num_ctas={of.num_ctas}"] if of.num_ctas > 1 else []
+    if isinstance(of, TritonUnit) and of.is_exact:
+        given = {"maxnreg": of.maxnreg or None, **{name: getattr(of, name) for name in _SWITCHES}}
+        constants += [f"{name}={value}" for name, value in given.items() if value is not ALL_OPTIONS[name]]
     when = f" when {conditions(of.when)}" if of.when else ""
     return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}"
 
@@ -380,12 +500,12 @@ def launched(unit: TritonUnit, names: Sequence[str]) -> bool:
     return True
 
 
-def specialised(unit: TritonUnit, unhinted: Mapping[int, bool]) -> list[TritonUnit]:
+def specialised(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> list[TritonUnit]:
     """The variants of a unit, the most special first.
 
     Args:
         unit: The unit.
-        unhinted: Of arguments that the source keeps from being specialised, by number: whether for divisibility alone.
+        unhinted: The hints that Triton does not look for because of the source, by number of the argument.
     """
 
     def hinted(pointers: int, integers: int) -> tuple[Type, ...]:
@@ -394,7 +514,7 @@ def specialised(unit: TritonUnit, unhinted: Mapping[int, bool]) -> list[TritonUn
             hint = item.hint
             if item.open and item.takes_hints:
                 hint = pointers if item.pointer else integers
-            if number in unhinted and (hint == 16 or not unhinted[number]):
+            if hint in unhinted.get(number, ()):
                 hint = 0
             found.append(replace(item, hint=hint))
         return tuple(found)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from aotcuda.builder.frontends.protocol import Question
+from aotcuda.builder.frontends.triton import torch_questions
 from aotcuda.gpus import BY_NUMBER, EVERYWHERE
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ def importing(target: Target, gpu: object, root: str) -> Iterator[dict[Question,
         question = Question(place=_place(package, root), asked=asked, answer=str(answer), **kind)
         questions.setdefault(question)
 
-    with _active(_Driver(target, gpu, note)):
+    def refusal(name: str) -> Exception:
+        return _refusal(name, note, "PyTorch's")
+
+    with _active(_Driver(target, gpu, note)), torch_questions.answering(target, note, refusal):
         yield questions
 
 
@@ -130,17 +134,18 @@ class _Properties:
         return self[name]
 
 
-def _refusal(name: str, note: Any) -> Exception:
+def _refusal(name: str, note: Any, whose: str = "Triton's") -> Exception:
     if name.startswith("__"):
         return AttributeError(name)
-    note(f"Triton's {name}", MISSING, refused=True)
+    note(f"{whose} {name}", MISSING, refused=True)
     return RuntimeError(f"{name}: {MISSING}")
 
 
 def _place(package: str, root: str) -> str:
     """File and line of the code outside of Triton that asks."""
     frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((package, __file__, "<frozen ")):
+    own = (package, __file__, torch_questions.__file__, "<frozen ")
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
         frame = frame.f_back
     file = frame.f_code.co_filename
     inside = os.path.relpath(file, root) if file.startswith(f"{root}/") else file

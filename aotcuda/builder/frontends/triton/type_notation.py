@@ -57,6 +57,11 @@ ELEMENTS = {
     "bf16": "bfloat16",
     "fp32": "<f4",
     "fp64": "<f8",
+    "fp8e4nv": "float8_e4m3fn",
+    "fp8e5": "float8_e5m2",
+    "fp8e4b8": "float8_e4m3fnuz",
+    "fp8e5b16": "float8_e5m2fnuz",
+    "fp8e4b15": "|u1",  # Triton's own, which comes as bytes: `triton.reinterpret(x, tl.float8e4b15)`
 }
 """Those of numbers that arrays hold, with NumPy's type strings."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from aotcuda.integrations.in_place import sources
 
 TYPE_CHECKING = False
@@ -23,28 +25,26 @@ def attribute(name: str, namespace: dict[str, Any]) -> object:
     if name.startswith("__") and name != "__version__":
         message = f"module 'aotcuda.triton' has no attribute {name!r}"
         raise AttributeError(message, name=name)
-    triton = _imported(namespace)
-    if name == "tl":
-        return triton.language
-    given = triton
-    if is_packaged(triton, namespace):
-        from aotcuda.integrations.in_place.triton import facade  # noqa: PLC0415 (it imports Triton)
+    if not is_packaged(namespace):
+        triton = _imported(namespace)
+        return triton.language if name == "tl" else triton if name == "triton" else getattr(triton, name)
+    from aotcuda.integrations.in_place.triton import facade  # noqa: PLC0415 (it imports Triton)
 
-        given = facade.module()
-    return given if name == "triton" else getattr(given, name)
+    given = facade.module()
+    return given.language if name == "tl" else given if name == "triton" else getattr(given, name)
 
 
-def is_packaged(triton: Any, namespace: dict[str, Any]) -> bool:
+def is_packaged(namespace: dict[str, Any]) -> bool:
     """Return True if a module gets packaged kernels."""
-    if sources.is_switched_off() or triton.knobs.runtime.interpret:
+    if sources.is_switched_off() or os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y"):
         return False
     if str(namespace.get("__name__")).partition(".")[0] == "triton":
         return False  # Triton's compiler resolves a name in a kernel
     if not sources.is_packaged(namespace):
         return False
-    from aotcuda.integrations.in_place.triton import private_parts  # noqa: PLC0415 (only packaged modules need it)
+    from aotcuda.integrations.in_place.triton import bases, private_parts  # noqa: PLC0415 (only packaged modules need it)
 
-    return private_parts.are_known()
+    return not bases.is_installed or (private_parts.are_known() and not bases.runtime.interpret)
 
 
 def _imported(namespace: dict[str, Any]) -> Any:

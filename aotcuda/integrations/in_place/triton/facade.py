@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import triton
-
-from aotcuda.integrations.in_place.triton import functions
+from aotcuda.integrations.in_place.triton import bases, functions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,10 +21,10 @@ def module() -> ModuleType:
     """
     if not _made:
         functions.adopt_wrappers()
-        found = ModuleType("triton", triton.__doc__)
+        found = ModuleType("triton", bases.triton.__doc__)
         names = vars(found)
-        names.update({name: value for name, value in vars(triton).items() if name in names}, jit=jit)
-        names.update(__getattr__=_attribute, __dir__=lambda: sorted({*dir(triton), *vars(found)}))
+        names.update({name: value for name, value in vars(bases.triton).items() if name in names}, jit=jit)
+        names.update(__getattr__=_attribute, __dir__=lambda: sorted({*dir(bases.triton), *vars(found)}))
         _made.append(found)
     return _made[0]
 
@@ -40,8 +38,8 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if fn is None:
         return lambda function: jit(function, **options)
-    return functions.adopt(triton.jit(fn, **options))
+    return functions.adopt(bases.triton.jit(fn, **options))
 
 
 def _attribute(name: str) -> Any:
-    return getattr(triton, name)
+    return getattr(bases.triton, name)

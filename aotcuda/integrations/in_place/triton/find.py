@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aotcuda.errors import NoImageError, StaleBuildError
 from aotcuda.integrations.in_place import lookup, sources
-from aotcuda.integrations.in_place.triton.kernel import ADVICE, PlacedKernel, allow
+from aotcuda.integrations.in_place.triton import bases
+from aotcuda.integrations.in_place.triton.kernel import PlacedKernel, allow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,14 +34,12 @@ def find(function: Any) -> PlacedKernel | None:
         return found
     line = python.__code__.co_firstlineno
     problem = f"{what} (line {line}) is in no image that was packaged"
-    allow(what, problem, modules[0].manifest["fallback"] if modules else "jit", NoImageError(f"{problem}; {ADVICE}"))
+    allow(what, problem, modules[0].manifest["fallback"] if modules else "jit", NoImageError(problem))
     return None
 
 
 def _resolved(value: Any) -> Any:
     """Return the function that Triton's decorators have wrapped; None for another object."""
-    import triton  # noqa: PLC0415 (only its functions come here)
-
-    while value is not None and not isinstance(value, triton.JITFunction):
+    while value is not None and not isinstance(value, bases.JITFunction):
         value = getattr(value, "fn", None)
     return value

@@ -10,13 +10,9 @@ import functools
 import os
 import sys
 
-from triton import knobs
-from triton.runtime import autotuner as _autotuner
-from triton.runtime import jit as _jit
-
 from aotcuda.errors import LaunchError
 from aotcuda.integrations.in_place import sources
-from aotcuda.integrations.in_place.triton import private_parts
+from aotcuda.integrations.in_place.triton import bases, private_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +22,12 @@ if TYPE_CHECKING:
     from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
     from aotcuda.integrations.in_place.triton.tuning import Table
 
-_runtime: Any = knobs.runtime
+_runtime: Any = bases.runtime
 
 _combined: dict[type, type] = {}  # by a class of a package, the subclass of it
 
 
-class JITFunction(_jit.JITFunction):  # type: ignore[misc]  # Triton has no types
+class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
     """A kernel whose launches take packaged code, and Triton's where there is none for them."""
 
     _packaged: PlacedKernel | None
@@ -91,7 +87,7 @@ class JITFunction(_jit.JITFunction):  # type: ignore[misc]  # Triton has no type
         super()._unsafe_update_src(new_src)
 
 
-class Autotuner(_autotuner.Autotuner):  # type: ignore[misc]  # Triton has no types
+class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
     """An autotuner around a packaged kernel; it takes a config from the package's tables, and times none."""
 
     cache: Choices
@@ -145,7 +141,7 @@ class Choices(dict[object, object]):
         self._is_read = True
 
 
-class Heuristics(_autotuner.Heuristics):  # type: ignore[misc]  # Triton has no types
+class Heuristics(bases.Heuristics):  # type: ignore[misc]  # it has no types
     """Heuristics around a packaged kernel. Where all only ask if arguments are None, its launch finds that out."""
 
     _is_literal: bool | None = None
@@ -176,7 +172,7 @@ def adopt(item: Any) -> Any:
 
     Kernels of the interpreter, and other kinds of kernels, stay as they are.
     """
-    is_of_package = type(item) is _jit.JITFunction and sources.is_packaged(item.fn.__globals__)
+    is_of_package = type(item) is bases.JITFunction and sources.is_packaged(item.fn.__globals__)
     if is_of_package and _is_complete("JITFunction", item):
         item.__class__ = JITFunction
     return item
@@ -187,7 +183,7 @@ def adopt_wrappers() -> None:
 
     Packages make them by Triton's decorators, by a replacement of these, or by a subclass of their own.
     """
-    for original, kind in ((_autotuner.Autotuner, Autotuner), (_autotuner.Heuristics, Heuristics)):
+    for original, kind in ((bases.Autotuner, Autotuner), (bases.Heuristics, Heuristics)):
         original.__init__ = _adopting(original.__init__, kind)
 
 
@@ -215,7 +211,7 @@ def _subclass(own: type, kind: type) -> type:
 
 def _innermost(item: Any) -> JITFunction | None:
     """Return the packaged kernel that autotuners and heuristics are around; None if it is another one."""
-    while item is not None and not isinstance(item, _jit.JITFunction):
+    while item is not None and not isinstance(item, bases.JITFunction):
         item = getattr(item, "fn", None)
     return item if isinstance(item, JITFunction) else None
 
@@ -226,7 +222,10 @@ def _is_complete(kind: str, item: object) -> bool:
 
 def _is_changed() -> bool:
     """Return True if Triton would compile other code here than in the build."""
-    return any(map(os.environ.get, private_parts.VARIABLES)) or bool(knobs.compilation.instrumentation_mode)
+    if not bases.is_installed:
+        return False
+    compilation: Any = bases.triton.knobs.compilation
+    return any(map(os.environ.get, private_parts.VARIABLES)) or bool(compilation.instrumentation_mode)
 
 
 def _is_traced() -> bool:

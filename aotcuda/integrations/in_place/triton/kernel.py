@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from aotcuda.errors import ArgumentError, RuntimeUnavailableError, StaleBuildError
+import sys
+
+from aotcuda.errors import ArgumentError, NoDeviceError, NoDriverError, RuntimeUnavailableError, StaleBuildError
+from aotcuda.integrations.in_place.triton import without_triton
 from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
 
 TYPE_CHECKING = False
@@ -90,16 +93,28 @@ class _Launcher(GridLauncher):
         try:
             super().__call__(*args, **named)
         except _MISSES as error:
-            return self._kernel.miss(error, self._given, args, named)  # type: ignore[attr-defined]
+            grid = getattr(error, "grid", None)  # the result of its function, which was called then
+            return self._kernel.miss(error, self._given if grid is None else grid, args, named)  # type: ignore[attr-defined]
         return None
 
 
 def allow(what: str, problem: str, setting: str, error: AotcudaError) -> None:
-    """Warn that Triton compiles a kernel, or raise `error` where nothing may be compiled."""
+    """Warn that Triton compiles a kernel; without a GPU Triton says that itself.
+
+    Raises:
+        AotcudaError: `error` with a remedy, where nothing may be compiled, or Triton is not installed.
+    """
     from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (what is packaged needs neither)
     from aotcuda.runtime.jit import fallback  # noqa: PLC0415
 
-    if not fallback.allowed(setting):
+    is_installed = sys.modules.get("triton") is not None
+    if isinstance(error, NoDriverError | NoDeviceError) and not is_installed:
         raise error
+    if not is_installed or not fallback.allowed(setting):
+        why = "nothing may be compiled here" if is_installed else without_triton.NEEDS
+        message = f"{problem}; {why}, and {ADVICE}"
+        raise type(error)(message) from None
+    if isinstance(error, NoDriverError | NoDeviceError):
+        return
     first = problem.partition("\n")[0]
     jit_compile.warn(f"{first}{'' if what in first else f' ({what})'}, so Triton compiles it; {ADVICE}")

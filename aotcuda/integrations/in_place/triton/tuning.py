@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 
 from aotcuda import manifest as manifests
 from aotcuda.common import variables
@@ -174,8 +175,16 @@ def _exact(key: Iterable[Any]) -> tuple[object, ...]:
 
 def _described(options: dict[str, Any], constants: dict[str, Any]) -> object:
     """Return what makes two configs the same."""
-    values = _exact(constants[name] for name in sorted(constants))
+    values = _exact(_constant(constants[name]) for name in sorted(constants))
     return tuple(sorted(constants)), values, tuple([options.get(name) for name in _OPTIONS])
+
+
+def _constant(value: Any) -> Any:
+    """Return a constexpr of a config as a table has it; `{"dtype": "float16"}` is Triton's type of that name."""
+    if isinstance(value, dict) and "dtype" in value:
+        language: Any = sys.modules.get("triton.language")
+        return str(getattr(language, str(value["dtype"]), None))
+    return value.value if type(value).__name__ == "constexpr" else value
 
 
 def _distance(key: Sequence[Any], other: Sequence[Any]) -> float:

@@ -132,7 +132,7 @@ def _count_choice(tuner: Any, given: dict[str, Any]) -> None:
     config = {
         name: value for name, value in tuner.best_config.all_kwargs().items() if name not in tuner.best_config.kwargs
     }
-    chosen = {"kwargs": {name: _constant(value)[0] for name, value in tuner.best_config.kwargs.items()}, **config}
+    chosen = {"kwargs": {name: _plain(value) for name, value in tuner.best_config.kwargs.items()}, **config}
     facts = {
         "frontend": FRONT_END,
         "kind": "choice",
@@ -148,7 +148,7 @@ def _count_choice(tuner: Any, given: dict[str, Any]) -> None:
 
 
 def _plain(value: object) -> object:
-    """Return a part of an autotuner's key as JSON has it."""
+    """Return a part of an autotuner's key or config as tuning files have it."""
     return value if value is None or type(value) in (bool, int, float, str) else str(value)
 
 

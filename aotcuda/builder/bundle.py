@@ -1,0 +1,266 @@
+"""Make the run time that a wheel holds as a private package, with `runtime = "bundled"`.
+
+It is a copy of those modules of aotcuda that a launch by the general path can need, as `mypkg._aotcuda`. Its imports
+of aotcuda name the copy; so do those of the project's own modules that import aotcuda, in the wheel's copy of them.
+Lines keep their numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import manifest
+from aotcuda.builder import sbom, wheel_files
+from aotcuda.errors import BuildError, ConfigError
+from aotcuda.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from aotcuda.builder.built import Output
+    from aotcuda.builder.config.model import Config
+
+NAME = "_aotcuda"
+VERSION = "VERSION"
+"""The file of a private copy that has the version of aotcuda."""
+
+_ROOT = Path(manifest.__file__).parents[1]
+_BEGIN = (
+    "aotcuda.bundled",
+    "aotcuda.runtime.module",
+    "aotcuda.numba",
+    "aotcuda.numba_cuda_mlir",
+    "aotcuda.triton",
+)
+"""The modules that packaged modules and sources import; the others are found by imports."""
+
+_LEFT_OUT = ("aotcuda.builder", "aotcuda.tools", "aotcuda.binary", "aotcuda.runtime.fast._launch")
+"""Parts of aotcuda that only an installed one has: builds, commands, and the fast path in C."""
+
+_CHOSEN = {
+    "aotcuda.numba": ("aotcuda.integrations.in_place", "entry"),
+    "aotcuda.numba_cuda_mlir": ("aotcuda.integrations.in_place", "entry"),
+    "aotcuda.triton": ("aotcuda.integrations.in_place.triton", "entry"),
+}
+"""Modules for sources that are packaged in place, and what they take of the run time that is used."""
+
+_ERRORS = """
+
+from {package}.bundled import installed_errors as _installed_errors
+
+globals().update(_installed_errors(globals()))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """A change of one line: the columns (in bytes) of what is replaced, and the text that replaces it."""
+
+    line: int
+    start: int
+    end: int
+    text: str
+
+
+def added(built: Output, settings: Config, package_root: Path) -> Output:
+    """Return a build with the private copies of the run time, and with rewritten sources.
+
+    Raises:
+        ConfigError: A source imports a part of aotcuda that no bundled run time has, or a module lies in no package.
+    """
+    found = dict(built.files)
+    for package in _packages(settings):
+        found |= files(package) | rewritten_sources(package_root, package)
+    return replace(built, files=found, sbom=sbom.with_run_time(built.sbom))
+
+
+def sources(found: Sequence[manifest.Source], package_root: Path, module: str) -> list[manifest.Source]:
+    """Return the sources in a module's manifest with the digests of the rewritten ones."""
+    rewritten = rewritten_sources(package_root, module.partition(".")[0])
+    return [
+        {**item, "sha256": manifest.digest(rewritten[item["path"]])} if item["path"] in rewritten else item
+        for item in found
+    ]
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove private copies of earlier builds from a folder from which wheels are packed."""
+    for version in folder.glob(f"*/{NAME}/{VERSION}"):
+        shutil.rmtree(version.parent)
+
+
+def let_replace(folder: Path, built: Iterable[str]) -> None:
+    """Make rewritten sources in a folder from which wheels are packed old: the next build copies them again."""
+    for name in built:
+        if name.endswith(".py") and f"/{NAME}/" not in name and not wheel_files.is_generated(folder / name):
+            os.utime(folder / name, (0, 0))
+
+
+def _packages(settings: Config) -> list[str]:
+    names = [module.name for module in settings.modules]
+    for name in names:
+        if "." not in name:
+            message = (
+                f"tool.aotcuda.runtime: {name} lies in no package, where a bundled run time goes; move it into one"
+            )
+            raise ConfigError(message)
+    return sorted({name.partition(".")[0] for name in names})
+
+
+def files(package: str) -> dict[str, bytes]:
+    """Return the files of the private package of `package`, by their paths from the folder that holds `package`."""
+    own = f"{package}.{NAME}"
+    sources = _modules()
+    found = {}
+    for name, path in sources.items():
+        text = _rewritten(path.read_text(encoding="utf-8"), own, sources, name)
+        if name in _CHOSEN:
+            module, attribute = _CHOSEN[name]
+            line = f"from {own}{module.removeprefix('aotcuda')} import {attribute} as _{attribute}"
+            assert line in text  # noqa: S101 (tests build a bundle)
+            part = f"{module}.{attribute}".removeprefix("aotcuda.")
+            text = text.replace(line, f"import {own}.bundled; _{attribute} = {own}.bundled.part({part!r})")
+        if name == "aotcuda.errors":
+            text += _ERRORS.format(package=own)
+        found[_path(package, path)] = text.encode()
+    for path in (_ROOT / "py.typed", *sorted(_ROOT.glob("common/*.toml"))):
+        found[_path(package, path)] = path.read_bytes()
+    found[f"{package}/{NAME}/LICENSE"] = _licence()
+    found[f"{package}/{NAME}/{VERSION}"] = f"{__version__}\n".encode()
+    return found
+
+
+def _licence() -> bytes:
+    """Return aotcuda's licence: of the checkout, or of the installed distribution."""
+    file = _ROOT.parent / "LICENSE"
+    if file.is_file():
+        return file.read_bytes()
+    text = metadata.distribution("aotcuda").read_text("licenses/LICENSE")
+    if text is None:
+        message = "the installed aotcuda has no licence file, and a bundled run time needs it; install aotcuda again"
+        raise BuildError(message)
+    return text.encode()
+
+
+def rewritten_sources(package_root: Path, package: str) -> dict[str, bytes]:
+    """Return those Python files of a package that import aotcuda, with imports of its private copy in their place.
+
+    Raises:
+        ConfigError: A file imports a part of aotcuda that no bundled run time has.
+    """
+    sources = _modules()
+    found = {}
+    for path in sorted((package_root / package).rglob("*.py")):
+        if wheel_files.is_generated(path):
+            continue
+        data = path.read_bytes()
+        if b"aotcuda" not in data:
+            continue
+        name = path.relative_to(package_root).as_posix()
+        try:
+            text = data.decode()
+            changed = _rewritten(text, f"{package}.{NAME}", sources, name, is_project=True)
+        except (SyntaxError, ValueError, UnicodeDecodeError):
+            continue  # the build says what is wrong with it, if it imports it
+        if changed != text:
+            found[name] = changed.encode()
+    return found
+
+
+def _path(package: str, path: Path) -> str:
+    return f"{package}/{NAME}/{path.relative_to(_ROOT).as_posix()}"
+
+
+def _modules() -> dict[str, Path]:
+    """Return the modules of a bundled run time, and their files."""
+    known = {_name(path): path for path in _ROOT.rglob("*.py")}
+    found: dict[str, Path] = {}
+    waiting = list(_BEGIN)
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in known or name.startswith(_LEFT_OUT):
+            continue
+        found[name] = known[name]
+        waiting.append(name.rpartition(".")[0])
+        waiting += _imported(ast.parse(known[name].read_bytes()))
+    return dict(sorted(found.items()))
+
+
+def _name(path: Path) -> str:
+    return ".".join(("aotcuda", *path.relative_to(_ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (item.name for item in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{item.name}" for item in node.names)
+
+
+def _rewritten(text: str, own: str, sources: Mapping[str, Path], where: str, *, is_project: bool = False) -> str:
+    """Return a module's text with imports of the private package `own` in place of aotcuda's."""
+    lines = text.encode().splitlines(keepends=True)
+    edits = sorted(
+        _edits(ast.parse(text), own, sources, where, lines, is_project=is_project), key=lambda one: -one.start
+    )
+    for edit in edits:
+        line = lines[edit.line - 1]
+        lines[edit.line - 1] = line[: edit.start] + edit.text.encode() + line[edit.end :]
+    return b"".join(lines).decode()
+
+
+def _edits(
+    tree: ast.Module, own: str, sources: Mapping[str, Path], where: str, lines: list[bytes], *, is_project: bool
+) -> Iterator[_Edit]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for item in node.names:
+                if item.name.partition(".")[0] != "aotcuda" or _is_of_installed(item.name, sources):
+                    continue
+                if is_project:
+                    _check(item.name, sources, where, node.lineno)
+                name = f"{own}{item.name.removeprefix('aotcuda')}"
+                # Without `as`, the statement binds the top of the name.
+                text = f"{name} as {item.asname}" if item.asname else f"{own} as aotcuda"
+                text += "" if item.asname or name == own else f", {name} as _"
+                yield _Edit(item.lineno, item.col_offset, item.end_col_offset or 0, text)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            if node.module.partition(".")[0] != "aotcuda" or _is_of_installed(node.module, sources):
+                continue
+            if is_project:
+                _check(node.module, sources, where, node.lineno)
+                for name in (item.name for item in node.names if node.module == "aotcuda"):
+                    if (_ROOT / f"{name}.py").is_file():
+                        _check(f"aotcuda.{name}", sources, where, node.lineno)
+            start = lines[node.lineno - 1].index(b"aotcuda", node.col_offset)
+            yield _Edit(node.lineno, start, start + len("aotcuda"), own)
+        elif isinstance(node, ast.Constant) and not is_project and _is_module_key(node.value, sources):
+            text = repr(f"{own}{str(node.value).removeprefix('aotcuda')}")
+            yield _Edit(node.lineno, node.col_offset, node.end_col_offset or 0, text)
+
+
+def _is_module_key(value: object, sources: Mapping[str, Path]) -> bool:
+    """Return True if a string is the name of a module of the bundle, as keys of `sys.modules` are."""
+    return isinstance(value, str) and "." in value and value in sources and value not in _CHOSEN
+
+
+def _is_of_installed(name: str, sources: Mapping[str, Path]) -> bool:
+    """Return True if our own modules import this of an installed aotcuda alone, if there is one."""
+    return name.startswith(_LEFT_OUT) and name not in sources
+
+
+def _check(name: str, sources: Mapping[str, Path], where: str, line: int) -> None:
+    if name not in sources:
+        message = (
+            f"{where}:{line}: {name} is no part of a bundled run time; import it of an installed aotcuda, with "
+            'runtime = "installed", or take the import out'
+        )
+        raise ConfigError(message)

@@ -1,0 +1,44 @@
+"""Constant arrays of kernels: equal ones are one array of the image, as the kernels of an image share 64 KiB.
+
+Numba makes each array of `cuda.const.array_like`, and each array among a kernel's globals, internal to the kernel. Here
+it gets a name by its content and a linkage by which the linker keeps one of a name. Machine code that was linked apart
+keeps its own, so kernels with constant arrays are linked in one step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_DEFINED = re.compile(
+    r'^@(?:"(?P<quoted>[^"]*)"|(?P<plain>[-\w.$]+)) = (?:internal|private) (?:(?:local_)?unnamed_addr )?'
+    r"addrspace\(4\) (?:constant|global) (?P<content>\[(?P<bytes>\d+) x i8\] .*)\n",
+    re.MULTILINE,
+)
+_NAMED = re.compile(r'@(?:"([^"]*)"|([-\w.$]+))')
+
+
+def merged(texts: Sequence[str]) -> tuple[list[str], tuple[tuple[str, int], ...]]:
+    """Return modules in LLVM IR whose constant arrays are named by their content, and these names with their bytes."""
+    sizes: dict[str, int] = {}
+    return [_merged(text, sizes) for text in texts], tuple(sorted(sizes.items()))
+
+
+def _merged(text: str, sizes: dict[str, int]) -> str:
+    names: dict[str, str] = {}
+
+    def define(found: re.Match[str]) -> str:
+        name = f"aotcuda_constant_{hashlib.sha256(found['content'].encode()).hexdigest()[:32]}"
+        is_new = name not in names.values()
+        names[found["quoted"] or found["plain"]] = name
+        sizes[name] = int(found["bytes"])
+        return f"@{name} = linkonce_odr addrspace(4) constant {found['content']}\n" if is_new else ""
+
+    text = _DEFINED.sub(define, text)
+    if not names:
+        return text
+    return _NAMED.sub(lambda found: f"@{names[name]}" if (name := found[1] or found[2]) in names else found[0], text)

@@ -1,0 +1,126 @@
+"""Read and change LLVM IR, as text in either dialect of NVVM.
+
+Code is generated in the link, for a whole image, and LTOIR does not keep NVVM's options. An instruction or attribute of
+a function stays with it, also where another project links it, so `applied` writes settings into these.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from aotcuda.builder import toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+
+_VALUE = r"%\"[^\"]*\"|[^\s,]+"
+_FLAGS = "fast|nnan|ninf|nsz|arcp|contract|afn|reassoc"
+_ARITHMETIC = re.compile(
+    rf"^(?P<indent>\s*)(?P<result>{_VALUE}) = f(?P<kind>add|sub|mul) (?:(?:{_FLAGS}) )*"
+    rf"(?P<type>half|bfloat|float|double) (?P<left>{_VALUE}), (?P<right>{_VALUE})(?P<rest>.*)$",
+    re.MULTILINE,
+)
+
+
+def applied(text: str, options: Options) -> str:
+    """Return LLVM IR of a function with those of its options that LTOIR would lose."""
+    return without_contraction(text, flush=options.fastmath) if options.fma is False else text
+
+
+def without_contraction(text: str, *, flush: bool) -> str:
+    """Return LLVM IR whose additions and multiplications stay apart.
+
+    They become the intrinsics of `__fadd_rn` and `__fmul_rn`, which no compiler contracts. Half precision is computed
+    in single precision: rounding twice gives the same numbers there.
+
+    With `flush`, subnormal numbers are flushed to zero, as fast math does.
+    """
+    used: set[tuple[str, str]] = set()
+
+    def call(found: re.Match[str]) -> str:
+        indent, result, own = found["indent"], found["result"].strip('"'), found["type"]
+        ty = "double" if own == "double" else "float"
+        left, right, rest = found["left"], found["right"], found["rest"]
+        lines = []
+        if own != ty:
+            wide = {"l": left, "r": right}
+            lines += [f"{_named(result, side)} = fpext {own} {value} to {ty}{rest}" for side, value in wide.items()]
+            left, right = _named(result, "l"), _named(result, "r")
+        if found["kind"] == "sub":
+            lines.append(f"{_named(result, 'n')} = fsub {ty} -0.0, {right}{rest}")
+            right = _named(result, "n")
+        operation = "mul" if found["kind"] == "mul" else "add"
+        name = f"llvm.nvvm.{operation}.rn.{'d' if ty == 'double' else 'ftz.f' if flush else 'f'}"
+        used.add((name, ty))
+        target = found["result"] if own == ty else _named(result, "w")
+        lines.append(f"{target} = call {ty} @{name}({ty} {left}, {ty} {right}){rest}")
+        if own != ty:
+            lines.append(f"{found['result']} = fptrunc {ty} {target} to {own}{rest}")
+        return "\n".join(indent + line for line in lines)
+
+    text = _ARITHMETIC.sub(call, text)
+    declared = [
+        f"declare {ty} @{name}({ty}, {ty})" for name, ty in sorted(used) if f"declare {ty} @{name}(" not in text
+    ]
+    return "\n".join([text.rstrip("\n"), *declared, ""]) if declared else text
+
+
+def _named(result: str, part: str) -> str:
+    """Return a name for a value beside `result`; numbered values must stay in order, so it has letters."""
+    return f'%"aotcuda.{part}.{result[1:].strip(chr(34))}"'
+
+
+# A kernel is self-contained if its modules are all that there is to it. The two compilers make what a kernel has for
+# itself internal (constants, string literals), or name it after the kernel (shared arrays). Data under any other name
+# may be another kernel's as well: an error code, or what a toolkit's code generator puts there. Functions of the driver
+# (`vprintf`, `malloc`) lie outside too.
+_DATA = re.compile(r'^(?P<name>@(?:"[^"]*"|[-\w.$]+)) = (?P<words>[^@\n]*?)\b(?:global|constant)\b', re.MULTILINE)
+
+_OWN = re.compile(r"\b(?:internal|private|appending)\b|^(?!.*\bexternal\b).*\baddrspace\(3\)")
+"""Words of what nobody else can name; lists for the compiler (`llvm.used`); and shared arrays, whose names patches make
+the kernel's own. Dynamic shared memory is `external`: it is the launch's."""
+
+
+_CALLED = re.compile(r'^(declare|define)\b[^@\n]*@"?([-\w.$]+)', re.MULTILINE)
+
+_BUILT_IN = re.compile(r"llvm\.|__nv_")
+"""What libNVVM makes instructions of, or finds in libdevice."""
+
+
+def is_self_contained(texts: Sequence[str]) -> bool:
+    """Return True if the modules call nothing else, and use no data that others could name."""
+    functions = [match.groups() for text in texts for match in _CALLED.finditer(text)]
+    defined = {name for word, name in functions if word == "define"}
+    if any(name not in defined and not _BUILT_IN.match(name) for _, name in functions):
+        return False
+    found = (match for text in texts for match in _DATA.finditer(text))
+    return all(_OWN.search(match["words"]) or not _is_used(match["name"], texts) for match in found)
+
+
+def _is_used(name: str, texts: Sequence[str]) -> bool:
+    """Return True if data is named anywhere but where it is defined."""
+    whole = re.compile(re.escape(name) + r"(?![-\w.$])")
+    return any(len(whole.findall(text)) > 1 for text in texts)
+
+
+# CUDA 12's verifier refuses floating-point atomic addition for GPUs from compute capability 10.0 on: "atomicrmw does
+# not support operation: 'fadd'" (12.9.86). Without the verifier it becomes the same instruction as for older GPUs and
+# as by CUDA 13. So for those GPUs another text or another target is verified than is compiled.
+OLDER = "compute_90"
+"""A target with the same dialect as that of front ends which have one for all GPUs, and with a sound verifier."""
+
+_ADDITION = re.compile(r"\batomicrmw (volatile )?fadd\b")
+
+
+def verifier_misjudges(target: Target) -> bool:
+    """Return True if the verifier refuses what is right, for a target."""
+    return toolchain.toolkit_version() < (13, 0) and target.capability >= (10, 0)
+
+
+def without_additions(text: str) -> str:
+    """Return a text to verify in place of `text`: with another operation that is not refused."""
+    return _ADDITION.sub(r"atomicrmw \1fsub", text)

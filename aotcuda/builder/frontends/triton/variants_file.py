@@ -1,0 +1,240 @@
+"""Read a variants file: which variants of a module's kernels a run launched, or a person wrote.
+
+The file is JSON; docs/files.md has its form. `aotcuda record --write` writes it. A file that is not for the module is
+ignored with a warning, and so is a variant that cannot be packaged: Triton's JIT compiles what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from aotcuda import arch
+from aotcuda.builder.frontends.triton import type_notation
+from aotcuda.common import foreign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from aotcuda.builder.frontends.triton.type_notation import Type
+    from aotcuda.builder.frontends.variants import Constant
+
+FORMAT, TUNING, VERSION = "aotcuda variants", "aotcuda tuning", 1
+LARGEST = 256 << 20
+"""The most bytes of a file: ten thousand variants take 5 MB."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One variant of a kernel, as the file has it.
+
+    Attributes:
+        types: Types of the arguments that are no constexprs.
+        constexprs: Values of constexprs.
+        options: Triton's options that are given, by name.
+        arch: The targets that it is for; empty for all.
+    """
+
+    types: tuple[Type, ...]
+    constexprs: tuple[tuple[str, Constant | None], ...]
+    options: Mapping[str, Any]
+    arch: tuple[arch.Target, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedKernel:
+    """One kernel of the file.
+
+    Attributes:
+        name: Its name.
+        python: The path of the `@triton.jit` function, or of a decorator's object around it.
+        parameters: The function's parameters, all of them, when the file was written.
+        variants: Its variants.
+        left_out: Why variants cannot be packaged, each reason with their number.
+    """
+
+    name: str
+    python: str
+    parameters: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    left_out: Mapping[str, int]
+
+
+class UnusableError(Exception):
+    """The file is not one of this module; the text is the fact, with its place in the file."""
+
+
+def read(path: Path, sources: tuple[str, ...]) -> list[RecordedKernel]:
+    """Return the kernels of a file.
+
+    Args:
+        path: The file.
+        sources: The modules that the file may be for.
+
+    Raises:
+        UnusableError: The file cannot be read, is damaged, or is of another version or module.
+    """
+    whole, _ = _whole(path, FORMAT, sources)
+    return [_kernel(name, value) for name, value in whole["kernels"].items()]
+
+
+def tuning_name(name: str) -> str:
+    """Return the name of the file of autotuners' choices beside a variants file."""
+    return f"{name.removesuffix('.json').removesuffix('.variants')}.tuning.json"
+
+
+def read_tuning(path: Path, sources: tuple[str, ...]) -> bytes:
+    """Return the content of a file of autotuners' choices; the run time reads what it has.
+
+    Raises:
+        UnusableError: As for `read`.
+    """
+    _, data = _whole(path, TUNING, sources)
+    return data
+
+
+def _whole(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, bytes]:
+    """Return what a file has, and its content.
+
+    Raises:
+        UnusableError: It cannot be read, is damaged, or is of another form, version or module.
+    """
+    try:
+        data = foreign.content(path, LARGEST)
+        whole = json.loads(data)
+    except foreign.UnreadableError as error:
+        raise UnusableError(str(error)) from None
+    except (ValueError, RecursionError) as error:
+        message = f"it is no JSON ({str(error)[:100]})"
+        raise UnusableError(message) from None
+    if not isinstance(whole, dict) or whole.get("format") != form:
+        message = f"it is no file of {form}"
+        raise UnusableError(message)
+    if whole.get("version") != VERSION or isinstance(whole["version"], bool):
+        message = (
+            f"its version is {foreign.shown(repr(whole.get('version')))}, and this aotcuda reads version {VERSION}"
+        )
+        raise UnusableError(message)
+    if whole.get("source") not in sources:
+        message = f"it is for {foreign.shown(repr(whole.get('source')))}, and not for {' or '.join(sources)}"
+        raise UnusableError(message)
+    _of(whole, "kernels", dict, "")
+    return whole, data
+
+
+def _kernel(name: str, value: Any) -> RecordedKernel:
+    where = f"kernels.{foreign.shown(name)}"
+    if not _NAME.fullmatch(name) or name.startswith("__"):
+        _refuse(where, "is no name of a kernel")
+    python = _of(value, "python", str, where) if isinstance(value, dict) and "python" in value else name
+    if not _PATH.fullmatch(python):
+        _refuse(f"{where}.python", "is no path of a function")
+    parameters = _of(value, "parameters", list, where)
+    if not all(isinstance(item, str) and item.isidentifier() for item in parameters):
+        _refuse(f"{where}.parameters", "is no list of names")
+    left_out: dict[str, int] = {}
+    found: dict[str, Variant] = {}
+    for at, item in enumerate(_of(value, "variants", list, where)):
+        try:
+            variant = _variant(item, f"{where}.variants[{at}]", parameters)
+        except ValueError as error:
+            left_out[str(error)] = left_out.get(str(error), 0) + 1
+        else:
+            found.setdefault(repr(variant), variant)
+    return RecordedKernel(
+        name=name,
+        python=python,
+        parameters=tuple(parameters),
+        variants=tuple(found.values()),
+        left_out=left_out,
+    )
+
+
+def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
+    """Return a variant.
+
+    Raises:
+        ValueError: Kernels of such a type or constant cannot be packaged.
+    """
+    types = _of(value, "types", list, where)
+    constexprs = _of(value, "constexprs", dict, where)
+    if not all(isinstance(item, str) for item in types):
+        _refuse(f"{where}.types", "is no list of types")
+    if not constexprs.keys() <= {*parameters}:
+        _refuse(f"{where}.constexprs", "has a name that the kernel's parameters lack")
+    options = {}
+    for name in value.keys() - {"types", "constexprs", "arch"}:
+        fits = _OPTIONS.get(name)
+        if fits is None or not fits(value[name]):
+            _refuse(f"{where}.{foreign.shown(name)}", "is no option, or has no value of one")
+        options[name] = value[name]
+    targets = _of(value, "arch", list, where) if "arch" in value else []
+    try:
+        wanted = tuple(type_notation.target(arch.parse(item)) for item in targets)
+    except (ValueError, TypeError, AttributeError):
+        _refuse(f"{where}.arch", "is no list of targets")
+    return Variant(
+        types=tuple(type_notation.parse_signature(", ".join(types))),
+        constexprs=tuple(sorted((name, constant(item)) for name, item in constexprs.items())),
+        options=options,
+        arch=wanted,
+    )
+
+
+def constant(value: Any) -> Constant | None:
+    """Return a constexpr as units have it, from its form in JSON: a type is `{"dtype": "float16"}` there.
+
+    Raises:
+        ValueError: It is no value that kernels can be packaged for.
+    """
+    if isinstance(value, dict) and value.keys() == {"dtype"} and value["dtype"] in type_notation.DTYPES:
+        return f"tl.{value['dtype']}"
+    fact = ""
+    if isinstance(value, list | dict):
+        fact = foreign.shown(json.dumps(value))[:80]
+    elif isinstance(value, float) and math.isnan(value):
+        fact = "NaN, which equals nothing that a launch gives"
+    elif isinstance(value, str) and value.startswith("tl."):
+        fact = f"the string {foreign.shown(repr(value))[:80]}, which stands for a type"
+    if fact:
+        message = f"a constexpr is {fact}"
+        raise ValueError(message)
+    found: Constant | None = value
+    return found
+
+
+def _is_number(lowest: int, highest: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and lowest <= value <= highest
+
+
+_OPTIONS: Mapping[str, Callable[[Any], bool]] = {
+    "num_warps": lambda value: type(value) is int and value in (1, 2, 4, 8, 16, 32),
+    "num_stages": _is_number(0, 64),
+    "num_ctas": _is_number(1, 16),
+    "maxnreg": lambda value: value is None or (type(value) is int and 1 <= value <= 255),
+    "enable_fp_fusion": lambda value: value is None or isinstance(value, bool),
+    "launch_pdl": lambda value: isinstance(value, bool),
+    "launch_cooperative_grid": lambda value: isinstance(value, bool),
+}
+"""The options of a variant, each with a test of its value."""
+
+
+_KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a string"}
+
+
+def _of(table: Any, key: str, kind: type, where: str) -> Any:
+    if not isinstance(table, dict) or not isinstance(table.get(key), kind):
+        _refuse(f"{where}.{key}".lstrip("."), f"is not {_KINDS[kind]}")
+    return table[key]
+
+
+def _refuse(where: str, fact: str) -> NoReturn:
+    message = f"{where} {fact}"
+    raise UnusableError(message) from None

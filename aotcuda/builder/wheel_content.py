@@ -1,0 +1,88 @@
+"""Which modules of a project a wheel has, as its back end says: what builds import must be what users import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Content = Mapping[str, Path]
+    """Files of the project by their names in the wheel."""
+
+
+def import_roots(content: Content) -> list[Path]:
+    """Return the folders from which the wheel's modules can be imported as they lie in the project."""
+    roots = (_root(name, path) for name, path in content.items() if name.endswith(".py"))
+    return list(dict.fromkeys(root for root in roots if root is not None))
+
+
+def check(table: Mapping[str, object], root: Path, content: Content, remedy: str) -> None:
+    """Refuse modules whose package the wheel lacks, and sources that the wheel has under another name.
+
+    Args:
+        table: `[tool.aotcuda]`, not checked yet.
+        root: The project's folder.
+        content: What the wheel has of the project.
+        remedy: How a package gets into the wheel; `{}` stands for its folder.
+
+    Raises:
+        ConfigError: There is such a module or source.
+    """
+    modules = table.get("modules")
+    for name, module in modules.items() if isinstance(modules, Mapping) else ():
+        key = f'tool.aotcuda.modules."{name}"'
+        _check_package(key, name.split(".")[:-1], root, content, remedy)
+        source = module.get("source") if isinstance(module, Mapping) else None
+        for text in source if isinstance(source, list) else [source]:
+            if isinstance(text, str):
+                _check_source(f"{key}.source", text, root, content)
+
+
+def _check_package(key: str, parents: Sequence[str], root: Path, content: Content, remedy: str) -> None:
+    if not parents:
+        return
+    package, folder = ".".join(parents), "/".join(parents)
+    inside = {name: path for name, path in content.items() if name.startswith(f"{folder}/")}
+    if not inside:
+        found = next((path for path in (root / "src" / folder, root / folder) if path.is_dir()), None)
+        if found is not None:  # others are misspelt, which the build says
+            how = remedy.format(found.relative_to(root).as_posix())
+            message = f"{key}: the package {package} is missing from the wheel; {how}"
+            raise ConfigError(message)
+    moved = [(name, path) for name, path in inside.items() if name.endswith(".py") and _root(name, path) is None]
+    if moved and len(moved) == sum(name.endswith(".py") for name in inside):
+        name, path = moved[0]
+        lies = path.relative_to(root).as_posix() if path.is_relative_to(root) else path
+        message = (
+            f"{key}: the wheel has {lies} as {name}, and a build imports modules by the folders they lie in; call the "
+            f"folder {parents[-1]}"
+        )
+        raise ConfigError(message)
+
+
+def _check_source(key: str, source: str, root: Path, content: Content) -> None:
+    """Refuse a Python module that is imported by one name in a build and by another one from the wheel."""
+    wanted = [f"{source.replace('.', '/')}{ending}" for ending in (".py", "/__init__.py")]
+    if any(name in content for name in wanted):
+        return
+    for name, path in content.items():
+        if any(path == root / one for one in wanted):
+            in_wheel = ".".join(PurePosixPath(name).with_suffix("").parts).removesuffix(".__init__")
+            message = f'{key}: the wheel has {source} as {in_wheel}; write source = "{in_wheel}"'
+            raise ConfigError(message)
+
+
+def _root(name: str, path: Path) -> Path | None:
+    """Return the folder from which a file is imported by its name in the wheel."""
+    text = path.as_posix()
+    return Path(text[: -len(name) - 1]) if text.endswith(f"/{name}") else None
+
+
+def of_modules(modules: Iterable[tuple[str, str, Path]]) -> dict[str, Path]:
+    """Return the content of a wheel by packages, names of files (empty for a folder) and their places."""
+    return {"/".join([*filter(None, package.split(".")), name]): file for package, name, file in modules}

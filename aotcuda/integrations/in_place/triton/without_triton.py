@@ -1,0 +1,257 @@
+"""Light classes with the interface of Triton's decorators, for machines without Triton: they launch what is packaged.
+
+A decorated function is never compiled here. `language` has objects for every name that a source may use in kernels and
+annotations; only types and constexprs have a meaning in launches.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType, SimpleNamespace
+
+from aotcuda.errors import DependencyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+NEEDS = "compiling it here needs Triton: pip install 'aotcuda[triton]'"
+"""The remedy for a miss."""
+
+_NO_HOOKS = SimpleNamespace(calls=[])
+RUNTIME = SimpleNamespace(
+    launch_enter_hook=_NO_HOOKS, launch_exit_hook=_NO_HOOKS, debug=False, add_stages_inspection_hook=None
+)
+"""Settings of Triton's that launches read."""
+
+_TYPES = {
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "int1": "int1",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "float8e5": "fp8e5",
+    "float8e4nv": "fp8e4nv",
+    "float8e4b15": "fp8e4b15",
+}
+"""Names of Triton's types, with those that the types have themselves."""
+
+
+class JITFunction:
+    """A decorated function.
+
+    Attributes:
+        fn: The Python function.
+        arg_names: Its parameters.
+        pre_run_hooks: Functions that launches call first.
+        debug: The option of this name.
+    """
+
+    def __init__(self, fn: Any, *, debug: object = None, **options: object) -> None:
+        """Take a function, and Triton's options for it, of which the packaged code was compiled."""
+        self.fn = self.__wrapped__ = fn
+        self.__module__, self.__name__, self.__qualname__ = fn.__module__, fn.__name__, fn.__qualname__
+        self.__doc__ = fn.__doc__
+        code = fn.__code__
+        self.arg_names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        self.pre_run_hooks: list[Callable[..., object]] = []
+        self.debug = debug
+        self.options = options
+
+    def run(self, *_args: object, grid: object, warmup: bool, **_named: object) -> NoReturn:
+        """Raise an error: nothing can be compiled.
+
+        Raises:
+            DependencyError: Always.
+        """
+        del grid, warmup
+        message = f"{self.__module__}.{self.__qualname__}: {NEEDS}"
+        raise DependencyError(message)
+
+    def warmup(self, *args: object, grid: object, **named: object) -> Any:
+        """Raise an error, as `run`."""
+        return self.run(*args, grid=grid, warmup=True, **named)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Return what launches the kernel with a grid."""
+        return lambda *args, **named: self.run(*args, grid=grid, warmup=False, **named)
+
+    def add_pre_run_hook(self, hook: Callable[..., object]) -> None:
+        """Add a function that launches call first."""
+        self.pre_run_hooks.append(hook)
+
+
+class Wrapper:
+    """What autotuners and heuristics have in common."""
+
+    fn: Any
+    run: Callable[..., Any]
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Return what launches the kernel with a grid."""
+        return lambda *args, **named: self.run(*args, grid=grid, warmup=False, **named)
+
+
+class Config:
+    """A config of an autotuner, as `triton.Config`."""
+
+    def __init__(
+        self,
+        kwargs: dict[str, Any],
+        num_warps: int = 4,
+        num_stages: int = 3,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: Callable[..., object] | None = None,
+        ir_override: str | None = None,
+    ) -> None:
+        self.kwargs = kwargs
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.num_ctas = num_ctas
+        self.maxnreg = maxnreg
+        self.pre_hook = pre_hook
+        self.ir_override = ir_override
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """Return its constants and options, by name."""
+        names = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
+        return self.kwargs | {name: vars(self)[name] for name in names if vars(self)[name] is not None}
+
+
+class Autotuner(Wrapper):
+    """An autotuner that cannot time its configs.
+
+    Attributes:
+        cache: The config for each key.
+    """
+
+    def __init__(
+        self,
+        fn: Any,
+        arg_names: list[str],
+        configs: list[Any],
+        key: list[str],
+        reset_to_zero: object = None,
+        restore_value: object = None,
+        *_rest: object,
+        prune_configs_by: dict[str, Any] | None = None,
+        **_options: object,
+    ) -> None:
+        """Take what `triton.autotune` is given; hooks and options for timing have no use here."""
+        del reset_to_zero, restore_value
+        self.fn, self.arg_names, self.keys = fn, arg_names, key
+        self.configs = configs or [Config({})]
+        self.cache: dict[Any, Any] = {}
+        self.nargs: dict[str, Any] = {}
+        self._prune = (prune_configs_by or {}).get("early_config_prune")
+
+    def run(self, *args: Any, **named: Any) -> Any:
+        """Launch the kernel with the config for its arguments.
+
+        Raises:
+            DependencyError: No config is known for them.
+        """
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        config = self.configs[0] if len(self.configs) == 1 else self._choice({**self.nargs, **named})
+        if config.pre_hook is not None:
+            config.pre_hook({**self.nargs, **named, **config.all_kwargs()})
+        return self.fn.run(*args, **named, **config.all_kwargs())
+
+    def prune_configs(self, named: dict[str, Any]) -> list[Any]:
+        """Return the configs that may be taken for the launch under way."""
+        return self.configs if self._prune is None else list(self._prune(self.configs, self.nargs, **named))
+
+    def _choice(self, given: dict[str, Any]) -> Any:
+        given = {name: value for name, value in given.items() if name in self.arg_names}
+        key = [given[name] for name in self.keys if name in given]
+        found = (*key, *[str(value.dtype) for value in given.values() if hasattr(value, "dtype")])
+        if found not in self.cache:
+            message = f"no config is packaged for {key}, and timing them needs Triton: pip install 'aotcuda[triton]'"
+            raise DependencyError(message)
+        return self.cache[found]
+
+
+class Heuristics(Wrapper):
+    """Functions that compute constexprs of a kernel at each launch."""
+
+    def __init__(self, fn: Any, arg_names: list[str], values: dict[str, Callable[..., Any]]) -> None:
+        self.fn, self.arg_names, self.values = fn, arg_names, values
+
+    def run(self, *args: Any, **named: Any) -> Any:
+        """Launch the kernel with the values of the functions."""
+        for name, function in self.values.items():
+            named[name] = function({**dict(zip(self.arg_names, args, strict=False)), **named})
+        return self.fn.run(*args, **named)
+
+
+class _Name:
+    """A name of Triton that only kernels use."""
+
+    def __getattr__(self, name: str) -> _Name:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *_args: object, **_named: object) -> _Name:
+        return self
+
+
+class dtype(str):  # noqa: N801 (Triton's name, by which launches know it)
+    """A type of Triton, `tl.float16`."""
+
+    __slots__ = ()
+    __module__ = "triton.language.core"
+
+    @property
+    def name(self) -> str:
+        """Its own name, `fp16`."""
+        return str(self)
+
+
+class constexpr:  # noqa: N801 (likewise)
+    """A constant for kernels."""
+
+    __module__ = "triton.language.core"
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def language() -> ModuleType:
+    """Return a module in the place of `triton.language`."""
+    found = ModuleType("triton.language")
+    vars(found).update({name: dtype(own) for name, own in _TYPES.items()}, constexpr=constexpr, dtype=dtype)
+    vars(found)["__getattr__"] = _name
+    return found
+
+
+def package() -> ModuleType:
+    """Return a module in the place of `triton`; packaged modules have a `jit` of their own in it."""
+    found = ModuleType("triton")
+    vars(found).update(
+        jit=JITFunction,
+        autotune=lambda configs, key, *args, **named: (
+            lambda fn: Autotuner(fn, fn.arg_names, configs, key, *args, **named)
+        ),
+        heuristics=lambda values: lambda fn: Heuristics(fn, fn.arg_names, values),
+        constexpr_function=lambda fn: fn,
+        cdiv=lambda x, y: (x + y - 1) // y,
+        next_power_of_2=lambda n: 1 << max(n - 1, 0).bit_length() if n > 0 else 0,
+        language=language(),
+        **{kind.__name__: kind for kind in (JITFunction, Config)},
+    )
+    vars(found)["__getattr__"] = _absent
+    return found
+
+
+def _name(name: str) -> _Name:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _Name()
+
+
+def _absent(name: str) -> None:
+    message = f"module 'triton' has no attribute {name!r} where Triton is not installed: pip install 'aotcuda[triton]'"
+    raise AttributeError(message, name=name)

@@ -1,0 +1,86 @@
+"""Parts that overloads of one kernel have alike: in the manifest's file each stands once.
+
+A kernel may have thousands of variants, with few different parameters, launches and resources. In the file a kernel
+with `"exact": true` has a list of these, `shared`, and its overloads have indices into it. In memory overloads have the
+parts themselves, and equal ones are one object.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.manifest.schema import Manifest
+
+_MOST_VALUES = 20_000_000
+_BY_TARGET = ("resources", "launches")
+
+
+def compact(manifest: Manifest) -> dict[str, Any]:
+    """Return a manifest as its file has it."""
+    whole: dict[str, Any] = {**manifest}
+    if any(map(_is_exact, whole.get("kernels") or ())):
+        whole["kernels"] = [_compact(kernel) if _is_exact(kernel) else kernel for kernel in whole["kernels"]]
+    return whole
+
+
+def _is_exact(kernel: Any) -> bool:
+    return isinstance(kernel, dict) and kernel.get("exact") is True
+
+
+def _compact(kernel: Any) -> dict[str, Any]:
+    if "shared" in kernel:
+        return kernel  # type: ignore[no-any-return]  # it was read without `expand`
+    shared: list[object] = []
+    numbers: dict[str, int] = {}
+
+    def number(part: object) -> int:
+        found = numbers.setdefault(json.dumps(part, sort_keys=True), len(shared))
+        if found == len(shared):
+            shared.append(part)
+        return found
+
+    overloads = []
+    for overload in kernel["overloads"]:
+        found = {**overload, "parameters": [*map(number, overload["parameters"])]}
+        for key in _BY_TARGET:
+            if key in overload:
+                found[key] = {target: number(part) for target, part in overload[key].items()}
+        overloads.append(found)
+    return {**kernel, "shared": shared, "overloads": overloads}
+
+
+def expand(manifest: Any) -> None:
+    """Put the shared parts of a manifest that was read into its overloads.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: It is no such manifest, or would fill the memory.
+    """
+    kernels = manifest.get("kernels")
+    for kernel in kernels if isinstance(kernels, list) else ():
+        if not isinstance(kernel, dict) or "shared" not in kernel:
+            continue
+        shared = kernel.pop("shared")
+        uses = [0] * len(shared)
+        for overload in kernel["overloads"]:
+            numbers = overload["parameters"]
+            overload["parameters"] = [shared[number] for number in numbers]
+            by_target = [overload[key] for key in _BY_TARGET if key in overload]
+            for found in by_target:
+                numbers += found.values()
+                for target, number in found.items():
+                    found[target] = shared[number]
+            for number in numbers:
+                uses[number] += 1
+        if sum(count * _values_in(part) for count, part in zip(uses, shared, strict=True)) > _MOST_VALUES:
+            message = "too many values"
+            raise ValueError(message)
+
+
+def _values_in(part: object) -> int:
+    if isinstance(part, dict):
+        return 1 + sum(map(_values_in, part.values()))
+    return 1 + sum(map(_values_in, part)) if isinstance(part, list) else 1

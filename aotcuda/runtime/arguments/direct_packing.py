@@ -1,0 +1,157 @@
+"""Selecting and packing in one step: contiguous arrays of CuPy or PyTorch with plain numbers, as in launches before.
+
+Each argument is read and packed by one closure, which takes an argument only if the argument's reader and the
+parameter's `fit` do, and gives the same numbers. Where a closure declines, all arguments are read anew over views.
+"""
+
+from __future__ import annotations
+
+from aotcuda.runtime.arguments import array_view, arrays, parameter_kinds, scalars
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.manifest import Parameter
+    from aotcuda.runtime.arguments.parameter_kinds import Append, Fit
+
+    Select = Callable[[tuple[object, ...], int | None], Any]  # a Selection of aotcuda.runtime.arguments.overloads
+
+_is_c_contiguous = arrays.is_c_contiguous
+_LEAST = arrays.LEAST_ADDRESS
+
+
+def make(specialization: Any, args: tuple[Any, ...]) -> Select | None:
+    """Return a function like `OverloadTable.select` for arguments of the same types, on a machine with one GPU.
+
+    The function selects the first overload of the specialization, or returns None.
+
+    Args:
+        specialization: The specialization.
+        args: Arguments that its first overload has taken.
+
+    Returns:
+        The function; None if some of the arguments or parameters are of other kinds.
+    """
+    overload = specialization.overloads[0]
+    families = [arrays.family(arg) for arg in args]
+    is_torch = "torch" in families
+    library = "torch" if is_torch else "cupy"
+    packs: list[Fit | None] = []
+    for arg, family, parameter, fit in zip(args, families, overload.parameters, overload.fits, strict=True):
+        if family == library:
+            pack = _array_packing(arg, parameter, is_torch=is_torch)
+            if pack is None:
+                return None
+            packs.append(pack)
+        elif family is None and (type(arg) in scalars.PLAIN or arg is None or type(arg) is str):
+            packs.append(fit)  # these are read as they are
+        else:
+            return None
+    current_stream: Any = arrays.torch_stream() if is_torch else arrays.cupy_stream() if library in families else None
+    if current_stream is None or overload.apart:
+        return None
+    orders_others, mutual = is_torch or arrays.cupy_says_stream(), not is_torch
+    take, give_back, pack_into = overload.take, overload.slots.append, overload.pack_into
+
+    def select(args: tuple[object, ...], given: int | None) -> Any:
+        values: list[object] = []
+        pending: list[object] = []
+        slot, stream = None, given or 0
+        try:
+            for pack, arg in zip(packs, args):  # noqa: B905 (as many; strict costs time)
+                if pack is None:
+                    values.append(arg)
+                elif not pack(arg, values):
+                    return None
+            if given is None or orders_others:
+                current = current_stream(0) if is_torch else current_stream().ptr
+                if type(current) is not int:
+                    return None
+                if given is None:
+                    stream = current
+                elif current != given:
+                    arrays.wait(current, pending, given, mutual=mutual)
+            slot = take()
+            pack_into(slot.buffer, 0, *values)
+        except (MemoryError, RecursionError):
+            raise
+        except Exception:  # noqa: BLE001 (over views it is said what is wrong, if anything is)
+            if slot is not None:
+                give_back(slot)
+            return None
+        return overload, slot, values, pending, stream, specialization
+
+    return select
+
+
+def _array_packing(array: Any, parameter: Parameter, *, is_torch: bool) -> Fit | None:
+    """Return the closure that reads and packs arrays of the same dtype and number of dimensions; None without one."""
+    contiguous, dtype, ndim = parameter_kinds.of(parameter).contiguous(parameter), array.dtype, len(array.shape)
+    if contiguous is None or parameter["dtype"] not in arrays.PLAIN or arrays.element(dtype) != parameter["dtype"]:
+        return None
+    if parameter["kind"] == "array" and ndim == 1:
+        return _line_packing(dtype, parameter, is_torch=is_torch)
+    append: Append = contiguous
+    if parameter["kind"] != "array":  # it takes any number of dimensions; other overloads may not
+
+        def append(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
+            return len(shape) == ndim and contiguous(address, shape, values)
+
+    is_complex = parameter["dtype"][1:2] == "c"
+
+    def pack_cupy(array: Any, values: list[object]) -> bool:
+        address, shape = array.data.ptr, array.shape
+        return (
+            array.dtype is dtype
+            and _is_c_contiguous(array)
+            and type(address) is int
+            and address > 0
+            and type(shape) is tuple
+            and append(address, shape, values)
+        )
+
+    def pack_torch(tensor: Any, values: list[object]) -> bool:
+        address = tensor.data_ptr()
+        return (
+            tensor.dtype is dtype
+            and tensor.is_cuda
+            and tensor.is_contiguous()
+            and not (is_complex and tensor.is_conj())
+            and type(address) is int
+            and address >= _LEAST
+            and append(address, tensor.shape, values)
+        )
+
+    return pack_torch if is_torch else pack_cupy
+
+
+def _line_packing(dtype: object, parameter: Parameter, *, is_torch: bool) -> Fit:
+    """Return the closure for arrays of one dimension: as in `_array_packing`, with a call less for each array."""
+    pick, itemsize = parameter_kinds.picker(parameter), arrays.item_bytes(parameter["dtype"])
+    most = array_view.MOST_BYTES // itemsize
+    is_complex = parameter["dtype"][1:2] == "c"
+
+    def pack_cupy(array: Any, values: list[object]) -> bool:
+        if array.dtype is not dtype or not _is_c_contiguous(array):
+            return False
+        shape, address = array.shape, array.data.ptr
+        if type(shape) is not tuple or type(address) is not int or address <= 0:
+            return False
+        (extent,) = shape
+        if type(extent) is not int or not 0 <= extent <= most:
+            return False
+        values += pick((itemsize, address, extent, extent, itemsize, 1))
+        return True
+
+    def pack_torch(tensor: Any, values: list[object]) -> bool:
+        if tensor.dtype is not dtype or not tensor.is_cuda or not tensor.is_contiguous():
+            return False
+        (extent,), address = tensor.shape, tensor.data_ptr()
+        if type(address) is not int or address < _LEAST or type(extent) is not int or not 0 <= extent <= most:
+            return False
+        values += pick((itemsize, address, extent, extent, itemsize, 1))
+        return not (is_complex and tensor.is_conj())
+
+    return pack_torch if is_torch else pack_cupy

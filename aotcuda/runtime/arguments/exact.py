@@ -1,0 +1,280 @@
+"""Exact kernels: an overload is launched for just those arguments for which Triton's JIT would compile it.
+
+Triton specialises a kernel for the types of its arguments, for integers that are 1 or divisible by 16, for addresses
+that are divisible by 16, and for the values of constants and options. Each overload has a key of these, one code for
+each argument, and so has a launch. A launch finds the overload of its key, or none.
+"""
+
+# Triton's rules, as in its releases 3.6 to 3.9 (native_specialize_impl and create_function_from_signature of
+# triton/runtime/jit.py):
+#
+#     int        1 is a constant; others are i32 where they fit, else i64, else u64. `divisor`: a multiple of 16
+#     float      fp32; objects of subclasses of int and float are what they hold, other numbers are refused
+#     bool       i1
+#     None       a constant
+#     tensor     a pointer to its dtype. `divisor`: its address is a multiple of 16
+#     constexpr  its type and value: 1, 1.0 and True are three constants
+#
+# `hints` of an argument says what Triton does not look for: with "none" (do_not_specialize) neither 1 nor multiples,
+# with "no alignment" no multiples. `annotation` fixes the type: then 1 is no constant, and numbers of other types fit.
+
+from __future__ import annotations
+
+import aotcuda
+from aotcuda.runtime import module_of
+from aotcuda.runtime.arguments import arrays, keys, scalars
+from aotcuda.runtime.arguments.argument_layout import PackedOverload
+from aotcuda.runtime.arguments.keys import Coder
+from aotcuda.runtime.arguments.overloads import Candidates, OverloadTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.errors import ArgumentError
+    from aotcuda.manifest import Argument, Kernel, Parameter
+    from aotcuda.runtime.arguments.scalars import Read
+    from aotcuda.runtime.driver import Mark
+
+    Code = Any
+    """`(format, is a multiple)` of a number, `(dtype, is a multiple)` of an array, `(type, value)` of a constant."""
+
+_ALIGNMENT = 16
+_MOST_TYPES = 1024
+_ANNOTATED = "annotated"
+_NONE: Code = (type(None), None)
+_ONE: Code = (int, 1)
+_LIMITS = (("i", -(2**31), 2**31), ("q", -(2**63), 2**63), ("Q", 0, 2**64))
+_OF_TRITON = "triton.language.core"
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+"""Triton's own names of types, where `triton.language` has them by other names."""
+
+
+class Way:
+    """How an argument of some type becomes a code.
+
+    Attributes:
+        read: Reads the argument.
+        code: Its code, where the type decides it.
+        coder: Makes its code of what was read, where the type does not decide it.
+    """
+
+    __slots__ = ("code", "coder", "read")
+
+    def __init__(self, read: Read, code: Code = None, coder: Coder | None = None) -> None:
+        self.read = read
+        self.code = code
+        self.coder = coder
+
+
+class ExactOverloads(OverloadTable):
+    """The overloads of an exact kernel. Each is made when it is first launched: there may be thousands."""
+
+    __slots__ = ("_arguments", "_keys", "_made", "_records", "_values")
+
+    def __init__(self, kernel: Kernel, where: str, live: Mark, device: Callable[[], int | None] = lambda: None) -> None:
+        """See OverloadTable."""
+        super().__init__({**kernel, "overloads": []}, where, live, device)
+        self._records = kernel["overloads"]
+        self._arguments = kernel.get("arguments", [])
+        self._made: dict[int, PackedOverload] = {}
+        self._keys: dict[tuple[Code, ...], list[int]] = {}
+        self._values: list[dict[Code, Code] | None] = []
+        columns = []
+        rows = [each["parameters"] for each in self._records]
+        for argument, column in zip(self._arguments, zip(*rows, strict=True), strict=bool(rows)):
+            parameters = {id(parameter): parameter for parameter in column}  # thousands of overloads share a few
+            codes = {key: _code(parameter, argument) for key, parameter in parameters.items()}
+            is_constant = all(parameter["kind"] == "constant" for parameter in parameters.values())
+            self._values.append({code: code for code in codes.values()} if is_constant else None)
+            columns.append([codes[id(parameter)] for parameter in column])
+        for number, key in enumerate(zip(*columns, strict=True)):
+            self._keys.setdefault(key, []).append(number)
+
+    @property
+    def is_exact(self) -> bool:
+        """See OverloadTable."""
+        return True
+
+    def every(self) -> list[PackedOverload]:
+        """See OverloadTable."""
+        return [self._overload(number) for number in range(len(self._records))]
+
+    def is_idle(self) -> bool:
+        """See OverloadTable."""
+        return all(overload.is_idle() for overload in [*self._made.values()])
+
+    def candidates(self, args: tuple[object, ...]) -> Candidates:
+        """See OverloadTable. Arguments of types that no overload takes have candidates, too, and these are none."""
+        key = (*map(type, args),)
+        return self._candidates.get(key) or self._rank(key, args)
+
+    def refusal(self, args: tuple[object, ...]) -> ArgumentError:
+        """See OverloadTable."""
+        return aotcuda.errors.MissingVariantError(lambda: self._explained(args))
+
+    def unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
+        """See OverloadTable."""
+        return aotcuda.errors.MissingVariantError(lambda: self._unreadable(args, error, at))
+
+    def _overload(self, number: int) -> PackedOverload:
+        found = self._made.get(number)
+        if found is None:
+            made = PackedOverload(self._records[number], self._where, self.live, is_exact=True)
+            found = self._made.setdefault(number, made)
+        return found
+
+    def _rank(self, key: object, args: tuple[object, ...]) -> Candidates:
+        """Make the candidates of arguments of these types."""
+        ways: list[Way | None] = [None]
+        try:
+            if len(args) == len(self._arguments):
+                ways = [self._way(at, arg) for at, arg in enumerate(args)]
+        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            raise self.unreadable(args, error) from error
+        known = [way for way in ways if way is not None]
+        made = Candidates([], [], (), [], None) if len(known) < len(ways) else self._candidates_of(known, args)
+        if len(self._candidates) >= _MOST_TYPES:
+            self._candidates.clear()
+        self._candidates[key] = made
+        return made
+
+    def _candidates_of(self, ways: list[Way], args: tuple[object, ...]) -> Candidates:
+        fixed = [way.code for way in ways]
+        coders = [way.coder for way in ways if way.coder is not None]
+
+        def find(codes: tuple[Code, ...]) -> list[PackedOverload]:
+            key = [*fixed]
+            for coder, code in zip(coders, codes, strict=True):
+                key[coder.at] = code
+            return [self._overload(number) for number in self._keys.get(tuple(key), ())]
+
+        return Candidates([], [way.read for way in ways], args, coders, find)
+
+    def _way(self, at: int, arg: object) -> Way | None:
+        """Return how arguments of the type of `arg` become codes; None if no overload takes any."""
+        argument, values = self._arguments[at], self._values[at]
+        if arg is None:
+            is_option = argument.get("keyword", False)  # None leaves an option to Triton
+            return Way(scalars.as_it_is, _code_of_value(argument.get("default")) if is_option else _NONE)
+        if values is not None:
+            return _way_of_constant(at, arg, values)
+        annotation = argument.get("annotation")
+        if isinstance(arg, bool):
+            return Way(scalars.as_it_is, (_ANNOTATED if annotation else "?", False))
+        if isinstance(arg, int):
+            return _way_of_int(at, scalars.reader(arg), argument)
+        if isinstance(arg, float):
+            fits = annotation is None or annotation.startswith(("fp", "bf"))
+            return Way(scalars.reader(arg), (_ANNOTATED if annotation else "f", False)) if fits else None
+        read = None if arrays.is_open(type(arg)) else arrays.reader(arg)
+        return _way_of_array(at, read, argument) if read is not None else None
+
+    def _unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> str:
+        """Return the text of an error: an argument cannot be read."""
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (as above)
+
+        one = [self._overload(0)] if self._records else []
+        return str(errors.unreadable(self._where, one, args, at, error))
+
+    def _explained(self, args: tuple[object, ...]) -> str:
+        """Return the text of an error: the nearest variant, and what differs."""
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
+
+        def code(at: int, arg: object) -> Code:
+            way = self._way(at, arg)
+            if way is None:
+                return None
+            return way.code if way.coder is None else way.coder.code(way.read(arg, [], 0))
+
+        try:
+            codes = [code(at, arg) for at, arg in enumerate(args)]
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
+            return self._unreadable(args, error)
+        numbers = {key: found[0] for key, found in self._keys.items()}
+        return errors.missing_variant(self._where, self._records, numbers, args, codes)
+
+
+def _code(parameter: Parameter, argument: Argument) -> Code:
+    """Return the code of the arguments that a parameter is for."""
+    is_multiple = parameter.get("divisor") == _ALIGNMENT
+    if parameter["kind"] == "constant":
+        return _code_of_value(parameter["value"])
+    if parameter["kind"] == "elements":
+        return parameter["dtype"], is_multiple
+    return _ANNOTATED if "annotation" in argument else parameter["format"], is_multiple
+
+
+def _code_of_value(value: Any) -> Code:
+    """Return the code of a constant; the two zeros are two floats."""
+    if isinstance(value, list | tuple):
+        return tuple, tuple([_code_of_value(item) for item in value])
+    return type(value), str(value) if type(value) is float and value == 0 else value
+
+
+def _code_of_constant(arg: Any) -> Code:
+    """Return the code of an argument for a constexpr. Types of Triton's are packaged by name, as "tl.float16"."""
+    kind = type(arg)
+    if kind is str:
+        return keys.OTHER if arg.startswith("tl.") else (str, arg)
+    if kind is tuple:
+        return tuple, tuple([_code_of_constant(item) for item in arg])
+    if module_of(kind) == _OF_TRITON and kind.__name__ == "dtype":
+        return str, f"tl.{_DTYPES.get(arg.name, arg.name)}"
+    if module_of(kind) == _OF_TRITON and kind.__name__ == "constexpr":
+        return _code_of_constant(arg.value)
+    return _code_of_value(arg) if kind in (int, bool, float) or arg is None else keys.OTHER
+
+
+def _way_of_constant(at: int, arg: object, values: dict[Code, Code]) -> Way:
+    kind = type(arg)
+    if kind in (int, bool, str):
+        plain = {value: code for code, (of, value) in zip(values, values, strict=True) if of is kind}
+        if kind is str:
+            plain = {value: code for value, code in plain.items() if not value.startswith("tl.")}
+
+        def of_plain(value: Any) -> Code:
+            return plain.get(value, keys.OTHER)
+
+        return Way(scalars.as_it_is, coder=Coder(at, of_plain, of_value=True))
+
+    def of_any(value: Any) -> Code:
+        return values.get(_code_of_constant(value), keys.OTHER)
+
+    return Way(scalars.as_it_is, coder=Coder(at, of_any, of_value=True))
+
+
+def _way_of_int(at: int, read: Read, argument: Argument) -> Way:
+    hints = argument.get("hints")
+    multiples: list[keys.Test] = [("multiple", _ALIGNMENT)] if hints is None else []
+    if "annotation" in argument:
+        if not multiples or argument["annotation"][0] not in "iu" or argument["annotation"] in ("i1", "u1"):
+            return Way(read, (_ANNOTATED, False))
+        return Way(read, coder=Coder(at, lambda number: (_ANNOTATED, number % _ALIGNMENT == 0), multiples))
+    finds_one = hints != "none"
+
+    def code(number: int) -> Code:
+        if finds_one and number == 1:
+            return _ONE
+        for form, least, end in _LIMITS:
+            if least <= number < end:
+                return form, bool(multiples) and number % _ALIGNMENT == 0
+        return keys.OTHER
+
+    tests: list[keys.Test] = [*multiples, ("equal", 1)] if finds_one else multiples
+    return Way(read, coder=Coder(at, code, tests, of_type=True))
+
+
+def _way_of_array(at: int, read: Read, argument: Argument) -> Way:
+    multiples = argument.get("hints") is None
+
+    def code(view: Any) -> Code:
+        return (view[0], multiples and view[1] % _ALIGNMENT == 0) if view is not None else keys.OTHER
+
+    tests: list[keys.Test] = [("multiple", _ALIGNMENT)] if multiples else []
+    return Way(read, coder=Coder(at, code, tests, any_dimensions=True))

@@ -1,0 +1,144 @@
+"""Keys of arguments: what tells the overloads of a kernel apart, so that one look-up finds the few that may fit."""
+
+# A `Coder` turns what was read of one argument into a code. The codes of all arguments that overloads distinguish are
+# the key of a `Specialization` (see `aotcuda.runtime.arguments.overloads`). Only what has few values goes into a code:
+# of an array its dtype, its dimensions and which divisors its address has; of a number which divisors it has and which
+# constants it equals; of a constant its value, if an overload has it. Bounds and ranges of numbers are checked later.
+
+from __future__ import annotations
+
+from aotcuda.runtime.arguments import parameter_kinds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from aotcuda.manifest import Parameter
+    from aotcuda.runtime.arguments.argument_layout import PackedOverload
+
+    Form = tuple[str, int | None] | None
+    Test = tuple[str, Any]
+    """`("multiple", divisor)` or `("equal", value)`: one bit of a code."""
+
+OTHER = object()
+"""The code of a constant that no overload has."""
+
+
+class Coder:
+    """What the key of a specialization has of one argument.
+
+    Attributes:
+        at: The argument's index.
+        code: Returns the code of what was read of the argument.
+        takes: Returns True if a parameter may take arguments of a code.
+        tests: The bits of the code, behind dtype and dimensions of an array.
+        any_dimensions: Of an array, the code has no number of dimensions.
+        of_type: Of a number, the code has the type that Triton gives it, too.
+        of_value: The code is the value itself: all overloads have a constant there.
+    """
+
+    __slots__ = ("any_dimensions", "at", "code", "of_type", "of_value", "takes", "tests")
+
+    def __init__(
+        self,
+        at: int,
+        code: Callable[[Any], object],
+        tests: Sequence[Test] = (),
+        takes: Callable[[Parameter, Any], bool] = lambda _parameter, _code: True,
+        *,
+        any_dimensions: bool = False,
+        of_type: bool = False,
+        of_value: bool = False,
+    ) -> None:
+        self.at = at
+        self.code = code
+        self.takes = takes
+        self.tests = tests
+        self.any_dimensions = any_dimensions
+        self.of_type = of_type
+        self.of_value = of_value
+
+
+def coders(overloads: Sequence[PackedOverload], args: tuple[object, ...]) -> list[Coder]:
+    """Return the coders of the arguments by which these overloads differ; all of them take the arguments' types."""
+    found = []
+    for at, arg in enumerate(args):
+        parameters = [overload.parameters[at] for overload in overloads]
+        forms = {overload.forms[at] for overload in overloads}
+        if forms != {None}:
+            # A parameter for any number of dimensions decides too, since the fast path is for arrays of one number.
+            divisors = sorted({_divisor(parameter) for parameter in parameters})
+            if len(forms) > 1 or len(divisors) > 1 or any(map(_takes_any, forms)):
+                found.append(_of_array(at, [divisor for divisor in divisors if divisor > 1]))
+        elif arg is not None:  # None fits all of them: it is their value, or they may be left out
+            found += _of_number(at, parameters)
+    return found
+
+
+def _of_array(at: int, divisors: list[int]) -> Coder:
+    def code(view: Any) -> tuple[object, ...] | None:
+        return None if view is None else (view[0], len(view[2]), *[view[1] % divisor == 0 for divisor in divisors])
+
+    def plain(view: Any) -> tuple[object, ...] | None:
+        return None if view is None else (view[0], len(view[2]))
+
+    def takes(parameter: Parameter, code: tuple[Any, ...] | None) -> bool:
+        form, divisor = parameter_kinds.form(parameter), _divisor(parameter)
+        if form is None:  # a record, which takes arrays of one element, decides for itself
+            return True
+        if code is None or form[0] != code[0] or form[1] not in (None, code[1]):
+            return False
+        return divisor == 1 or code[2 + divisors.index(divisor)]
+
+    return Coder(at, code if divisors else plain, [("multiple", divisor) for divisor in divisors], takes)
+
+
+def _of_number(at: int, parameters: Sequence[Parameter]) -> list[Coder]:
+    """Return the coder of an argument that is no array, if these parameters take different ones."""
+    values = list({repr(each["value"]): each["value"] for each in parameters if each["kind"] == "constant"}.values())
+    if values and all(each["kind"] == "constant" for each in parameters):
+        return [_of_constant(at, values)] if len(values) > 1 else []
+    divisors = sorted({_divisor(each) for each in parameters})
+    if not values and len(divisors) == 1:
+        return []
+    tests: list[Test] = [("multiple", divisor) for divisor in divisors if divisor > 1]
+    tests += [("equal", value) for value in values]
+
+    def code(number: Any) -> tuple[bool, ...]:
+        return tuple([number % other == 0 if what == "multiple" else number == other for what, other in tests])
+
+    def takes(parameter: Parameter, code: tuple[bool, ...]) -> bool:
+        if parameter["kind"] == "constant":
+            return any(code[tests.index(test)] for test in tests if test == ("equal", parameter["value"]))
+        divisor = _divisor(parameter)
+        return divisor == 1 or code[tests.index(("multiple", divisor))]
+
+    return [Coder(at, code, tests, takes)]
+
+
+def _of_constant(at: int, values: list[Any]) -> Coder:
+    known = set(values)  # of one type, which is the argument's
+
+    def code(value: object) -> object:
+        return value if value in known else OTHER
+
+    def takes(parameter: Parameter, code: object) -> bool:
+        return code is not OTHER and bool(parameter["value"] == code)
+
+    return Coder(at, code, takes=takes, of_value=True)
+
+
+def key_of(coders: Sequence[Coder]) -> Callable[[Sequence[Any]], tuple[object, ...]]:
+    """Return the function that makes a key of what was read of all arguments."""
+    pairs = [(coder.at, coder.code) for coder in coders]
+    return lambda reads: tuple([code(reads[at]) for at, code in pairs])
+
+
+def _divisor(parameter: Parameter) -> int:
+    return parameter.get("divisor", 1)
+
+
+def _takes_any(form: Form) -> bool:
+    """Return True if a parameter of this form takes arrays of any number of dimensions."""
+    return form is not None and form[1] is None

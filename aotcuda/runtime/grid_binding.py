@@ -1,0 +1,202 @@
+"""Putting the arguments of a grid launch in order: by position, by name, left out, or given by a heuristic."""
+
+from __future__ import annotations
+
+import sys
+
+import aotcuda
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from aotcuda.manifest import Argument
+    from aotcuda.manifest import Kernel as Record
+
+    Bind = Callable[[tuple[object, ...], dict[str, object]], tuple[object, ...]]
+    """Returns all arguments in order, from those by position and those by name."""
+
+    Named = tuple[tuple[str | None, ...], tuple[object, ...], int, tuple[tuple[int, int, int], ...]]
+    """Interned names, in order, None for an option that is given by the name of a parameter; what each is that is left
+    out, the names themselves if it must not be; how many of them may be given by position; and arguments that follow
+    from others, as `Derived` in launch.h."""
+
+_MOST_SHOWN = 16
+_COPIED, _IS_NONE, _IS_NOT_NONE = 0, 1, 2
+
+
+def left_out(record: Record) -> tuple[Callable[[tuple[object, ...]], dict[str, object]], list[tuple[int, str]]]:
+    """Return the function that names arguments, and the constants that variants have differently, with their places.
+
+    The function fills in those constants that a launch leaves out and all variants have alike.
+    """
+    defaults: dict[str, object] = {}
+    several: list[tuple[int, str]] = []
+    names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
+    for at, name in enumerate(names):
+        defaults[name] = None
+        if not _is_optional(record, at):
+            continue
+        parameters = [overload["parameters"][at] for overload in record["overloads"]]
+        values = {(type(parameter["value"]), parameter["value"]) for parameter in parameters}
+        if len(values) == 1:
+            defaults[name] = parameters[0]["value"]
+        else:
+            several.append((at, name))
+
+    def name_arguments(args: tuple[object, ...]) -> dict[str, object]:
+        pairs = zip(defaults.items(), args, strict=False)  # behind these are the arguments by keyword alone
+        return {name: default if arg is None else arg for (name, default), arg in pairs}
+
+    return name_arguments, several
+
+
+def _is_optional(record: Record, at: int) -> bool:
+    """Return True if a launch may leave out an argument, which is then what the variant has; never in exact kernels."""
+    return not record.get("exact") and all(each["parameters"][at].get("optional") for each in record["overloads"])
+
+
+class _Filled:
+    """An argument that a launch does not give by position.
+
+    Attributes:
+        name: The name that it is given by; None if the launch leaves it out, or a heuristic gives it.
+        value: The argument where it is left out.
+        source: Of a heuristic, the index or the name of the argument that it looks at.
+        is_none: Of a heuristic, the value where that argument is None.
+    """
+
+    __slots__ = ("is_none", "name", "source", "value")
+
+    def __init__(
+        self,
+        name: str | None = None,
+        value: object = None,
+        source: int | str | None = None,
+        is_none: bool | None = None,
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.source = source
+        self.is_none = is_none
+
+    def of(self, args: tuple[object, ...], named: dict[str, object]) -> object:
+        """Return the argument for a launch."""
+        if self.is_none is None:
+            return self.value if self.name is None else named[self.name]
+        found = named[self.source] if isinstance(self.source, str) else args[self.source]  # type: ignore[index]
+        return self.is_none if found is None else not self.is_none
+
+
+def named(record: Record) -> Named | None:
+    """Return the arguments as the extension takes them; None if it cannot put them in order."""
+    arguments = record["arguments"]
+    names = [argument["name"] for argument in arguments]
+    interned: list[str | None] = [*map(sys.intern, names)]
+    derived: list[tuple[int, int, int]] = []
+    for at, argument in enumerate(arguments):
+        if names.index(names[at]) < at:
+            derived.append((at, names.index(names[at]), _COPIED))
+            interned[at] = None
+        test = _test_of(argument)
+        if test is not None:
+            source: str = argument[test]  # type: ignore[literal-required]
+            if _is_given_before(record, source, names[at]):
+                return None
+            derived.append((at, names.index(source), _IS_NONE if test == "is_none" else _IS_NOT_NONE))
+    shown = (*interned,)
+    defaults = [
+        argument.get("default", None if _is_optional(record, at) else shown) for at, argument in enumerate(arguments)
+    ]
+    return shown, (*defaults,), sum(not argument.get("keyword") for argument in arguments), (*derived,)
+
+
+def binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:
+    """Return the function that puts a launch's arguments in order.
+
+    An option with the name of a parameter is what is given by that name, as in Triton: by position it is not given.
+
+    Raises:
+        ArgumentError: There are too many, unknown ones, some twice, or too few.
+    """
+    arguments = record["arguments"]
+    known = list(dict.fromkeys(argument["name"] for argument in arguments))
+    positional = [argument["name"] for argument in arguments if not argument.get("keyword")]
+    if count > len(positional):
+        _refuse(where, record, f"takes {len(positional)} arguments, got {count}")
+    for name in names:
+        if name not in known:
+            _refuse(where, record, f"has no argument {name}; it takes {', '.join(known)}")
+        if name in positional[:count]:
+            _refuse(where, record, f"was given {name} by position and by name")
+    filled = []
+    for at, argument in enumerate(arguments):
+        test = _test_of(argument)
+        if test is not None:
+            filled.append(_by_heuristic(where, record, argument, test, positional[:count], names))
+        elif at >= count and argument["name"] in names:
+            filled.append(_Filled(name=argument["name"]))
+        elif at >= count:
+            filled.append(_Filled(value=_default(where, record, at, argument)))
+    if not filled:
+        return lambda args, _named: args
+    if all(each.is_none is None for each in filled):
+        given = [(each.name, each.value) for each in filled]
+        return lambda args, named: (*args, *[value if name is None else named[name] for name, value in given])
+    return lambda args, named: (*args, *[each.of(args, named) for each in filled])
+
+
+def _by_heuristic(
+    where: str, record: Record, argument: Argument, test: str, positional: list[str], names: tuple[str, ...]
+) -> _Filled:
+    """Return an argument that a heuristic gives, whatever the launch gives by its name.
+
+    Raises:
+        ArgumentError: The launch gives it by position, or does not give the argument that the heuristic looks at.
+    """
+    name, source = argument["name"], argument[test]  # type: ignore[literal-required]
+    if name in positional:
+        _refuse(where, record, f"was given {name} by position, and a heuristic gives it by name")
+    if _is_given_before(record, source, name):
+        return _Filled(value=test == "is_not_none")  # what a heuristic has given before is not None
+    if source not in positional and source not in names:
+        _refuse(where, record, f"was not given {source}, of which a heuristic for {name} asks whether it is None")
+    return _Filled(source=positional.index(source) if source in positional else source, is_none=test == "is_none")
+
+
+def _test_of(argument: Argument) -> str | None:
+    """Return the key of an argument that a heuristic gives, which asks whether another one is None; else None."""
+    return "is_none" if "is_none" in argument else "is_not_none" if "is_not_none" in argument else None
+
+
+def _is_given_before(record: Record, source: str, name: str) -> bool:
+    """Return True if such a heuristic gives `source`, and before that for `name` is called."""
+    order = [each["name"] for each in record["arguments"] if _test_of(each) is not None]
+    order = [each for each in record.get("heuristics", order) if each in order]
+    return source in order and name in order and order.index(source) < order.index(name)
+
+
+def _default(where: str, record: Record, at: int, argument: Argument) -> object:
+    """Return what an argument is that a launch leaves out: the source's default, or what the variant has.
+
+    Raises:
+        ArgumentError: It cannot be left out.
+    """
+    if "default" in argument:
+        return argument["default"]
+    if _is_optional(record, at):
+        return None
+    constants = [each["parameters"][at] for each in record["overloads"] if each["parameters"][at]["kind"] == "constant"]
+    shown = list(dict.fromkeys(repr(parameter["value"]) for parameter in constants))
+    which = f"; it is packaged with {', '.join(shown[:_MOST_SHOWN])}" if constants else ""
+    return _refuse(where, record, f"was not given {argument['name']}{which}")
+
+
+def _refuse(where: str, record: Record, problem: str) -> NoReturn:
+    if record.get("exact"):
+        message = f"{where} {problem}"
+        raise aotcuda.errors.MissingVariantError(message)
+    lists = "".join(f"\n  packaged: {overload['signature']}" for overload in record["overloads"])
+    message = f"{where} {problem}{lists}"
+    raise aotcuda.errors.ArgumentError(message)

@@ -1,0 +1,349 @@
+"""Wheels that hold their run time, `runtime = "bundled"`, on the stand-in driver."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aotcuda
+from aotcuda.builder import bundle
+from integration import projects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.stand_in import StandIn
+
+PYPROJECT = """
+[build-system]
+requires = ["hatchling", "aotcuda[cu13]"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "1"
+
+[tool.setuptools]
+packages = ["{name}"]
+
+[tool.hatch.build.targets.wheel.hooks.aotcuda]
+
+[tool.aotcuda]
+arch = ["sm_90"]
+runtime = "bundled"
+
+[tool.aotcuda.modules."{name}.kernels"]
+source = "{name}._kernels"
+link = [{{ path = "table.cu", setup = "{name}._hooks:upload" }}]
+kernels.twice = "void(float32[::1])"
+
+[tool.aotcuda.modules."{name}.solver"]
+source = "{name}.solver"
+kernels.half = "void(float32[::1])"
+"""
+KERNELS = """
+from numba import cuda
+def twice(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] *= 2
+"""
+SOLVER = """
+from aotcuda.numba import cuda
+
+@cuda.jit
+def half(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] /= 2
+
+def solve(x):
+    half[1, 32](x)
+"""
+CORE = """
+import ctypes
+class ObjectCode:
+    def __init__(self, images):
+        self.handle = ctypes.c_void_p()
+        assert ctypes.CDLL("libcuda.so.1").cuLibraryLoadData(ctypes.byref(self.handle), images, *[0] * 6) == 0
+        self.handle = self.handle.value
+    from_fatbin = from_cubin = classmethod(lambda kind, images, name: kind(images))
+"""
+"""A stand-in for cuda-core, which makes what callbacks are given."""
+HOOKS = "calls = []\ndef upload(code):\n    calls.append(type(code).__module__)\n"
+LAUNCH = """
+import ctypes, sys
+fake = ctypes.CDLL("libcuda.so.1")
+fake.fake_allocate.restype = ctypes.c_uint64
+class Array:
+    def __init__(self):
+        self.__cuda_array_interface__ = {
+            "version": 3, "data": (fake.fake_allocate(ctypes.c_uint64(512), 0), False), "shape": (64,),
+            "typestr": "<f4", "strides": None, "stream": None,
+        }
+from importlib import import_module
+for name in sys.argv[1:]:
+    kernels, solver, hooks = (import_module(f"{name}.{part}") for part in ("kernels", "solver", "_hooks"))
+    kernels.twice[1, 32](Array())
+    solver.solve(Array())
+    errors = import_module(f"{name}._aotcuda.errors")
+    try:
+        kernels.twice[1, 32]("no array")
+    except errors.ArgumentError as error:
+        assert f"{name}.kernels.twice" in str(error), error
+    print(name, type(kernels.__aotcuda__).__module__.rpartition(".runtime")[0], *hooks.calls)
+"""
+
+
+def make(folder: Path, name: str, **sources: str) -> Path:
+    """A project with a module of its own, one in place, and a callback."""
+    package = folder / name
+    package.mkdir(parents=True)
+    files = {"__init__": "", "_kernels": KERNELS, "solver": SOLVER, "_hooks": HOOKS, **sources}
+    for stem, text in files.items():
+        (package / f"{stem}.py").write_text(text)
+    (folder / "table.cu").write_text("__device__ int table[4];\n")
+    (folder / "pyproject.toml").write_text(PYPROJECT.format(name=name))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two packages, whose run times have different versions."""
+    folder = tmp_path_factory.mktemp("bundled")
+    for name in ("first", "second"):
+        projects.unpacked(projects.build_wheel(make(folder / name, name)), folder / "site")
+    for path in (folder / "site" / "second" / "_aotcuda").glob("V*"):
+        path.write_text("0.9.0\n")
+    version = folder / "site" / "second" / "_aotcuda" / "version.py"
+    version.write_text(version.read_text().replace(f'"{aotcuda.__version__}"', '"0.9.0"'))
+    core = folder / "site" / "cuda" / "core" / "__init__.py"
+    core.parent.mkdir(parents=True)
+    core.write_text(CORE)
+    return folder / "site"
+
+
+def installed(folder: Path, version: str) -> Path:
+    """A folder with this aotcuda under another version, without its extension."""
+    for name, data in bundle.files("pkg").items():
+        path = folder / name.replace("pkg/_aotcuda", "aotcuda")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.replace(b"pkg._aotcuda", b"aotcuda"))
+    text = (folder / "aotcuda" / "version.py").read_text()
+    (folder / "aotcuda" / "version.py").write_text(text.replace(f'"{aotcuda.__version__}"', f'"{version}"'))
+    return folder
+
+
+def run(cuda: StandIn, code: str, *arguments: str, path: list[Path], **environ: str) -> Any:
+    """Run code without the site's packages, so that no aotcuda is installed but that of `path`."""
+    environment = cuda.environment() | {"PYTHONPATH": os.pathsep.join(map(str, path))}
+    command = [sys.executable, "-S", "-P", "-c", code, *arguments]
+    return subprocess.run(command, env={**environment, **environ}, capture_output=True, text=True, check=False)
+
+
+def test_the_wheel_needs_nothing_and_is_small(site: Path) -> None:
+    (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
+    files = projects.content(wheel)
+    assert b"Requires-Dist" not in files["first-1.dist-info/METADATA"]
+    assert files["first/solver.py"].decode() == SOLVER.replace("from aotcuda.", "from first._aotcuda.")
+    assert files["first/_aotcuda/VERSION"].decode().strip() == aotcuda.__version__
+    assert b"Apache License" in files["first/_aotcuda/LICENSE"]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            if "/_aotcuda/" in name:
+                archive.writestr(name, data)
+    assert len(packed.getvalue()) < 300_000
+    bom = json.loads(files["first-1.dist-info/sboms/aotcuda.cdx.json"])
+    (copy,) = [item for item in bom["components"] if item["name"] == "aotcuda"]
+    assert copy["version"] == aotcuda.__version__
+    assert "aotcuda" in next(item for item in bom["dependencies"] if item["ref"] == "module:first.kernels")["dependsOn"]
+
+
+def test_no_module_of_the_copy_needs_an_installed_aotcuda(site: Path, cuda: StandIn) -> None:
+    code = """
+import importlib, pkgutil, sys
+import first._aotcuda as copy
+for module in pkgutil.walk_packages(copy.__path__, f"{copy.__name__}."):
+    if ".triton." not in module.name and ".interop." not in module.name:
+        importlib.import_module(module.name)
+print([name for name in sys.modules if name.partition(".")[0] == "aotcuda"])
+"""
+    done = run(cuda, code, path=[site])
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "taken"),
+    [
+        (None, "", ("first._aotcuda", "second._aotcuda")),
+        ("0.0.9", "", ("first._aotcuda", "second._aotcuda")),
+        ("0.1.0", "", ("aotcuda", "aotcuda")),
+        ("9.0", "", ("aotcuda", "aotcuda")),
+        ("9.0", "bundled", ("first._aotcuda", "second._aotcuda")),
+        ("9.0", "installed", ("aotcuda", "aotcuda")),
+        ("0.0.9", "installed", "the installed aotcuda is 0.0.9, and first needs 0.1.0; install a newer aotcuda"),
+        (None, "installed", "no aotcuda is installed; install a newer aotcuda"),
+        (None, "own", "AOTCUDA_RUNTIME is 'own'; write 'bundled' or 'installed'"),
+    ],
+)
+def test_two_packages_beside_an_installed_aotcuda(
+    version: str | None,
+    wanted: str,
+    taken: tuple[str, str] | str,
+    site: Path,
+    cuda: StandIn,
+    tmp_path: Path,
+) -> None:
+    path = [site] if version is None else [site, installed(tmp_path / "installed", version)]
+    done = run(cuda, LAUNCH, "first", "second", path=path, AOTCUDA_RUNTIME=wanted)
+    if isinstance(taken, str):
+        assert taken in done.stderr.splitlines()[-1]
+        return
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [["first", taken[0]], ["second", taken[1]]]
+    assert [len(line.split()) for line in lines] == [3, 3]  # each package's callback ran once
+    assert [call["kernel"].partition("__")[0] for call in cuda.launches()] == ["twice", "half"] * 2
+
+
+def test_errors_are_those_of_an_installed_aotcuda(site: Path, cuda: StandIn, tmp_path: Path) -> None:
+    code = """
+import aotcuda.errors
+del aotcuda.errors.ForkError  # an older release
+import first._aotcuda.errors as own, second._aotcuda.errors as other
+assert own.ArgumentError is aotcuda.errors.ArgumentError is other.ArgumentError
+assert issubclass(own.ForkError, aotcuda.errors.AotcudaError) and own.ForkError is not other.ForkError
+"""
+    done = run(cuda, code, path=[site, installed(tmp_path, "0.1.0")])
+    assert done.returncode == 0, done.stderr
+
+
+def test_setuptools_packs_the_same_files_and_forgets_them_again(
+    site: Path, setuptools: Callable[[str], Path], tmp_path: Path
+) -> None:
+    project = projects.for_setuptools(make(tmp_path / "project", "first"))
+    (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
+    of_hatchling, made = (
+        {name: data for name, data in projects.content(path).items() if ".dist-info/" not in name}
+        for path in (wheel, projects.build_wheel(project, *projects.SETUPTOOLS, PYTHONPATH=str(setuptools(""))))
+    )
+    assert made == of_hatchling
+    text = (project / "pyproject.toml").read_text()
+    (project / "pyproject.toml").write_text(text.replace('runtime = "bundled"', ""))
+    again = projects.build_wheel(project, *projects.SETUPTOOLS, PYTHONPATH=str(setuptools("")))
+    files = projects.content(again)
+    assert files["first/solver.py"].decode() == SOLVER
+    assert not [name for name in files if "/_aotcuda/" in name]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import aotcuda.torch", "first/solver.py:13: aotcuda.torch is no part of a bundled run time; import it of an"),
+        ("from aotcuda import jax", "first/solver.py:13: aotcuda.jax is no part of a bundled run time"),
+    ],
+)
+def test_what_no_copy_has_is_refused_with_its_line(line: str, said: str, tmp_path: Path) -> None:
+    project = make(
+        tmp_path, "first", solver=f"{SOLVER}\ndef later():\n    {line}\n".replace("\ndef later", "def later")
+    )
+    done = projects.run(project, sys.executable, "-m", "aotcuda", "build")
+    assert (done.status, said in done.err, "Traceback" in done.err) == (1, True, False), done.err
+
+
+@pytest.mark.parametrize(
+    ("statement", "changed"),
+    [
+        ("import aotcuda", "import p._aotcuda as aotcuda"),
+        ("import aotcuda.errors", "import p._aotcuda as aotcuda, p._aotcuda.errors as _"),
+        ("import aotcuda.errors as e, sys", "import p._aotcuda.errors as e, sys"),
+        ("from aotcuda.numba import (cuda,\n    float32)", "from p._aotcuda.numba import (cuda,\n    float32)"),
+        ("from aotcuda import errors; import os", "from p._aotcuda import errors; import os"),
+        ("from . import aotcuda", "from . import aotcuda"),
+        ("import aotcuda_extra", "import aotcuda_extra"),
+        ("x = 'aotcuda.errors'", "x = 'aotcuda.errors'"),
+        ("from  aotcuda . errors import X", "from  p._aotcuda . errors import X"),
+    ],
+)
+def test_imports_alone_are_rewritten(statement: str, changed: str, tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "m.py").write_text(f"é = 1; {statement}\naotcuda = 2\n", encoding="utf-8")
+    found = bundle.rewritten_sources(tmp_path, "p")
+    text = found["p/m.py"].decode() if found else f"é = 1; {statement}\naotcuda = 2\n"
+    assert text == f"é = 1; {changed}\naotcuda = 2\n"
+
+
+def test_a_wheel_gets_a_newer_run_time_without_a_build(site: Path, older: Path, cuda: StandIn) -> None:
+    wheel = older
+    before = projects.content(wheel)
+    done = projects.aotcuda(wheel.parent, "rebundle", wheel)
+    assert done.out == f"first/_aotcuda: aotcuda 0.0.5 -> {aotcuda.__version__}\n"
+    (original,) = (site.parent / "first" / "dist").glob("*.whl")
+    after = projects.content(wheel)
+    of_original = projects.content(original)
+    assert {name for name in after if after[name] != of_original.get(name)} <= {"first-1.dist-info/RECORD"}
+    assert after.keys() == of_original.keys() != before.keys()
+    rows = {name: digest for name, digest, _ in csv.reader(after["first-1.dist-info/RECORD"].decode().splitlines())}
+    for name, data in after.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        assert rows.pop(name) == ("" if name.endswith("/RECORD") else f"sha256={digest}")
+    assert not rows
+    folder = projects.unpacked(wheel, wheel.parent / "unpacked")
+    launched = run(cuda, LAUNCH, "first", path=[folder, site])
+    assert launched.stdout.split()[:2] == ["first", "first._aotcuda"], launched.stderr
+
+
+@pytest.fixture
+def older(site: Path, tmp_path: Path) -> Path:
+    """A wheel with an older run time, one of whose modules is gone in the newer one."""
+    (original,) = (site.parent / "first" / "dist").glob("*.whl")
+    wheel = tmp_path / original.name
+    files = projects.content(original) | {"first/_aotcuda/VERSION": b"0.0.5\n", "first/_aotcuda/gone.py": b""}
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return wheel
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (None, "cannot be read as a wheel"),
+        ({"a.txt": b""}, "is no wheel: it has no RECORD"),
+        ({"a-1.dist-info/RECORD": b""}, "holds no run time of aotcuda; build it with runtime"),
+        ({"a-1.dist-info/RECORD": b"", "a/_aotcuda/VERSION": b"9.0"}, "a holds aotcuda 9.0, and this is"),
+    ],
+)
+def test_what_cannot_be_rebundled_stays_as_it_is(files: dict[str, bytes] | None, said: str, tmp_path: Path) -> None:
+    wheel = tmp_path / "a-1-py3-none-any.whl"
+    if files is None:
+        wheel.write_text("no zip")
+    else:
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+    before = wheel.read_bytes()
+    done = projects.run(tmp_path, sys.executable, "-m", "aotcuda", "rebundle", wheel)
+    assert (done.status, said in done.err, done.err.count("\n")) == (1, True, 1), done.err
+    assert wheel.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [wheel.name]
+
+
+def test_inspect_and_check_say_it(site: Path) -> None:
+    (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
+    assert "bundled" in projects.aotcuda(site, "inspect", wheel).out
+    assert "in the wheel" in projects.aotcuda(site, "check", wheel).out
+    found = json.loads(projects.aotcuda(site, "check", wheel, "--json").out)
+    assert {module["runtime"] for module in found["modules"]} == {"bundled"}

@@ -1,0 +1,108 @@
+"""Check that equal constant arrays of an image are one, and what is said where the rest does not fit."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from aotcuda.binary import fatbin
+from integration import projects
+from support import front_ends
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = "from numba import cuda\nimport numpy as np\n"
+KERNEL = """
+{table} = (np.arange({size}) + {first}).astype({dtype!r})
+
+@cuda.jit
+def {name}(x):
+    table = {how}
+    x[0] = table[int(x[0])]
+"""
+
+
+def source(*tables: tuple[int, int, str], as_global: bool = False) -> str:
+    """Return kernels `k0`, `k1` and so on, each with a constant array of some elements that count from a number."""
+    found = HEAD
+    for at, (size, first, dtype) in enumerate(tables):
+        how = f"T{at}" if as_global else f"cuda.const.array_like(T{at})"
+        found += KERNEL.format(table=f"T{at}", size=size, first=first, dtype=dtype, name=f"k{at}", how=how)
+    return found
+
+
+def project(folder: Path, text: str, kernels: int, signatures: str = '"void(float32[::1])"') -> Path:
+    module = "\n".join(f"kernels.k{at} = [{signatures}]" for at in range(kernels))
+    return projects.write(
+        folder / "project", projects.source(text), aotcuda='arch = ["sm_80", "compute_80"]', module=module
+    )
+
+
+def arrays(folder: Path) -> tuple[int, int, bytes]:
+    """Build; return the bytes of the image's constant arrays, how many there are in its PTX, and the bytes' content."""
+    files = projects.content(projects.build_wheel(folder))
+    images = {entry.kind: entry.content for entry in fatbin.read(files["pkg/k.aotcuda/kernels.fatbin"], "k")}
+    section = ELFFile(io.BytesIO(images["sass"])).get_section_by_name(".nv.constant3")
+    return section["sh_size"], images["ptx"].count(b"\n.const "), section.data()
+
+
+THOUSAND = (1000, 0, "f4")
+MERGED = {
+    "two kernels": ([THOUSAND] * 2, 1, False),
+    "kernels of two groups": ([THOUSAND] * 12, 1, False),
+    "arrays among globals": ([THOUSAND] * 2, 1, True),
+    "one and another": ([THOUSAND, (1000, 1, "f4"), THOUSAND], 2, False),
+    "the same numbers of another type": ([THOUSAND, (1000, 0, "i4")], 2, False),
+    "more than fits, were they not one": ([(6000, 0, "f4")] * 3, 1, False),
+}
+
+
+@pytest.mark.front_end(front_ends.NUMBA, front_ends.MLIR)
+@pytest.mark.parametrize("name", MERGED)
+def test_equal_constant_arrays_are_one_array_of_the_image(front_end: str, name: str, tmp_path: Path) -> None:
+    tables, number, as_global = MERGED[name]
+    size, in_ptx, data = arrays(project(tmp_path, source(*tables, as_global=as_global), len(tables)))
+    assert (size, in_ptx) == (number * 4 * tables[0][0], number)
+    assert data[4:8] in (b"\0\0\x80\x3f", b"\0\0\0\x40", b"\1\0\0\0")
+
+
+@pytest.mark.front_end(front_ends.NUMBA, front_ends.MLIR)
+def test_overloads_of_a_kernel_share_its_constant_array_and_inspect_counts_it(front_end: str, tmp_path: Path) -> None:
+    signatures = '"void(float32[::1])", "void(float64[::1])", "void(int32[::1])"'
+    folder = project(tmp_path, source((6000, 0, "f4")), 1, signatures)
+    assert arrays(folder)[0] == 24000
+    (wheel,) = (folder / "dist").glob("*.whl")
+    done = projects.succeed(folder, sys.executable, "-m", "aotcuda", "inspect", wheel, "--json")
+    symbols = json.loads(done.out)["modules"][0]["symbols"]
+    found = [image["constant"] for symbol in symbols for image in symbol["images"] if image["kind"] == "sass"]
+    assert len(found) == 3
+    assert all(24000 < constant < 25000 for constant in found)
+
+
+@pytest.mark.front_end(front_ends.NUMBA, front_ends.MLIR)
+def test_constant_arrays_that_do_not_fit_are_named_with_kernels_and_sizes(front_end: str, tmp_path: Path) -> None:
+    done = projects.refused(project(tmp_path, source((8000, 0, "f4"), (9000, 1, "f4"), (10, 0, "f4")), 3))
+    assert done.said == (
+        f"{projects.MODULE}: the constant arrays of its kernels have 68,040 bytes, and an image has 65,536 for all of "
+        "them (k1: void(float32[::1]) 36,000, k0: void(float32[::1]) 32,000, k2: void(float32[::1]) 40); pass large "
+        "arrays as arguments, or make the kernels two modules"
+    )
+
+
+def test_constants_of_cuda_cpp_that_do_not_fit_are_counted(tmp_path: Path) -> None:
+    text = "__constant__ float a[10000], b[10000];\n"
+    text += 'extern "C" __global__ void k(float *x, int i) { x[0] = a[i] + b[i]; }\n'
+    folder = projects.write(tmp_path / "project", "", module='frontend = "cuda-cpp"\nkernels.k = {}')
+    config = folder / "pyproject.toml"
+    config.write_text(config.read_text().replace('"pkg._k"', '"k.cu"'))
+    projects.put(folder, {"k.cu": text})
+    assert projects.refused(folder).said == (
+        "pkg.k: linking for sm_80 failed: constants of all its code have 80000 bytes, and an image has 65536 for all "
+        "of them; make arrays smaller or pass them as arguments, or make the kernels two modules"
+    )

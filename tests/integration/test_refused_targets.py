@@ -1,0 +1,147 @@
+"""Check the errors for code that some of the targets cannot have, and for globals of Triton's kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.arch import parse
+from aotcuda.builder import toolchain
+from aotcuda.builder.config.model import Options
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import nvrtc
+from integration import projects
+from support import front_ends
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEBUG = """
+from numba import cuda
+
+@cuda.jit(debug=True, opt=False)
+def a(x):
+    x[0] = 1
+
+@cuda.jit
+def b(x):
+    x[0] = 2
+"""
+CALLS = """
+from numba import cuda
+
+f = cuda.declare_device("f", "float32(float32)", abi="c")
+
+@cuda.jit
+def a(x):
+    x[0] = f(x[0])
+"""
+PLAIN = 'extern "C" __device__ float f(float x) { return x + 1; }'
+REDUX = """
+extern "C" __device__ float f(float x) {
+    unsigned v;
+    asm volatile("redux.sync.add.s32 %0, 3, 0xffffffff;" : "=r"(v));
+    return v;
+}
+"""
+
+
+def said(folder: Path, source: str, arch: str, module: str, linked: dict[str, bytes]) -> str:
+    """Return what is said of a project that links files and cannot be built for a target."""
+    project = projects.write(folder / "project", projects.source(source), aotcuda=f'arch = ["{arch}"]', module=module)
+    for name, data in linked.items():
+        (project / name).write_bytes(data)
+    return projects.refused(project).said
+
+
+@pytest.mark.front_end(front_ends.NUMBA, front_ends.MLIR)
+def test_one_debug_kernel_beside_ptx_is_named_with_its_option(front_end: str, tmp_path: Path) -> None:
+    kernels = 'kernels.a = "void(float32[::1])"\nkernels.b = "void(float32[::1])"'
+    assert said(tmp_path, DEBUG, "compute_75", kernels, {}) == (
+        f"{projects.MODULE}.kernels.a: debug=True gives machine code alone, and compute_75 of arch is PTX; take "
+        "debug=True out of the kernel's decorator, or list sm_* targets only"
+    )
+
+
+@pytest.mark.parametrize("arch", ["compute_75", "sm_75"])
+def test_ltoir_for_newer_gpus_is_named_with_the_target_that_takes_it(arch: str, tmp_path: Path) -> None:
+    item = LinkInput(kind="cu", name="f.cu", data=PLAIN.encode())
+    code = nvrtc.compile_source(item, parse("sm_80"), Options(), toolchain.include_dirs(), lto=True)
+    module = 'link = ["f.ltoir"]\nkernels.a = "void(float32[::1])"'
+    assert said(tmp_path, CALLS, arch, module, {"f.ltoir": code}) == (
+        f"pkg.k: linking for {arch} failed: an input holds LTOIR for compute capability 8.0, which is newer (f.ltoir); "
+        "compile it for the lowest target, as with nvcc -dlto -arch, or list sm_80 and later ones in arch"
+    )
+
+
+def test_an_instruction_of_newer_gpus_is_named_with_the_first_that_has_it(tmp_path: Path) -> None:
+    module = 'link = ["f.cu"]\nkernels.a = "void(float32[::1])"'
+    assert said(tmp_path, CALLS, "sm_75", module, {"f.cu": REDUX.encode()}) == (
+        f"{projects.MODULE}.link[0]: f.cu does not compile for sm_75: it uses redux, which GPUs before sm_80 do not "
+        "have; list sm_80 and later ones in arch, or leave it out of the code for older GPUs"
+    )
+
+
+CONVERTS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def f(x, y):
+    offsets = tl.arange(0, 128)
+    tl.store(y + offsets, tl.load(x + offsets).to(y.dtype.element_ty))
+"""
+
+
+@pytest.mark.parametrize(
+    ("pointer", "arch", "dtype"),
+    [
+        ("fp8e5", "sm_80", "float8_e5m2"),
+        ("fp8e4b15", "sm_80", "|u1"),
+        ("fp8e4nv", "sm_89", "float8_e4m3fn"),
+        ("fp8e4nv", "sm_90", "float8_e4m3fn"),
+        ("fp8e4nv", "sm_80", None),
+        ("fp8e4b8", "sm_90", None),
+        ("fp8e5b16", "sm_90", None),
+    ],
+)
+def test_float8_pointers_are_built_where_the_target_has_the_type(
+    pointer: str, arch: str, dtype: str | None, tmp_path: Path
+) -> None:
+    pytest.importorskip("triton")
+    key = f'kernels.f = {{ signatures = ["*{pointer}, *fp32", "*fp32, *{pointer}"], specialise = "exact" }}'
+    module = f'frontend = "triton"\n{key}'
+    if dtype is None:
+        assert f"this target does not have {pointer} (pkg/_k.py:6" in said(tmp_path, CONVERTS, arch, module, {})
+        return
+    project = projects.write(tmp_path / "project", CONVERTS, aotcuda=f'arch = ["{arch}"]', module=module)
+    (kernel,) = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")["kernels"]
+    assert [[item["dtype"] for item in one["parameters"][:2]] for one in kernel["overloads"]] == [
+        [dtype, "<f4"],
+        ["<f4", dtype],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("defined", "used"),
+    [("N = 16", "N"), ("N = [16]", "N[0]"), ('N = {"n": 16}', 'N["n"]'), ("N: tl.constexpr = 16", "N")],
+)
+def test_plain_globals_of_triton_kernels_are_named_with_constexpr(defined: str, used: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    source = f"""
+import triton
+import triton.language as tl
+
+{defined}
+
+@triton.jit
+def f(x, n):
+    offsets = tl.arange(0, {used})
+    tl.store(x + offsets, 1.0, mask=offsets < n)
+"""
+    module = 'frontend = "triton"\nkernels.f = { signature = "*fp32, i32", specialise = "exact" }'
+    assert (
+        "it uses the global variable N, which is no constexpr (pkg/_k.py:9: offsets = "
+        f"tl.arange(0, {used})); write N = tl.constexpr(...) where it is defined, or make it an argument"
+    ) in said(tmp_path, source, "sm_80", module, {})

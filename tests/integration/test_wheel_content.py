@@ -1,0 +1,188 @@
+"""Check that a build imports what its back end packs, by every way to choose files, and what sdists have."""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNELS = "from numba import cuda\n\n@cuda.jit\ndef f(x):\n    x[0] = 1\n"
+HATCHLING = """\
+[build-system]
+requires = ["hatchling", "aotcuda[cu13]"]
+build-backend = "hatchling.build"
+
+[project]
+name = "other-name"
+version = "1.0"
+dependencies = ["aotcuda"]
+
+[tool.hatch.build.targets.wheel.hooks.aotcuda]
+"""
+SETUPTOOLS = """\
+[build-system]
+requires = ["setuptools", "aotcuda[cu13]"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "other-name"
+version = "1.0"
+dependencies = ["aotcuda"]
+"""
+WHEEL = "[tool.hatch.build.targets.wheel]\n"
+MODULE = 'tool.aotcuda.modules."ripple.k"'
+
+
+def write(folder: Path, back_end: str, choice: str, *, lies: str, source: str = "ripple._kernels") -> Path:
+    """Return a project whose package lies in a folder, with the wheel's files chosen by these lines."""
+    table = f'[tool.aotcuda]\narch = ["sm_80"]\n\n[{MODULE}]\nsource = "{source}"\nkernels.f = "void(float32[::1])"\n'
+    head = HATCHLING if back_end == "hatchling" else SETUPTOOLS
+    files = {"pyproject.toml": f"{head}\n{choice}\n{table}", f"{lies}/__init__.py": "", f"{lies}/_kernels.py": KERNELS}
+    return projects.put(folder / "project", files)
+
+
+@pytest.fixture(autouse=True)
+def _with_setuptools(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import the newest setuptools where a test is for it."""
+    parameters = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
+    names = [value for name in parameters for value in (name, *CHOICES.get(name, ()), *REFUSED.get(name, ((),))[0])]
+    if "setuptools" in names:
+        monkeypatch.setenv("PYTHONPATH", str(request.getfixturevalue("setuptools")("")))
+
+
+def command(back_end: str) -> tuple[str, ...]:
+    return projects.HATCHLING if back_end == "hatchling" else projects.SETUPTOOLS
+
+
+CHOICES = {
+    "sources without packages": ("hatchling", f'{WHEEL}sources = ["src"]\nonly-include = ["src/ripple"]', "src/ripple"),
+    "sources and include": ("hatchling", f'{WHEEL}sources = ["lib"]\ninclude = ["lib/ripple/**"]', "lib/ripple"),
+    "only-include of the root": ("hatchling", f'{WHEEL}only-include = ["ripple"]', "ripple"),
+    "a prefix that is taken away": (
+        "hatchling",
+        f'{WHEEL}only-include = ["a/b"]\nsources = {{ "a/b" = "" }}',
+        "a/b/ripple",
+    ),
+    "force-include": (
+        "hatchling",
+        f'{WHEEL}bypass-selection = true\n[tool.hatch.build.targets.wheel.force-include]\n"deep/er/ripple" = "ripple"',
+        "deep/er/ripple",
+    ),
+    "package-dir": (
+        "setuptools",
+        '[tool.setuptools]\npackages = ["ripple"]\npackage-dir = { "" = "lib" }',
+        "lib/ripple",
+    ),
+    "find where": ("setuptools", '[tool.setuptools.packages.find]\nwhere = ["code"]', "code/ripple"),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_build_imports_the_package_that_the_back_end_packs(name: str, tmp_path: Path) -> None:
+    back_end, choice, lies = CHOICES[name]
+    files = projects.content(projects.build_wheel(write(tmp_path, back_end, choice, lies=lies), *command(back_end)))
+    assert {"ripple/__init__.py", "ripple/_kernels.py", "ripple/k.py", "ripple/k.aotcuda/manifest.json"} <= {*files}
+
+
+NAME = "ripple._kernels"
+REFUSED = {
+    "hatchling packs another folder": (
+        ("hatchling", f'{WHEEL}only-include = ["other"]', "src/ripple", NAME),
+        (
+            f'{MODULE}: the package ripple is missing from the wheel; add "src/ripple" to '
+            "tool.hatch.build.targets.wheel.packages"
+        ),
+    ),
+    "hatchling packs it below src": (
+        ("hatchling", f'{WHEEL}only-include = ["src/ripple"]', "src/ripple", NAME),
+        (
+            f'{MODULE}: the package ripple is missing from the wheel; add "src/ripple" to '
+            "tool.hatch.build.targets.wheel.packages"
+        ),
+    ),
+    "setuptools packs another one": (
+        ("setuptools", '[tool.setuptools]\npackages = ["other"]', "ripple", NAME),
+        (
+            f'{MODULE}: the package ripple is missing from the wheel; have setuptools find "ripple", as by '
+            "tool.setuptools.packages.find.where"
+        ),
+    ),
+    "a source by the name of its folder": (
+        ("hatchling", f'{WHEEL}packages = ["src/ripple"]', "src/ripple", "src.ripple._kernels"),
+        f'{MODULE}.source: the wheel has src.ripple._kernels as ripple._kernels; write source = "ripple._kernels"',
+    ),
+    "a source by the name of its folder, for setuptools": (
+        ("setuptools", '[tool.setuptools.packages.find]\nwhere = ["src"]', "src/ripple", "src.ripple._kernels"),
+        f'{MODULE}.source: the wheel has src.ripple._kernels as ripple._kernels; write source = "ripple._kernels"',
+    ),
+    "a package that is renamed": (
+        ("hatchling", f'{WHEEL}only-include = ["src/a"]\nsources = {{ "src/a" = "ripple" }}', "src/a", NAME),
+        (
+            f"{MODULE}: the wheel has src/a/__init__.py as ripple/__init__.py, and a build imports modules by the "
+            "folders they lie in; call the folder ripple"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_wheel_lacks_or_calls_otherwise_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    (back_end, choice, lies, source), said = REFUSED[name]
+    project = write(tmp_path, back_end, choice, lies=lies, source=source)
+    projects.put(project, {"other/__init__.py": ""})
+    done = projects.refused(project, *command(back_end))
+    assert [line for line in done.err.splitlines() if "aotcuda" in line] == [f"aotcuda: {said}"]
+
+
+def sdist(project: Path, back_end: str) -> set[str]:
+    """Make an sdist; return the names in it, without the folder that they all lie in."""
+    if back_end == "hatchling":
+        projects.succeed(project, sys.executable, "-m", "hatchling", "build", "-t", "sdist")
+    else:
+        code = "from setuptools import build_meta; build_meta.build_sdist('dist')"
+        projects.succeed(project, sys.executable, "-W", "ignore", "-c", code)
+    (made,) = (project / "dist").glob("*.tar.gz")
+    with tarfile.open(made) as archive:
+        return {name.partition("/")[2] for name in archive.getnames()}
+
+
+@pytest.mark.parametrize("packer", ["hatchling", "setuptools"])
+def test_an_sdist_has_all_files_that_the_table_names_and_no_records(packer: str, tmp_path: Path) -> None:
+    choice = "" if packer == "hatchling" else '[tool.setuptools.packages.find]\nwhere = ["src"]'
+    project = write(tmp_path, packer, choice, lies="src/ripple")
+    config = project / "pyproject.toml"
+    linked = ["csrc/a.cu", "csrc/b.ptx", "csrc/c.o", "out/d.ltoir"]
+    text = config.read_text().replace("targets.wheel.hooks", "hooks")
+    config.write_text(f"{text}link = {linked}\noptions.include-dirs = ['inc']\n")
+    headers = ["csrc/a.h", "inc/deep/x.cuh"]
+    projects.put(project, dict.fromkeys([*linked, *headers, ".aotcuda-record.json"], ""))
+    projects.put(project, {".gitignore": "*.ptx\n*.o\nout/\ninc/\n.aotcuda-record.json\n"})
+    (project / ".git").mkdir()
+    found = sdist(project, packer)
+    assert {*linked, *headers, "src/ripple/_kernels.py"} <= found
+    assert ".aotcuda-record.json" not in found
+    (project / ".gitignore").unlink()
+    (project / "dist").rename(project.parent / "dist")
+    assert ".aotcuda-record.json" not in sdist(project, packer)
+
+
+def test_a_wheels_build_warns_of_what_an_sdist_would_lack(tmp_path: Path) -> None:
+    project = write(tmp_path, "hatchling", "", lies="src/ripple")
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace('source = "ripple', 'link = ["f.cu"]\nsource = "ripple'))
+    config.write_text(config.read_text().replace('name = "other-name"', 'name = "ripple"'))
+    projects.put(project, {"f.cu": 'extern "C" __device__ int g() { return 1; }', ".gitignore": "*.cu\n"})
+    (project / ".git").mkdir()
+    said = (
+        "aotcuda: warning: an sdist of this project lacks f.cu; call the table [tool.hatch.build.targets.wheel.hooks."
+    )
+    assert said in projects.succeed(project, *projects.HATCHLING).err
+    config.write_text(config.read_text().replace("targets.wheel.hooks", "hooks"))
+    assert "an sdist" not in projects.succeed(project, *projects.HATCHLING).err

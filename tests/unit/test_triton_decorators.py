@@ -1,0 +1,119 @@
+"""Which functions of heuristics ask only whether an argument is None, and what lies below decorators."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.builder.frontends.triton import decorators
+from aotcuda.builder.frontends.triton.decorators import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OTHER = "x"
+named: Callable[[Any], bool] = lambda nargs: nargs["bias"] is not None  # noqa: E731 (a heuristic may have a name)
+
+
+def defined(args: Any) -> bool:
+    return args["x"] is None
+
+
+def documented(args: Any) -> bool:
+    """Say more than its code does."""
+    return args["x"] is None
+
+
+def made(value: object) -> Callable[[Any], bool]:
+    return lambda args: args["x"] is value
+
+
+IN_A_DICT: dict[str, Callable[..., Any]] = {"HAS_X": lambda args: args["x"] is None}
+
+
+@pytest.mark.parametrize(
+    ("function", "asked"),
+    [
+        (lambda args: args["x"] is None, Asked("x", is_none=True)),
+        (lambda args: args["x"] is not None, Asked("x", is_none=False)),
+        (lambda META: META["a b"] is None, Asked("a b", is_none=True)),  # noqa: N803 (as packages write it)
+        (named, Asked("bias", is_none=False)),
+        (defined, Asked("x", is_none=True)),
+        (IN_A_DICT["HAS_X"], Asked("x", is_none=True)),
+    ],
+)
+def test_the_literal_form_is_recognised(function: Any, asked: Asked) -> None:
+    assert decorators.question(function) == asked
+
+
+def test_a_function_of_another_form_is_not() -> None:
+    alike: list[Any] = [
+        lambda args: args["x"] is None or args["y"],
+        lambda args: not (args["x"] is None and args["y"]),
+        lambda args: args["x"] == None,  # noqa: E711
+        lambda args: args["x"] is True,
+        lambda args: args["x"] is ...,
+        lambda args: args[OTHER] is None,
+        lambda args: args["x"]["y"] is None,
+        lambda args: args["x"].y is None,
+        lambda args: args.get("x") is None,
+        lambda args: args[0] is None,
+        lambda args: args["x"] is args["y"],
+        lambda args: None is args["x"],
+        lambda args: (args["x"] is None, args["x"])[0],
+        lambda args, default=None: args["x"] is default,
+        lambda args, other=1: args["x"] is None,
+        lambda *args: args["x"] is None,
+        lambda **args: args["x"] is None,
+        lambda *, args=None: args["x"] is None,
+        lambda args: bool(args["x"] is None),
+        lambda args: 1 if args["x"] is None else 0,
+        lambda args: [args["x"] is None],
+        lambda args: (yield args["x"] is None),
+        made(None),
+        documented,
+        SimpleNamespace(__code__=defined.__code__, __defaults__=None, __kwdefaults__=None, __closure__=None),
+        len,
+        print,
+    ]
+    assert [function for function in alike if decorators.question(function) is not None] == []
+
+
+def test_decorators_of_triton_and_of_packages_are_looked_through() -> None:
+    triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+
+    class Cached(triton.runtime.autotuner.Autotuner):
+        """An autotuner of a package's own."""
+
+    class Replaced:
+        """What a package has in place of an autotuner."""
+
+        def __init__(self, fn: Any) -> None:
+            self.fn, self.arg_names = fn, fn.arg_names
+            self.configs = [triton.Config({"BLOCK": 32})]
+
+        def run(self, *_args: Any, **_named: Any) -> None:
+            raise NotImplementedError
+
+    @triton.jit
+    def kernel(x, n, HAS_X, EVEN, BLOCK):  # type: ignore[no-untyped-def]  # noqa: N803
+        pass
+
+    inner = triton.heuristics({"EVEN": lambda args: args["n"] % 2, "HAS_X": lambda args: args["x"] is None})(kernel)
+    tuned = Cached(inner, inner.arg_names, [triton.Config({"BLOCK": 64})], ["n"], None, None)
+    outer = triton.heuristics({"HAS_X": lambda args: args["x"] is not None, "B": len})(Replaced(tuned))
+    around, function = decorators.layers(outer)
+    assert function is kernel
+    assert [type(item).__name__ for item in around] == ["Heuristics", "Replaced", "Cached", "Heuristics"]
+    assert decorators.tuners(around) == [around[1], tuned]
+    assert decorators.heuristics(around) == {"B": None, "EVEN": None, "HAS_X": Asked("x", is_none=True)}
+
+
+def test_an_object_that_is_its_own_function_ends_the_search() -> None:
+    pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+    value = SimpleNamespace(run=print)
+    value.fn = value
+    _, function = decorators.layers(value)
+    assert function is value

@@ -1,0 +1,68 @@
+"""What sources ask PyTorch of a GPU while a build imports them; a small package stands for PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.arch import parse
+from aotcuda.builder.frontends.triton import torch_questions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ASKED = ("is_available", "device_count", "current_device", "get_device_name", "get_device_capability")
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder = tmp_path / "torch" / "cuda"
+    folder.mkdir(parents=True)
+    (tmp_path / "torch" / "__init__.py").write_text("import torch.cuda as cuda\n")
+    functions = "".join(f"def {name}(device=None): return 'own'\n" for name in (*ASKED, "get_device_properties"))
+    (folder / "__init__.py").write_text(f"{functions}def of_torch(): return get_device_name()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+        monkeypatch.delitem(sys.modules, name)
+    yield
+    for name in ("torch", "torch.cuda"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize("imported_before", [False, True])
+def test_sources_are_answered_for_the_target(imported_before: bool) -> None:
+    noted: list[tuple[str, Any, dict[str, bool]]] = []
+    finders = list(sys.meta_path)
+    if imported_before:
+        __import__("torch")
+    with torch_questions.answering(parse("sm_90a"), lambda *asked, **kind: noted.append((*asked, kind)), RuntimeError):
+        import torch
+
+        found = [getattr(torch.cuda, name)() for name in ASKED]
+        properties = torch.cuda.get_device_properties(0)
+        assert found == [True, 1, 0, "NVIDIA H100", (9, 0)]
+        assert (properties.name, properties.major, properties.shared_memory_per_block_optin) == (
+            "NVIDIA H100",
+            9,
+            232448,
+        )
+        with pytest.raises(RuntimeError, match="multi_processor_count"):
+            _ = properties.multi_processor_count
+        before = len(noted)
+        assert torch.cuda.of_torch() == "NVIDIA H100"
+        assert len(noted) == before, "PyTorch's own question is not the source's"
+    depending = {asked for asked, _, kind in noted if kind.get("depends")}
+    assert {"torch.cuda.get_device_name()", "torch.cuda.get_device_capability()"} <= depending
+    assert [getattr(torch.cuda, name)() for name in ASKED] == ["own"] * len(ASKED)
+    assert sys.meta_path == finders
+
+
+def test_without_pytorch_nothing_changes() -> None:
+    finders = list(sys.meta_path)
+    with torch_questions.answering(parse("sm_90a"), print, RuntimeError):
+        assert "torch" not in sys.modules
+    assert sys.meta_path == finders

@@ -1,0 +1,172 @@
+"""Files of variants: what they say, and how one that is not for a module is ignored."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.builder import plan
+from aotcuda.builder.config.parser import parse
+from aotcuda.builder.frontends.triton import variants_file
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aotcuda.builder.plan import ModulePlan
+
+KEY = 'tool.aotcuda.modules."pkg.ops".variants: pkg/ops.variants.json'
+VARIANT: dict[str, Any] = {"types": ["*fp32:16", "i32"], "constexprs": {"BLOCK": 64}}
+
+
+def content(*variants: Any, **kernel: Any) -> dict[str, Any]:
+    """Return the file of one kernel."""
+    kernel = {"parameters": ["x", "n", "BLOCK"], "variants": list(variants or (VARIANT,)), **kernel}
+    return {"format": "aotcuda variants", "version": 1, "source": "pkg.ops", "kernels": {"add": kernel}}
+
+
+def planned(folder: Path, whole: Any, arch: tuple[str, ...] = ("sm_80", "sm_90"), **module: Any) -> ModulePlan:
+    """Return the plan of a module whose file of variants has some content; bytes are written as they are."""
+    (folder / "pkg").mkdir(exist_ok=True)
+    if whole is not None:
+        data = whole if isinstance(whole, bytes) else json.dumps(whole).encode()
+        (folder / "pkg" / "ops.variants.json").write_bytes(data)
+    table = {"source": "pkg.ops", "variants": "pkg/ops.variants.json", **module}
+    (made,) = plan.make(
+        parse({"arch": list(arch), "frontend": "triton", "modules": {"pkg.ops": table}}, environ={}), folder
+    )
+    return made
+
+
+def test_a_variant_has_types_constants_and_options(tmp_path: Path) -> None:
+    constants = {"A": None, "B": True, "C": 1, "D": 1.0, "E": "max", "F": {"dtype": "float16"}}
+    given = {
+        "types": ["*kfp32:16", "none", "i32:1"],
+        "constexprs": constants,
+        "num_warps": 8,
+        "num_stages": 2,
+        "num_ctas": 2,
+        "maxnreg": 128,
+        "enable_fp_fusion": False,
+        "launch_pdl": True,
+        "launch_cooperative_grid": True,
+        "arch": ["sm_90"],
+    }
+    made = planned(tmp_path, content(given, parameters=[*"xyn", *constants], python="add_kernel.fn"))
+    (unit,) = made.units
+    assert (unit.name, unit.python, unit.parameters) == ("add", "add_kernel.fn", (*"xyn", *constants))  # type: ignore[attr-defined]
+    assert unit.signature == (
+        "void(*kfp32:16, none, i32:1; A=None, B=True, C=1, D=1.0, E='max', F='tl.float16', num_warps=8, num_stages=2, "
+        "num_ctas=2, maxnreg=128, enable_fp_fusion=False, launch_pdl=True, launch_cooperative_grid=True)"
+    )
+    assert [str(target) for target in made.compiled_for(unit)] == ["sm_90a"]
+    assert made.in_place
+    assert made.warnings == ()
+
+
+def test_a_variant_of_which_no_target_is_built_for_is_not_made(tmp_path: Path) -> None:
+    made = planned(tmp_path, content(VARIANT, {**VARIANT, "arch": ["sm_90"]}, {**VARIANT, "arch": ["sm_75"]}))
+    targets = [[str(target) for target in made.compiled_for(unit)] for unit in made.units]
+    assert targets == [["sm_80", "sm_90a"], ["sm_90a"]]
+
+
+def test_variants_that_are_equal_are_made_once_and_the_tables_kernel_counts(tmp_path: Path) -> None:
+    assert len(planned(tmp_path, content(VARIANT, VARIANT)).units) == 1
+    table = {"add": {"signature": "*fp32, i32", "constexprs": {"BLOCK": 32}}, "more": "*fp32"}
+    made = planned(tmp_path, content(), kernels=table)
+    assert [(unit.name, unit.recorded) for unit in made.units] == [("add", False), ("more", False)]
+
+
+@pytest.mark.parametrize(
+    ("whole", "fact"),
+    [
+        (None, "cannot be read (No such file or directory)"),
+        (b"{", "it is no JSON (Expecting property name"),
+        (b"\xff", "it is no JSON ('utf-8' codec"),
+        (b"[" * 100_000, "it is no JSON (maximum recursion depth"),
+        ([], "it is no file of aotcuda variants"),
+        ({"format": "aotcuda tuning"}, "it is no file of aotcuda variants"),
+        (content() | {"version": 2}, "its version is 2, and this aotcuda reads version 1"),
+        (content() | {"version": True}, "its version is True, and"),
+        (content() | {"source": "pkg.other"}, "it is for 'pkg.other', and not for pkg.ops"),
+        (content() | {"kernels": []}, "kernels is not an object"),
+        (content() | {"kernels": {"a b": {}}}, "kernels.a b is no name of a kernel"),
+        (content() | {"kernels": {"add": []}}, "kernels.add.parameters is not a list"),
+        (content(python="x y"), "kernels.add.python is no path of a function"),
+        (content(parameters=[1]), "kernels.add.parameters is no list of names"),
+        (content([]), "kernels.add.variants[0].types is not a list"),
+        (content({**VARIANT, "types": [1]}), "kernels.add.variants[0].types is no list of types"),
+        (content({**VARIANT, "constexprs": {"z": 1}}), "variants[0].constexprs has a name that the kernel's param"),
+        (
+            content({**VARIANT, "num_warps": 3}),
+            "kernels.add.variants[0].num_warps is no option, or has",
+        ),
+        (content({**VARIANT, "num_warps": True}), "kernels.add.variants[0].num_warps is no option, or has no"),
+        (content({**VARIANT, "warps": 4}), "kernels.add.variants[0].warps is no option, or has no value of one"),
+        (content({**VARIANT, "arch": ["sm90"]}), "kernels.add.variants[0].arch is no list of targets"),
+        (content({**VARIANT, "arch": [90]}), "kernels.add.variants[0].arch is no list of targets"),
+    ],
+)
+def test_a_file_that_is_damaged_or_for_another_module_is_ignored(tmp_path: Path, whole: Any, fact: str) -> None:
+    (said,) = planned(tmp_path, whole).warnings
+    assert said.startswith(f"{KEY}: ")
+    assert fact in said
+    assert said.endswith("; it is ignored. Record it again: aotcuda record --write -- COMMAND")
+    if isinstance(whole, dict):  # where nothing else would serve, it is an error
+        with pytest.raises(ConfigError, match=r"it is ignored|it is for"):
+            planned(tmp_path, whole, source="pkg._ops")
+
+
+@pytest.mark.parametrize(
+    ("variant", "reason"),
+    [
+        ({"types": ["tensordesc", "i32"]}, '"tensordesc" is a tensor descriptor'),
+        ({"types": ["i33", "i32"]}, '"i33" is no type'),
+        ({"constexprs": {"BLOCK": [1, 2]}}, "a constexpr is [1, 2]"),
+        ({"constexprs": {"BLOCK": {"dtype": "float7"}}}, 'a constexpr is {"dtype": "float7"}'),
+        ({"constexprs": {"BLOCK": float("nan")}}, "a constexpr is NaN"),
+        ({"constexprs": {"BLOCK": "tl.float16"}}, "a constexpr is the string 'tl.float16', which stands for a type"),
+    ],
+)
+def test_variants_that_cannot_be_packaged_are_left_out(tmp_path: Path, variant: Any, reason: str) -> None:
+    made = planned(tmp_path, content({**VARIANT, **variant}, {**VARIANT, **variant, "num_warps": 2}, VARIANT))
+    assert len(made.units) == 1
+    (said,) = made.warnings
+    assert said.startswith(f"{KEY}: add: 2 of its variants cannot be packaged, since {reason}")
+
+
+@pytest.mark.parametrize(
+    ("data", "fact"),
+    [
+        (b"{}", "it is no file of aotcuda tuning"),
+        (json.dumps({"format": "aotcuda tuning", "version": 1, "source": "other", "kernels": {}}).encode(), "other"),
+    ],
+)
+def test_choices_of_autotuners_come_along_unless_they_are_damaged(tmp_path: Path, data: bytes, fact: str) -> None:
+    good = json.dumps({"format": "aotcuda tuning", "version": 1, "source": "pkg.ops", "kernels": {}}).encode()
+    planned(tmp_path, content())
+    beside = tmp_path / "pkg" / variants_file.tuning_name("ops.variants.json")
+    beside.write_bytes(good)
+    made = planned(tmp_path, content())
+    assert (made.tuning, made.warnings) == (good, ())
+    assert [path.rpartition("/")[2] for path in made.recorded] == ["ops.variants.json", "ops.tuning.json"]
+    beside.write_bytes(data)
+    made = planned(tmp_path, content())
+    assert made.tuning == b""
+    assert len(made.units) == 1
+    assert fact in made.warnings[0]
+
+
+def test_launches_in_place_name_all_constants() -> None:
+    kernels = {"add": {"signature": "*fp32, i32", "configs": [{"constexprs": {"BLOCK": 64}}]}}
+    module = {"source": "pkg.ops", "kernels": kernels}
+    with pytest.raises(ConfigError, match=r"kernels\.add\.configs: pkg\.ops is packaged in place, where launches name"):
+        parse({"arch": ["sm_90"], "frontend": "triton", "modules": {"pkg.ops": module}}, environ={})
+
+
+def test_front_ends_without_variants_say_so() -> None:
+    module = {"source": "pkg._ops", "variants": "ops.json", "kernels": {"add": "void(int32)"}}
+    with pytest.raises(ConfigError, match=r"variants: the front end numba-cuda has no variants; remove them, or move"):
+        parse({"arch": ["sm_90"], "modules": {"pkg.ops": module}}, environ={})
