@@ -40,6 +40,9 @@ _HERE = Path(__file__).resolve()
 _PARTS = {"fla-core": ("fla_core", "flash_linear_attention", "einops")}
 """Wheels that make one project; others are a project each."""
 
+_PRELUDES = {"bitsandbytes": "import torch\n\nvars(torch._C).setdefault('_cuda_getCurrentRawStream', None)\n"}
+"""What a build needs where PyTorch is a build for the processor alone."""
+
 _PROJECT = """
 [build-system]
 requires = ["hatchling", "aotcuda[triton]"]
@@ -48,6 +51,7 @@ build-backend = "hatchling.build"
 [project]
 name = "{name}"
 version = "{version}"
+dependencies = ["aotcuda"]
 
 [tool.hatch.build.targets.wheel]
 packages = [{packages}]
@@ -107,7 +111,11 @@ def prepare(folder: Path, wheels: list[Path]) -> None:
                 changed += 1
         packages = ", ".join(f'"{path.parent.name}"' for path in sorted(root.glob("*/__init__.py")))
         version = found[0].name.split("-")[1]
-        (root / "pyproject.toml").write_text(_PROJECT.format(name=name, version=version, packages=packages))
+        text = _PROJECT.format(name=name, version=version, packages=packages)
+        if name in _PRELUDES:
+            (root / "_prelude.py").write_text(_PRELUDES[name])
+            text += 'prelude = "_prelude"\n'
+        (root / "pyproject.toml").write_text(text)
         print(f"{name} {version}: imports of {changed} modules changed")
 
 
