@@ -4,7 +4,7 @@ Each round starts a build of a small project in a process of its own, waits a ra
 SIGHUP or SIGKILL to that process alone. The build cache is empty at first, or lacks half of its entries. Every second
 source has started a daemon, and every fourth one ignores the signals that can be ignored. A round fails
 
-- if a process of the build is left two seconds later,
+- if a process of the build is left two seconds later (`--limit`, for a machine that does other work as well),
 - if an interrupted build has printed more or less than one line, has changed the project's folder, or has left a
   temporary file,
 - if the next build, with what is left in the cache, fails, prints a warning, or gives other files than a build without
@@ -12,7 +12,7 @@ source has started a daemon, and every fourth one ignores the signals that can b
 
 After the last build there must be no temporary file of a build that was killed, either.
 
-    python bench/build_kills.py [--kills 100] [--seed 3]        # about eight seconds for each kill on two idle cores
+    python bench/build_kills.py [--kills 100] [--limit 2]       # about eight seconds for each kill on two idle cores
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ ROUTES = {
 }
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 LINE = "aotcuda: build interrupted; nothing was written\n"
-LIMIT = 2.0
 EMPTY_EACH = 5
 """After so many rounds the cache is emptied."""
 
@@ -63,6 +62,7 @@ def main() -> int:
     parser = machine.parser(__doc__, "build_kills")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=2, help="seconds until no process may be left (%(default)s)")
     arguments = parser.parse_args()
     here = machine.describe()
     # What a shell starts in the background ignores SIGINT, under nohup SIGHUP too, and so would the builds.
@@ -72,7 +72,7 @@ def main() -> int:
     state: Counter[str] = Counter()
     problems: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
+        bench = Bench(Path(folder), arguments.limit)
         for route in ROUTES:
             bench.measure(route)
         for number in range(arguments.kills):
@@ -101,6 +101,7 @@ def main() -> int:
         kills=arguments.kills,
         found=dict(state),
         failures=len(problems),
+        limit_seconds=arguments.limit,
         seconds_until_all_are_gone=machine.summary(gone) | {"max": round(gone[-1], 3)},
     )
     return 1 if problems else 0
@@ -112,12 +113,14 @@ class Bench:
 
     Attributes:
         folder: The folder of everything.
+        limit: The seconds after a signal until no process may be left.
         seconds: The time that a build by each route takes.
         expected: The files that a build by each route gives without a cache.
         gone: The seconds from each signal to the end of the last process.
     """
 
     folder: Path
+    limit: float
     seconds: dict[str, float] = field(default_factory=dict)
     expected: dict[str, dict[str, bytes]] = field(default_factory=dict)
     gone: list[float] = field(default_factory=list)
@@ -159,7 +162,7 @@ class Bench:
         build.send_signal(how)
         begin = time.perf_counter()
         _, err = build.communicate()
-        while (left := _marked(mark)) and time.perf_counter() - begin < 2 * LIMIT:
+        while (left := _marked(mark)) and time.perf_counter() - begin < 2 * self.limit:
             time.sleep(0.005)
         self.gone.append(time.perf_counter() - begin)
         for pid in left:
@@ -174,8 +177,8 @@ class Bench:
     ) -> str:
         took, files = self.gone[-1], self._files()
         if status == 0 or err.startswith("dist/"):  # which hatchling prints at its end
-            return f"lost:it went on for {took:.1f} s" if took > LIMIT else "ended before the signal"
-        if took > LIMIT:
+            return f"lost:it went on for {took:.1f} s" if took > self.limit else "ended before the signal"
+        if took > self.limit:
             return f"too slow:{took:.1f} s; {status} {err}"
         if status == -how and not err and files.keys() == self.expected[route].keys():
             return "ended before the signal"  # all is written, and Python has not ended yet

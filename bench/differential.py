@@ -31,35 +31,35 @@ def main() -> int:
     parser.add_argument("--inputs", nargs="*", default=[*stamp_inputs.INPUTS], choices=[*stamp_inputs.INPUTS])
     arguments = parser.parse_args()
     here = machine.describe()
-    # Compilers of several CUDA versions need several environments: each adds its front ends to the file.
+    # Compilers of several CUDA versions need several environments: each run adds what it finds to the file.
     earlier = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else {}
-    found: dict[str, dict[str, object]] = earlier.get("front_ends", {})
-    failed = False
+    found: dict[str, dict[str, list[str]]] = earlier.get("problems", {})
     for front_end in arguments.front_ends:
         package = stamp_inputs.PACKAGES.get(front_end, "aotcuda")
         if importlib.util.find_spec(package.partition(".")[0]) is None or importlib.util.find_spec(package) is None:
             print(f"left out: {front_end}: {package} is not installed")
             continue
-        found[front_end] = _edited(front_end, arguments.inputs)
-        failed |= bool(found[front_end]["problems"])
-        machine.write(arguments.out, here, kinds=[*KINDS], front_ends=found)
-    rows = [(name, item["inputs"], item["builds"], len(item["problems"])) for name, item in found.items()]  # type: ignore[arg-type]
-    machine.table(("", "inputs", "pairs of builds", "problems"), rows)  # type: ignore[arg-type]
-    return 1 if failed else 0
+        found[front_end] = found.get(front_end, {}) | _edited(front_end, arguments.inputs)
+        counts = {
+            name: {"inputs": len(item), "pairs of builds": len(item) * len(KINDS)} for name, item in found.items()
+        }
+        machine.write(arguments.out, here, kinds=[*KINDS], pairs_of_builds=counts, problems=found)
+    rows = [(name, len(item), len(item) * len(KINDS), sum(map(bool, item.values()))) for name, item in found.items()]
+    machine.table(("", "inputs", "pairs of builds", "problems"), rows)
+    return 1 if any(any(item.values()) for item in found.values()) else 0
 
 
-def _edited(front_end: str, inputs: list[str]) -> dict[str, object]:
-    """Edit each input of a project; return the counts and what was wrong."""
+def _edited(front_end: str, inputs: list[str]) -> dict[str, list[str]]:
+    """Edit each input of a project; return the problems by input."""
     problems: dict[str, list[str]] = {}
     items = {name: item for name, item in stamp_inputs.of(front_end).items() if name in inputs}
     with tempfile.TemporaryDirectory() as temporary:
         project = Project(Path(temporary), front_end)
         project.build_all()
         for number, (name, item) in enumerate(items.items(), 1):
-            if wrong := compare(project, name, item):
-                problems[name] = wrong
-            print(f"{front_end} {number}/{len(items)} {name}: {'; '.join(wrong) or 'equal'}", flush=True)
-    return {"inputs": len(items), "builds": len(items) * len(KINDS), "problems": problems}
+            problems[name] = compare(project, name, item)
+            print(f"{front_end} {number}/{len(items)} {name}: {'; '.join(problems[name]) or 'equal'}", flush=True)
+    return problems
 
 
 if __name__ == "__main__":

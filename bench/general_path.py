@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     parser = machine.parser(__doc__, "general_path")
-    parser.add_argument("--beside", type=Path, action="append", default=[], help="a folder with another aotcuda")
+    parser.add_argument("--beside", type=Path, help="a folder with another aotcuda")
     parser.add_argument("--turns", type=int, default=3, help="processes of each (%(default)s)")
     parser.add_argument("--batches", type=int, default=30, help="of each row in a process (%(default)s)")
     parser.add_argument("--profile", metavar="LIBRARY")
@@ -57,7 +57,8 @@ def main() -> int:
             else:
                 print(json.dumps(_measure(cases, arguments.batches)))
         return 0
-    states = {str(place): place.resolve() for place in (*arguments.beside, ROOT)}
+    states = {"before": arguments.beside.resolve()} if arguments.beside else {}
+    states["now"] = ROOT
     found: dict[str, dict[str, list[float]]] = {}
     for _ in range(arguments.turns):
         for state, place in states.items():

@@ -6,7 +6,8 @@ An import with `load = "first-use"` reads `module` alone; other modules are impo
 # module              `load` and `Module`, which a generated module uses; module_attributes: what they report
 # module_registry     `aotcuda.load(name)`: modules by name, also of a tree that was never built
 # kernel              what users index and call: `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`;
-#                     grid_kernel: kernels that are launched by their grid alone; help_text: their documentation
+#                     grid_kernel: kernels that are launched by their grid alone; grid_binding: their arguments;
+#                     help_text: documentation of kernels
 # launcher            a kernel with its configuration; stream_objects: launchers that keep a stream alive; config_key
 # general_path        one launch, from the arguments to the driver; specialize: teaches it to the fast path
 # launch_config       grid, block, stream and shared memory; launch_attributes: clusters, priorities, ...

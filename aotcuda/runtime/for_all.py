@@ -10,7 +10,7 @@ from aotcuda.runtime.launcher import OfThisProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol, SupportsIndex
+    from typing import Any, SupportsIndex
 
     from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.launcher import Launcher
     from aotcuda.runtime.loader import Loader
 
-    class Kernel(Protocol):
-        """What is launched: a kernel by its name, which configurations index; `aotcuda.runtime.kernel` has it."""
-
-        __name__: str
-
-        def __getitem__(self, configuration: Any) -> Launcher: ...
+    Kernel = Any  # an `aotcuda.runtime.kernel.Kernel`, which imports this module
 
 
 def _number_of_elements(n: object, kernel: Kernel) -> int:
@@ -110,7 +105,8 @@ class ForAll(OfThisProcess):
     def _launcher(self, best: int) -> Launcher:
         """Return the launcher for blocks of `best` threads, unless the user has named their number."""
         block = self._block or best
-        return self._kernel[-(-self._n // block), block, self._stream, self._shared]
+        found: Launcher = self._kernel[-(-self._n // block), block, self._stream, self._shared]
+        return found
 
     def _known_block(self, loaded: KernelTable, args: tuple[object, ...]) -> int | None:
         """Return the block size of most occupancy, if all overloads that may be selected are known to have one."""

@@ -10,16 +10,15 @@ from aotcuda.runtime import new_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
     from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.library import Library
 
-    MakesFallback = Callable[[], Fallback]
+    MakesFallback = Callable[[], Any]  # returns an `aotcuda.runtime.jit.fallback.Fallback`
     ImageSource: TypeAlias = "Packaged | Unbuilt"
 
 
@@ -113,14 +112,14 @@ class Unbuilt:
         self._lock = new_lock()
         self._manifest: Manifest | None = None
 
-    def manifest(self, fallback: Callable[[], Fallback]) -> Manifest:
+    def manifest(self, fallback: MakesFallback) -> Manifest:
         """As in Packaged."""
         with self._lock:
             if self._manifest is None:
                 self._manifest = self._first(fallback).manifest
             return self._manifest
 
-    def load(self, fallback: Callable[[], Fallback]) -> Library:
+    def load(self, fallback: MakesFallback) -> Library:
         """As in Packaged."""
         return self._first(fallback)
 
@@ -148,7 +147,7 @@ class Unbuilt:
         """As in Packaged."""
         return None
 
-    def _first(self, fallback: Callable[[], Fallback]) -> Library:
+    def _first(self, fallback: MakesFallback) -> Library:
         from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only who builds comes here)
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.jit.build_inputs import PYPROJECT  # noqa: PLC0415
@@ -161,4 +160,5 @@ class Unbuilt:
         from aotcuda.errors import NoImageError  # noqa: PLC0415
 
         cause = NoImageError(f"{self.name} was never built, though {where} names it; {advice}: pip install -e .")
-        return fallback().compiled((None, None), gpu, cause)
+        library: Library = fallback().compiled((None, None), gpu, cause)
+        return library

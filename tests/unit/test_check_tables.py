@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,21 @@ def test_a_gpu_that_is_not_known_is_told_the_nearest_names(text, names):
 )
 def test_a_gpu_by_its_capability_or_by_what_the_driver_calls_it(text, capability):
     assert gpus.gpu(text).capability == capability
+
+
+@pytest.mark.parametrize(("extra", "cuda"), [("cu12", (12, 9)), ("cu13", (13, 0))])
+def test_the_page_of_toolkits_says_what_the_table_of_gpus_says(extra, cuda):
+    page = (Path(__file__).parents[2] / "docs" / "toolkits.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{extra}`")]
+    said, _, without = row.split("|")[-2].partition("(not ")
+    builds = set()
+    for part in re.sub(r"\([^)]*\)\)?", "", said).split(","):
+        first, _, last = part.strip().partition(" to ")
+        builds |= {row.number for row in CAPABILITIES if _number(first) <= row.number <= _number(last or first)}
+    builds -= {_number(text) for text in without.strip(" )").split(", ")}
+    assert builds == {row.number for row in CAPABILITIES if row.known_to(cuda) and row.renamed is None}
+
+
+def _number(text):
+    major, minor = text.strip().split(".")
+    return int(major), int(minor)

@@ -215,6 +215,13 @@ class Dtype:
         self.name = name
 
 
+class Odd(type):
+    """A class of classes that have no hash."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ODD = Odd("Odd", (), {})()
 Dtype.__module__, Dtype.__name__ = "triton.language.core", "dtype"
 DTYPE = Dtype("fp16")
 
@@ -250,6 +257,7 @@ DTYPE = Dtype("fp16")
         (0, 32, 128, None, {"maxnreg": 64}, None),
         (0, 32, 128, None, {"nonsense": 1}, None),
         (0, None, 128, None, {}, None),
+        (0, 33, ODD, "relu", {}, None),
         (0, "text", 128, None, {}, None),
         (0, [1], 128, None, {}, None),
     ],

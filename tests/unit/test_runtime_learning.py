@@ -87,7 +87,7 @@ class TestWhatTheExtensionIsTaught:
             plan = extension_module.ArgumentLayout(64, (parameter,))
             codes = bytes([specializations._kind(arg) if code is None else code])
             rest = ([True], 0, -1, False, (1,) * 8, arrays.element)
-            return extension_module.Specializations().add((arg,), codes, ((plan, 1),), *rest)
+            return extension_module.Specializations().add((arg,), codes, ((plan, 1),), (), *rest)
 
         return teach
 

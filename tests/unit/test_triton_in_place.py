@@ -356,6 +356,12 @@ class TestMisses:
         assert [call[0] for call in by_triton] == ["scale"]
         assert symbols(cuda) == []
 
+    def test_a_grid_that_no_gpu_takes_is_for_triton_to_refuse(self, cuda: StandIn, by_triton: list[Any]) -> None:
+        ops, x = package(cuda), cuda.array()
+        with pytest.warns(FallbackWarning, match=r"grid .*so Triton compiles it"):
+            ops.scale[(1, 70_000)](x, 0.5, 7, 128)
+        assert by_triton == [("scale", (x, 0.5, 7, 128), (1, 70_000), False, {})]
+
     def test_a_grid_function_is_called_once(self, cuda: StandIn, by_triton: list[Any]) -> None:
         ops, x, calls = package(cuda), cuda.array(), []
         with pytest.warns(FallbackWarning):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,6 +152,28 @@ def test_a_config_that_was_assigned_to_the_cache_goes_before_tables(cuda: StandI
     assert type(ops.own.fn).__mro__[1] is ops.Cached
     assert isinstance(ops.own.fn, triton.runtime.autotuner.Autotuner)
     assert (5,) not in ops.plain.cache
+
+
+def test_a_launch_of_another_thread_does_not_make_one_time_configs(cuda: StandIn) -> None:
+    ops, x = package(cuda, table(other=H200)), cuda.array()
+    inside, ended = threading.Event(), threading.Event()
+
+    class Slow:
+        __cuda_array_interface__ = cuda.array().interface
+
+        @property
+        def dtype(self) -> str:
+            inside.set()
+            assert ended.wait(30)
+            return "torch.float32"
+
+    first = threading.Thread(target=ops.plain[(1,)], args=(Slow(), 80))
+    first.start()
+    assert inside.wait(30)
+    ops.plain[(1,)](x, 77)  # it begins and ends while the other one makes its key
+    ended.set()
+    first.join()
+    assert blocks(cuda) == [256, 64]
 
 
 def test_a_config_for_another_key_is_one_that_pruning_leaves(cuda: StandIn) -> None:

@@ -41,7 +41,7 @@ def planned(folder: Path, whole: Any, arch: tuple[str, ...] = ("sm_80", "sm_90")
 
 
 def test_a_variant_has_types_constants_and_options(tmp_path: Path) -> None:
-    constants = {"A": None, "B": True, "C": 1, "D": 1.0, "E": "max", "F": {"dtype": "float16"}}
+    constants = {"A": None, "B": True, "C": 1, "D": 1.0, "E": "max", "F": {"dtype": "float16"}, "G": [1, None]}
     given = {
         "types": ["*kfp32:16", "none", "i32:1"],
         "constexprs": constants,
@@ -58,8 +58,8 @@ def test_a_variant_has_types_constants_and_options(tmp_path: Path) -> None:
     (unit,) = made.units
     assert (unit.name, unit.python, unit.parameters) == ("add", "add_kernel.fn", (*"xyn", *constants))  # type: ignore[attr-defined]
     assert unit.signature == (
-        "void(*kfp32:16, none, i32:1; A=None, B=True, C=1, D=1.0, E='max', F='tl.float16', num_warps=8, num_stages=2, "
-        "num_ctas=2, maxnreg=128, enable_fp_fusion=False, launch_pdl=True, launch_cooperative_grid=True)"
+        "void(*kfp32:16, none, i32:1; A=None, B=True, C=1, D=1.0, E='max', F='tl.float16', G=(1, None), num_warps=8, "
+        "num_stages=2, num_ctas=2, maxnreg=128, enable_fp_fusion=False, launch_pdl=True, launch_cooperative_grid=True)"
     )
     assert [str(target) for target in made.compiled_for(unit)] == ["sm_90a"]
     assert made.in_place
@@ -124,7 +124,7 @@ def test_a_file_that_is_damaged_or_for_another_module_is_ignored(tmp_path: Path,
     [
         ({"types": ["tensordesc", "i32"]}, '"tensordesc" is a tensor descriptor'),
         ({"types": ["i33", "i32"]}, '"i33" is no type'),
-        ({"constexprs": {"BLOCK": [1, 2]}}, "a constexpr is [1, 2]"),
+        ({"constexprs": {"BLOCK": [1, [2]]}}, "a constexpr is [1, [2]]"),
         ({"constexprs": {"BLOCK": {"dtype": "float7"}}}, 'a constexpr is {"dtype": "float7"}'),
         ({"constexprs": {"BLOCK": float("nan")}}, "a constexpr is NaN"),
         ({"constexprs": {"BLOCK": "tl.float16"}}, "a constexpr is the string 'tl.float16', which stands for a type"),

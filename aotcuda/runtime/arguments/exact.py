@@ -108,7 +108,13 @@ class ExactOverloads(OverloadTable):
     def candidates(self, args: tuple[object, ...]) -> Candidates:
         """See OverloadTable. Arguments of types that no overload takes have candidates, too, and these are none."""
         key = (*map(type, args),)
-        return self._candidates.get(key) or self._rank(key, args)
+        try:
+            found = self._candidates.get(key)
+        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+            raise
+        except Exception as error:  # a class whose own class says that it has no hash, or raises
+            raise self.unreadable(args, error) from error
+        return found or self._rank(key, args)
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """See OverloadTable."""

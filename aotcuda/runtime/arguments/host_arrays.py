@@ -16,15 +16,9 @@ from aotcuda.runtime.arguments import arrays
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Protocol, Self
+    from typing import Any, Self
 
-    from aotcuda.manifest import Parameter
     from aotcuda.runtime.driver import Driver
-
-    class Takes(Protocol):
-        """An overload, as far as it is asked here."""
-
-        parameters: list[Parameter]
 
 
 _VARIABLE = "AOTCUDA_HOST_ARRAYS"
@@ -89,7 +83,7 @@ def _interface(array: Any, address: int) -> dict[str, object]:
     return {**array.__array_interface__, "data": data, "strides": strides, "version": 3, "stream": None}
 
 
-def described(args: tuple[object, ...], overloads: Sequence[Takes]) -> tuple[object, ...]:
+def described(args: tuple[object, ...], overloads: Sequence[Any]) -> tuple[object, ...]:
     """Return the arguments as a launch would have them, where copies are wanted: what these would be, and no copies.
 
     Errors as for `wanted`.
@@ -106,7 +100,7 @@ def described(args: tuple[object, ...], overloads: Sequence[Takes]) -> tuple[obj
     return tuple(given)
 
 
-def wanted(args: tuple[object, ...], overloads: Sequence[Takes]) -> list[int]:
+def wanted(args: tuple[object, ...], overloads: Sequence[Any]) -> list[int]:
     """Return the numbers of the arguments, from 1, that are to be copied.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 
@@ -13,14 +12,13 @@ from aotcuda.cache.entries import size_cap
 from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.gpus import FIRST_CURRENT
+from aotcuda.runtime.arguments.host_arrays import depth
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.common.jit_build import Request
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 _caches: dict[str | None, Cache] = {}
 _warned: set[str] = set()
@@ -86,12 +84,7 @@ def warn(text: str) -> None:
     if text in _warned:
         return
     _warned.add(text)
-    level = 1
-    frame = sys._getframe()  # noqa: SLF001 (its documented use; `skip_file_prefixes` came with Python 3.12)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-        level += 1
-    warnings.warn(text, FallbackWarning, stacklevel=level)
+    warnings.warn(text, FallbackWarning, stacklevel=depth())
 
 
 def _check_installed(request: Request, what: str, cuda: int) -> None:

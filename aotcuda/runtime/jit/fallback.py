@@ -27,26 +27,12 @@ from aotcuda.runtime.library import Library
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
 
-    from aotcuda.common.jit_build import Request, Result
+    from aotcuda.common.jit_build import Result
     from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.image_source import ImageSource
 
     Case = tuple[str | None, str | None]  # kernel and signature; both are None for a whole module
-
-    class Buildable(Protocol):
-        """The parts of a module that the fallback uses."""
-
-        @property
-        def setting(self) -> str:
-            """Return the package's setting of the JIT fallback: `"jit"` or `"error"`."""
-
-        def build_inputs(self) -> Request | None:
-            """Return what to build from; None if there is nothing."""
-
-        def packaged_choice(self, device: Device) -> Choice | None:
-            """Return the packaged image that a GPU takes, or why it takes none; None if nothing is packaged."""
 
 
 WHOLE: Case = (None, None)
@@ -75,7 +61,7 @@ class Fallback:
         loaded: What was compiled for it and is loaded, by kernel, signature and compute capability.
     """
 
-    def __init__(self, module: Buildable) -> None:
+    def __init__(self, module: ImageSource) -> None:
         self._module = module
         self.loaded: dict[tuple[Case, tuple[int, int]], Library] = {}
         self._failed: dict[tuple[Case, tuple[int, int]], AotcudaError] = {}

@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda.arch import Target
 from aotcuda.builder import code_warnings, toolchain
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import Question
     from aotcuda.builder.frontends.triton.config import TritonUnit
     from aotcuda.builder.frontends.triton.ptx import Field
-    from aotcuda.builder.frontends.triton.type_notation import Type
+    from aotcuda.builder.frontends.triton.type_notation import Type, Value
     from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
@@ -453,19 +453,21 @@ def _default(parameter: Any) -> Any:
     return value
 
 
-def _constants(unit: TritonUnit, function: Any) -> dict[str, Constant | None]:
+def _constants(unit: TritonUnit, function: Any) -> dict[str, Value]:
     """The value of each constexpr: the table's, else the default in the source."""
-    given: dict[str, Constant | None] = dict(unit.constexprs)
+    given: dict[str, Value] = dict(unit.constexprs)
     for parameter in function.params:
         if parameter.is_constexpr and parameter.name not in given:
             given[parameter.name] = _default(parameter)
     return given
 
 
-def _of_triton(value: Constant | None) -> Any:
+def _of_triton(value: Value) -> Any:
     """A constexpr's value as Triton has it: `tl.float32` is the type."""
     import triton.language as tl  # noqa: PLC0415 (as in prepare)
 
+    if isinstance(value, tuple):
+        return tuple(map(_of_triton, value))
     return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
 
 
@@ -829,8 +831,9 @@ def _parameters(unit: TritonUnit, function: Any, fields: Sequence[Field]) -> Ite
         yield _constant(name, value, optional=not unit.is_exact)
 
 
-def _constant(name: str, value: Constant | None, *, optional: bool) -> Parameter:
-    found: Parameter = {"name": name, "type": f"{name}={value!r}", "kind": "constant", "offset": 0, "value": value}
+def _constant(name: str, value: Value, *, optional: bool) -> Parameter:
+    in_json = list(value) if isinstance(value, tuple) else value
+    found: Parameter = {"name": name, "type": f"{name}={value!r}", "kind": "constant", "offset": 0, "value": in_json}
     if optional:
         found["optional"] = True
     return found
@@ -882,7 +885,7 @@ def _arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
         if _is_constant(parameter) and not (parameter.is_constexpr and overruled):
             argument["default"] = _default(parameter)
         elif name in unit.alone:
-            argument["default"] = values[name]
+            argument["default"] = cast("Constant | None", values[name])  # of the table
         if (asked := loaded.computed.get(name)) is not None and asked.name in given:
             argument["is_none" if asked.is_none else "is_not_none"] = asked.name
         if unit.is_exact and not parameter.is_constexpr:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from aotcuda.builder.config.model import Module
-    from aotcuda.builder.frontends.triton.type_notation import Type
+    from aotcuda.builder.frontends.triton.type_notation import Type, Value
     from aotcuda.builder.frontends.triton.variants_file import RecordedKernel, Variant
     from aotcuda.builder.frontends.variants import Constant, Constants
 
@@ -205,7 +205,7 @@ class TritonUnit(VariantUnit):
     """
 
     types: tuple[Type, ...]
-    constexprs: tuple[tuple[str, Constant | None], ...]
+    constexprs: tuple[tuple[str, Value], ...]
     num_warps: int
     num_stages: int
     num_ctas: int

@@ -17,6 +17,9 @@ NOTHING = "none"
 NONE = "None"
 """The constexpr None, which TOML has no value for."""
 
+Value = int | float | bool | str | None | tuple[int | float | bool | str | None, ...]
+"""The value of a constexpr; a type is `tl.float16`. Tables have no tuples."""
+
 DTYPES = (
     *("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float8e4nv", "float8e4b8", "float8e4b15", "float8e5", "float8e5b16"),

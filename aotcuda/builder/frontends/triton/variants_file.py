@@ -10,7 +10,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from aotcuda import arch
 from aotcuda.builder.frontends.triton import type_notation
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from aotcuda.builder.frontends.triton.type_notation import Type
-    from aotcuda.builder.frontends.variants import Constant
+    from aotcuda.builder.frontends.triton.type_notation import Type, Value
 
 FORMAT, TUNING, VERSION = "aotcuda variants", "aotcuda tuning", 1
 LARGEST = 256 << 20
@@ -43,7 +42,7 @@ class Variant:
     """
 
     types: tuple[Type, ...]
-    constexprs: tuple[tuple[str, Constant | None], ...]
+    constexprs: tuple[tuple[str, Value], ...]
     options: Mapping[str, Any]
     arch: tuple[arch.Target, ...]
 
@@ -188,8 +187,8 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
     )
 
 
-def constant(value: Any) -> Constant | None:
-    """Return a constexpr as units have it, from its form in JSON: a type is `{"dtype": "float16"}` there.
+def constant(value: Any) -> Value:
+    """Return a constexpr as units have it, from JSON: there a type is `{"dtype": "float16"}`, and a tuple a list.
 
     Raises:
         ValueError: It is no value that kernels can be packaged for.
@@ -197,6 +196,8 @@ def constant(value: Any) -> Constant | None:
     if isinstance(value, dict) and value.keys() == {"dtype"} and value["dtype"] in type_notation.DTYPES:
         return f"tl.{value['dtype']}"
     fact = ""
+    if isinstance(value, list) and not any(isinstance(item, list) for item in value):
+        return tuple(cast("Any", constant(item)) for item in value)
     if isinstance(value, list | dict):
         fact = foreign.shown(json.dumps(value))[:80]
     elif isinstance(value, float) and math.isnan(value):
@@ -206,7 +207,7 @@ def constant(value: Any) -> Constant | None:
     if fact:
         message = f"a constexpr is {fact}"
         raise ValueError(message)
-    found: Constant | None = value
+    found: Value = value
     return found
 
 

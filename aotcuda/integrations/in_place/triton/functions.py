@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import threading
 
 from aotcuda.errors import LaunchError
 from aotcuda.integrations.in_place import sources
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from aotcuda.integrations.in_place.triton.tuning import Table
 
 _runtime: Any = bases.runtime
+
+_now = threading.local()
+"""`launch`: the autotuner whose launch is under way in this thread, and its arguments by name."""
 
 _combined: dict[type, type] = {}  # by a class of a package, the subclass of it
 
@@ -97,24 +101,23 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
         choices = self.cache
         if type(choices) is not Choices:
             choices = self.cache = Choices(self, choices)
-        choices.arguments = kwargs
+        before = getattr(_now, "launch", None)
+        _now.launch = self, kwargs
         try:
             return super().run(*args, **kwargs)
         finally:
-            choices.arguments = None
+            _now.launch = before
 
 
 class Choices(dict[object, object]):
     """The `cache` of an autotuner: configs by key. While it launches, tables have the keys that were never timed.
 
-    Attributes:
-        arguments: Arguments by name of the launch under way; None between launches, when it is a dict like any other.
+    Between launches it is a dict like any other.
     """
 
     def __init__(self, owner: Autotuner, found: dict[Any, Any]) -> None:
         """Take the autotuner, and the configs it has so far."""
         super().__init__(found)
-        self.arguments: dict[str, Any] | None = None
         self._owner = owner
         self._table: Table | None = None
         self._is_read = False
@@ -122,11 +125,12 @@ class Choices(dict[object, object]):
     def __contains__(self, key: object) -> bool:
         if super().__contains__(key):
             return True
-        if self.arguments is None:
+        launch = getattr(_now, "launch", None)
+        if launch is None or launch[0] is not self._owner:
             return False
         if not self._is_read:
             self._read()
-        config = self._table.choose(self._owner, key, self.arguments) if self._table is not None else None
+        config = self._table.choose(self._owner, key, launch[1]) if self._table is not None else None
         if config is None:
             return False
         self[key] = config

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from aotcuda.errors import ArgumentError, NoDeviceError, NoDriverError, RuntimeUnavailableError, StaleBuildError
+from aotcuda.errors import (
+    ArgumentError,
+    LaunchError,
+    NoDeviceError,
+    NoDriverError,
+    RuntimeUnavailableError,
+    StaleBuildError,
+)
 from aotcuda.integrations.in_place.triton import without_triton
 from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
 
@@ -17,7 +24,8 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.loader import Loader
 
-_MISSES = (ArgumentError, StaleBuildError, RuntimeUnavailableError)
+_MISSES = (ArgumentError, LaunchError, StaleBuildError, RuntimeUnavailableError)
+"""Errors after which Triton launches. For what the GPU cannot take it raises its own errors, which autotuners catch."""
 
 ADVICE = "`aotcuda record --write` adds what a run launches"
 """The remedy for a miss."""

@@ -1,0 +1,180 @@
+"""A Triton module in place whose kernels a file of variants has, built without a GPU, beside Triton's own code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.binary import fatbin
+from integration import projects
+from integration.projects import content, manifest_of
+from integration.test_triton import sections_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+
+SHARED = {
+    "types": ["*fp32:16", "none", "*fp32:16", "i32", "fp32"],
+    "constexprs": {"HAS_BIAS": False, "EVEN": False, "BLOCK": 128, "DT": {"dtype": "float32"}},
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return projects.copy("tritoninplace", tmp_path_factory.mktemp("variants") / "project")
+
+
+@pytest.fixture(scope="module")
+def files(project: Path) -> dict[str, bytes]:
+    projects.back_end(project)
+    (wheel,) = (project / "dist").glob("*.whl")
+    return content(wheel)
+
+
+def kernels(files: dict[str, bytes]) -> dict[str, Any]:
+    return {item["name"]: item for item in manifest_of(files, "tritoninplace.norm")["kernels"]}
+
+
+def test_the_module_gains_data_alone(files: dict[str, bytes]) -> None:
+    gained = {name for name in files if "aotcuda/" in name and not name.startswith("tritoninplace-1.0")}
+    assert gained == {
+        "tritoninplace/__init__.aotcuda/in-place",
+        *(f"tritoninplace/norm.aotcuda/{name}" for name in ("in-place", "kernels.fatbin", "manifest.json")),
+        *(f"tritoninplace/norm.aotcuda/{name}" for name in ("tritoninplace_norm.h", "tuning.json")),
+    }
+    assert "rebuild" not in manifest_of(files, "tritoninplace.norm"), "Triton's own JIT serves what is missing"
+
+
+def test_kernels_are_exact_and_say_how_triton_binds_their_arguments(files: dict[str, bytes]) -> None:
+    norm = kernels(files)["norm"]
+    assert norm["exact"] is True
+    assert norm["defined"] == "tritoninplace.norm:norm:12"
+    assert norm["heuristics"] == ["HAS_BIAS", "EVEN"]
+    arguments = {
+        item["name"]: {key: value for key, value in item.items() if key != "name"} for item in norm["arguments"]
+    }
+    assert arguments["HAS_BIAS"] == {"is_not_none": "bias"}
+    assert arguments["EVEN"] == arguments["BLOCK"] == arguments["eps"] == {}
+    assert arguments["n"] == {"hints": "none"}
+    assert arguments["maxnreg"] == {"default": None, "keyword": True}
+    assert [parameter.get("divisor") for parameter in norm["overloads"][1]["parameters"][:4]] == [16, None, None, None]
+    assert not any(parameter.get("optional") for item in norm["overloads"] for parameter in item["parameters"])
+
+
+def test_options_of_a_variant_are_compiled_and_say_how_it_is_launched(files: dict[str, bytes]) -> None:
+    _, _, special = kernels(files)["norm"]["overloads"]
+    assert special["launches"] == {"sm_90a": {"threads": 128, "shared": 8, "cluster": [2, 1, 1], "dependent": True}}
+    assert special["cooperative"] is True
+    assert special["resources"]["sm_90a"]["registers"] <= 64
+
+
+def test_machine_code_is_what_triton_itself_makes(files: dict[str, bytes], project: Path, tmp_path: Path) -> None:
+    found = {}
+    for entry in fatbin.read(files["tritoninplace/norm.aotcuda/kernels.fatbin"], "norm"):
+        if entry.kind == "sass":
+            found |= {(name, entry.arch): code for name, code in sections_of(entry.content).items()}
+    done = subprocess.run(
+        [sys.executable, "-c", REFERENCE, str(project), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ
+        | {"TRITON_CACHE_DIR": str(tmp_path / "cache"), "TRITON_DISABLE_LINE_INFO": "1", "AOTCUDA_BUILDING": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    compared = 0
+    for line in done.stdout.splitlines():
+        number, arch, name = line.split()
+        own = sections_of((tmp_path / f"{number}-{arch}").read_bytes())[f".text.{name}"]
+        assert found[f".text.norm__{number}_0", arch] == own, (number, arch)
+        compared += 1
+    assert compared == 5
+
+
+REFERENCE = """
+import json, sys
+from pathlib import Path
+
+sys.path.insert(0, sys.argv[1])
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from tritoninplace import norm
+
+function = norm.norm.fn.fn
+names = [parameter.name for parameter in function.params]
+(kernel,) = json.loads(Path(sys.argv[1], "tritoninplace/norm.variants.json").read_text())["kernels"].values()
+for number, variant in enumerate(kernel["variants"]):
+    types = dict(zip([name for name in names if name not in variant["constexprs"]], variant["types"]))
+    signature, values, hints = {}, {}, {}
+    for at, name in enumerate(names):
+        kind, _, hint = types.get(name, "constexpr").partition(":")
+        if kind in ("constexpr", "none"):
+            value = variant["constexprs"].get(name)
+            values[at,] = getattr(tl, value["dtype"]) if isinstance(value, dict) else value
+            kind = "constexpr"
+        elif hint:
+            hints[at,] = [["tt.divisibility", 16]]
+        signature[name] = kind
+    options = {name: value for name, value in variant.items() if name not in ("types", "constexprs", "arch")}
+    options = {"enable_fp_fusion": True} | options
+    for capability in (90,) if "arch" in variant else (80, 90):
+        source = ASTSource(function, signature, values, hints)
+        made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+        arch = f"sm_{capability}" + ("a" if capability >= 90 else "")
+        Path(sys.argv[2], f"{number}-{arch}").write_bytes(made.asm["cubin"])
+        print(number, arch, made.metadata.name)
+"""
+
+
+def with_clusters(folder: Path, incomplete: str) -> Path:
+    """Return a copy of the project with a variant that 8.0 and 8.6 cannot have, since it asks for clusters."""
+    copy = projects.copy("tritoninplace", folder / "project")
+    whole = json.loads((copy / "tritoninplace/norm.variants.json").read_text())
+    whole["kernels"]["norm"]["variants"] = [SHARED, {**SHARED, "num_ctas": 2}]
+    (copy / "tritoninplace/norm.variants.json").write_text(json.dumps(whole))
+    table = (copy / "pyproject.toml").read_text().replace("compute_80", "sm_86")
+    table = "\n".join(line for line in table.splitlines() if not line.startswith("kernels.add"))
+    (copy / "pyproject.toml").write_text(
+        table.replace("[tool.aotcuda]", f'[tool.aotcuda]\nincomplete = "{incomplete}"')
+    )
+    return copy
+
+
+def test_a_variant_that_a_target_cannot_have_is_left_out_there(tmp_path: Path) -> None:
+    copy = with_clusters(tmp_path, "warn")
+    said = projects.back_end(copy).err
+    reason = "num_ctas > 1 requires NVIDIA SM90+"
+    for target in ("sm_80", "sm_86"):
+        assert f"kernels.norm: 1 of its 2 variants cannot be had for {target}, where it is left out: " in said
+    (wheel,) = (copy / "dist").glob("*.whl")
+    manifest = manifest_of(content(wheel), "tritoninplace.norm")
+    assert [(note["kernel"], note["target"]) for note in manifest["left_out"]] == [("norm", "sm_80"), ("norm", "sm_86")]
+    assert all(reason in note["reason"] for note in manifest["left_out"])
+    (plain, special) = manifest["kernels"][0]["overloads"]
+    assert [sorted(item["launches"]) for item in (plain, special)] == [["sm_80", "sm_86", "sm_90a"], ["sm_90a"]]
+    for command in ("check", "inspect"):
+        done = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", command, "--json", wheel)
+        (module,) = json.loads(done.out)["modules"]
+        assert [(item["kernel"], item["target"], item["variants"]) for item in module["left_out"]] == [
+            ("norm", "sm_80", 1),
+            ("norm", "sm_86", 1),
+        ]
+        done = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", command, wheel)
+        assert "left out" in done.out
+
+
+def test_with_incomplete_error_it_ends_the_build(tmp_path: Path) -> None:
+    done = projects.run(with_clusters(tmp_path, "error"), *projects.command())
+    said = done.err
+    assert done.status
+    assert "kernels.norm: 1 of its 2 variants cannot be had for sm_80" in said
+    assert 'or set incomplete = "warn"' in said
