@@ -20,6 +20,7 @@
 from __future__ import annotations
 
 import argparse
+import builtins
 import contextlib
 import hashlib
 import json
@@ -203,12 +204,14 @@ def one(name: str, out: Path, threads: int) -> None:
     ready = time.perf_counter()
     digests: dict[str, list[str]] = {}
     seconds = []
+    imports = _timed_imports()
     for _ in range(3):
         torch.manual_seed(1)
         begin = time.perf_counter()
         found = triton_programs.PROGRAMS[name](torch)
         torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.perf_counter() - begin - imports.pop())
+        imports.append(0.0)
         for key, tensor in found.items():
             data = tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
             digests.setdefault(key, []).append(hashlib.sha256(data).hexdigest()[:16])
@@ -225,6 +228,24 @@ def one(name: str, out: Path, threads: int) -> None:
     }
     out.write_text(json.dumps(result, indent=1))
     print(f"{name}: first result {seconds[0]:.2f} s, next {seconds[1]:.3f} s, {counts}", flush=True)
+
+
+def _timed_imports() -> list[float]:
+    """Return a list of one number, to which the seconds of all imports are added from now on."""
+    spent, inner, depth = [0.0], builtins.__import__, [0]
+
+    def timed(*args: Any, **named: Any) -> Any:
+        depth[0] += 1
+        begin = time.perf_counter()
+        try:
+            return inner(*args, **named)
+        finally:
+            depth[0] -= 1
+            if not depth[0]:
+                spent[-1] += time.perf_counter() - begin
+
+    builtins.__import__ = timed
+    return spent
 
 
 def _count(counts: dict[str, int], holder: Any, name: str, what: str) -> None:
