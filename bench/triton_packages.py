@@ -6,7 +6,8 @@
    machine with a GPU. It keeps digests of all results.
 3. `build` builds a wheel of each project; it needs no GPU.
 4. `run` runs the programs with the installed wheels, each in a fresh process with an empty cache of Triton's. It counts
-   compilations and timings, and compares the results with those of `record`, bit by bit.
+   compilations and timings, and compares the results with those of `record`, bit by bit. `jit` runs them once more by
+   Triton's JIT, to compare first results (without imports) on one machine.
 5. `table` writes the table of docs/results.
 
     pip download --no-deps liger-kernel==0.8.5 fla-core==0.6.0 flash-linear-attention==0.6.0 ...
@@ -33,9 +34,12 @@ import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import triton_programs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _HERE = Path(__file__).resolve()
 _PARTS = {"fla-core": ("fla_core", "flash_linear_attention", "einops")}
@@ -70,7 +74,7 @@ _IMPORTS = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("prepare", "record", "build", "run", "table", "one"))
+    parser.add_argument("step", choices=("prepare", "record", "build", "jit", "run", "table", "one"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("items", nargs="*", help="wheels for `prepare`, names of packages for the others")
     parser.add_argument("--out", type=Path, help="where `one` writes what it saw")
@@ -85,7 +89,7 @@ def main() -> int:
     elif arguments.step == "table":
         table(arguments.folder, names)
     else:
-        step = {"record": record, "build": build, "run": run}[arguments.step]
+        step = {"record": record, "build": build, "jit": jit, "run": run}[arguments.step]
         return max((step(arguments.folder / name, name, arguments) for name in names), default=0)
     return 0
 
@@ -152,22 +156,41 @@ def build(root: Path, name: str, arguments: argparse.Namespace) -> int:
     return status
 
 
+def jit(root: Path, name: str, arguments: argparse.Namespace) -> int:
+    """Run a program of an installed wheel by Triton's JIT, for first results in the same session as `run`."""
+    with _installed(root) as site:
+        return _program(root, name, root / "jit.json", arguments, [site], ["env", "AOTCUDA_IN_PLACE=0"])
+
+
 def run(root: Path, name: str, arguments: argparse.Namespace) -> int:
     """Run a program with the packaged kernels, and compare its results."""
+    with _installed(root) as site:
+        status = _program(root, name, root / "packaged.json", arguments, [site], [])
+    if status == 0:
+        by_jit, packaged = (json.loads((root / f"{way}.json").read_text()) for way in ("jit", "packaged"))
+        same, stable = _same(by_jit, packaged)
+        print(
+            f"{name}: {packaged['compilations']} compilations ({by_jit['compilations']} by the JIT), "
+            f"{packaged['timings']} timings ({by_jit['timings']}), "
+            f"first result {packaged['first']:.2f} s ({by_jit['first']:.2f} s), "
+            f"{same} of {stable} results have the same bits"
+        )
+    return status
+
+
+def _same(by_jit: dict[str, Any], packaged: dict[str, Any]) -> tuple[int, int]:
+    """Return how many results have the same bits, and how many the JIT itself repeats."""
+    stable = [key for key, digests in by_jit["digests"].items() if len(set(digests)) == 1]
+    return sum(packaged["digests"][key][0] == by_jit["digests"][key][0] for key in stable), len(stable)
+
+
+@contextlib.contextmanager
+def _installed(root: Path) -> Iterator[Path]:
+    """Unpack a project's wheel."""
     with tempfile.TemporaryDirectory() as site:
         for wheel in (root / "dist").glob("*.whl"):
             zipfile.ZipFile(wheel).extractall(site)
-        status = _program(root, name, root / "packaged.json", arguments, [Path(site)], [])
-    if status == 0:
-        jit, packaged = (json.loads((root / f"{way}.json").read_text()) for way in ("jit", "packaged"))
-        stable = [key for key, digests in jit["digests"].items() if len(set(digests)) == 1]
-        same = sum(packaged["digests"][key][0] == jit["digests"][key][0] for key in stable)
-        print(
-            f"{name}: {packaged['compilations']} compilations ({jit['compilations']} by the JIT), "
-            f"{packaged['timings']} timings ({jit['timings']}), first result {packaged['first']:.2f} s ({jit['first']:.2f} s), "
-            f"{same} of {len(stable)} results have the same bits"
-        )
-    return status
+        yield Path(site)
 
 
 def _program(
@@ -285,7 +308,7 @@ def table(folder: Path, names: list[str]) -> None:
     rows, seen = [], {}
     for name in names:
         root = folder / name
-        jit, packaged, built = (
+        by_jit, packaged, built = (
             json.loads(path.read_text()) if (path := root / f"{way}.json").exists() else None
             for way in ("jit", "packaged", "build")
         )
@@ -296,9 +319,15 @@ def table(folder: Path, names: list[str]) -> None:
         files = [json.loads(path.read_text()) for path in root.rglob("*.variants.json")]
         kernels = sum(len(file["kernels"]) for file in files)
         variants = sum(len(kernel["variants"]) for file in files for kernel in file["kernels"].values())
-        seen[name] = {"jit": jit, "packaged": packaged, "build": built, "launched": len(launched), "kernels": kernels}
+        seen[name] = {
+            "jit": by_jit,
+            "packaged": packaged,
+            "build": built,
+            "launched": len(launched),
+            "kernels": kernels,
+        }
         seen[name] |= {"variants": variants}
-        rows.append((name, len(launched), kernels, variants, *_figures(jit, packaged, built)))
+        rows.append((name, len(launched), kernels, variants, *_figures(by_jit, packaged, built)))
     head = ("package", "kernels launched", "packaged", "variants", "JIT: first result", "packaged", "compilations")
     head += ("timings", "same bits", "build")
     for row in (head, ["---"] * len(head), *rows):
@@ -311,14 +340,13 @@ def _figures(jit: Any, packaged: Any, built: Any) -> list[str]:
     seconds = f"{built['seconds']:.0f} s" if built else "-"
     if jit is None or packaged is None:
         return [f"{jit['first']:.1f} s" if jit else "-", "-", "-", "-", "-", seconds]
-    stable = [key for key, digests in jit["digests"].items() if len(set(digests)) == 1]
-    same = sum(packaged["digests"][key][0] == jit["digests"][key][0] for key in stable)
+    same, stable = _same(jit, packaged)
     return [
         f"{jit['first']:.1f} s",
         f"{packaged['first']:.2f} s",
         f"{jit['compilations']}, {packaged['compilations']}",
         f"{jit['timings']}, {packaged['timings']}",
-        f"{same} of {len(stable)}",
+        f"{same} of {stable}",
         seconds,
     ]
 
