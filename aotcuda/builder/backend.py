@@ -39,6 +39,7 @@ from aotcuda.builder import (
     temporary,
     wheel_content,
 )
+from aotcuda.builder.frontends.triton import variants_file
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.manifest import linkable
@@ -292,12 +293,14 @@ def _linked_names(sources: Iterable[Path]) -> set[str]:
 
 
 def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all strings in a table with their keys, and the file paths of module names."""
+    """Yield all strings in a table with their keys, the file paths of module names, and files beside variants."""
     if isinstance(value, str):
         yield key, value
         if key in _MODULES:
             path = f"{value.replace('.', '/')}.py"
             yield from ((key, path), (key, f"src/{path}"))
+        if key == "variants":
+            yield key, variants_file.tuning_name(value)
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from _texts(item, name)

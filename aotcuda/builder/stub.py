@@ -113,7 +113,10 @@ def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
     launcher, own = (names.own(f"_{name}_{kind}") for kind in ("launcher", "kernel"))
     t = names.t
     parameters = ["self"]
+    given = {argument["name"] for argument in kernel["arguments"] if not argument.get("keyword")}
     for at, argument in enumerate(kernel["arguments"]):
+        if argument.get("keyword") and argument["name"] in given:
+            continue  # a parameter that is called like an option takes both
         types = dict.fromkeys(_type(overload["parameters"][at], names) for overload in kernel["overloads"])
         if argument.get("keyword") and "*" not in parameters:
             parameters.append("*")
@@ -136,7 +139,7 @@ def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
 def _may_be_left_out(kernel: manifest.Kernel, at: int) -> bool:
     """Return True if an argument and each positional one after it may be left out."""
     arguments = kernel["arguments"]
-    has = "default" in arguments[at] or all(
+    has = not arguments[at].keys().isdisjoint(("default", "is_none", "is_not_none")) or all(
         overload["parameters"][at].get("optional") for overload in kernel["overloads"]
     )
     last = at + 1 == len(arguments) or arguments[at].get("keyword") or arguments[at + 1].get("keyword")

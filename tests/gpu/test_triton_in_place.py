@@ -34,6 +34,7 @@ def t(installed: Path) -> Iterator[SimpleNamespace]:
         del sys.modules[name]
     packaged = importlib.import_module("tritonops.ops")
     assert own.triton is triton is not packaged.triton
+    assert type(own.add) is triton.JITFunction is not type(packaged.add)
     same = packaged.__aotcuda__.manifest["toolchain"]["triton"] == triton.__version__
     yield SimpleNamespace(torch=torch, triton=triton, packaged=packaged, own=own, same=same)
     sys.path.remove(str(installed / "tritonops"))
@@ -103,7 +104,6 @@ def test_bits_are_those_of_tritons_jit_and_nothing_is_compiled(
             for key, config in tuner.cache.items():  # the choice from the table, for both
                 own.cache[key] = own.configs[tuner.configs.index(config)]
     theirs = run(t, t.own, case)
-    assert compiled
     for each in ours:
         assert t.torch.equal(each, theirs) if t.same else t.torch.allclose(each, theirs, atol=1e-3)
 

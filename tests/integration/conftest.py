@@ -175,8 +175,7 @@ def wheel_of(once: Once) -> Callable[..., Path]:
 @pytest.fixture(scope="module")
 def features(front_end: str, wheel_of: Callable[..., Path]) -> dict[str, bytes]:
     """The content of a wheel of `tests/packages/features`, for targets of every kind."""
-    arch = "sm_75;sm_90;sm_90a;sm_100f;compute_75;compute_90a"
-    return projects.content(wheel_of("features", AOTCUDA_ARCH=arch))
+    return projects.content(wheel_of("features", **projects.ARCH_OF_FEATURES))
 
 
 @pytest.fixture(scope="session")

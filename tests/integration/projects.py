@@ -36,6 +36,10 @@ SETUPTOOLS = (sys.executable, "-W", "ignore", "-c", _BUILD_META.format("build_wh
 """What front ends ask setuptools for, in one process, without the lines that setuptools itself writes."""
 
 
+ARCH_OF_FEATURES = {"AOTCUDA_ARCH": "sm_75;sm_90;sm_90a;sm_100f;compute_75;compute_90a"}
+"""Targets of every kind, for the wheel of `tests/packages/features` that several tests look into."""
+
+
 class FrontEnd:
     """The front end that projects are made for; tests of the second one set it while they run."""
 

@@ -57,30 +57,58 @@ FRONT_ENDS = {
 }
 """By front end: the package that it needs, the file of its kernels, their source, and their signature."""
 
-ARCH = 'arch = ["sm_80", "sm_90", "sm_100", "sm_120", "compute_80"]'
+ARCH = 'arch = ["sm_80", "sm_120", "compute_80"]'
 FUSED = re.compile(r"\b[FD]FMA|\bfma\.")
 
 
-def project(folder: Path, front_end: str, *, options: str, kernels: str, functions: str = "") -> Path:
-    """A project with one module of a front end."""
-    package, file, text, _ = FRONT_ENDS[front_end]
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")
-    source = f"pkg/{file}" if file.endswith(".cu") else "pkg._k"
-    root = projects.write(
-        folder, "", aotcuda=ARCH, module=f'frontend = "{front_end}"\n{kernels}\n{functions}\n{options}'
+def installed(front_end: str) -> bool:
+    package = FRONT_ENDS[front_end][0]
+    return importlib.util.find_spec(package.partition(".")[0]) is not None
+
+
+def module(front_end: str, name: str, *, where: str) -> str:
+    """The table of a module with a kernel `exact`, and with `other`, which is exact where the whole module is."""
+    _, file, _, signature = FRONT_ENDS[front_end]
+    keys = [] if front_end == "cuda-cpp" else ['python = "kernel"', f"signature = {signature}"]
+    exact = ", ".join([*keys, *["fma = false"] * (where == "kernel")])
+    source = f"pkg/{file}" if file.endswith(".cu") else f"pkg.{tag(front_end)}"
+    return (
+        f'[tool.aotcuda.modules."pkg.{name}"]\nfrontend = "{front_end}"\nsource = "{source}"\n'
+        f"kernels.exact = {{ {exact} }}\nkernels.other = {{ {', '.join(keys)} }}\n"
+        + "options = { fma = false }\n"
+        * (where == "module")
     )
-    (root / "pkg" / file.replace("k.py", "_k.py")).write_text(text)
+
+
+def tag(front_end: str) -> str:
+    return front_end.replace("-", "_")
+
+
+def written(folder: Path, front_ends: list[str], *tables: str) -> Path:
+    """A project with the sources of some front ends."""
+    root = projects.write(folder, "", aotcuda=ARCH)
     config = root / "pyproject.toml"
-    config.write_text(config.read_text().replace('source = "pkg._k"', f'source = "{source}"'))
+    config.write_text(config.read_text().partition(f"[{projects.MODULE}]")[0] + "\n".join(tables))
+    for name in front_ends:
+        _, file, text, _ = FRONT_ENDS[name]
+        (root / "pkg" / file.replace("k.py", f"{tag(name)}.py")).write_text(text)
     return root
 
 
-def code(root: Path) -> dict[str, dict[str, str]]:
-    """By target and entry point, the text of each kernel's machine code or PTX; of functions the PTX under ""."""
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a build with two modules of each front end."""
+    names = [name for name in FRONT_ENDS if installed(name)]
+    tables = [module(name, f"{tag(name)}_{where}", where=where) for name in names for where in ("module", "kernel")]
+    root = written(tmp_path_factory.mktemp("fma") / "p", names, *tables)
     projects.aotcuda(root, "build", "--out", root / "out")
+    return root / "out"
+
+
+def code(data: bytes) -> dict[str, dict[str, str]]:
+    """By target and entry point, the text of each kernel's machine code or PTX."""
     found: dict[str, dict[str, str]] = {}
-    for entry in fatbin.read((root / "out/pkg/k.aotcuda/kernels.fatbin").read_bytes(), "kernels"):
+    for entry in fatbin.read(data, "kernels"):
         if entry.kind == "ptx":
             parts = re.split(r"\.entry (\w+)", entry.content.decode())[1:]
         else:
@@ -91,20 +119,14 @@ def code(root: Path) -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
 @pytest.mark.parametrize("where", ["module", "kernel"])
-def test_fma_false_leaves_multiplications_and_additions_apart(front_end, where, tmp_path):
-    signature = FRONT_ENDS[front_end][3]
-    python = "" if front_end == "cuda-cpp" else 'python = "kernel", '
-    types = f"signature = {signature}" if signature else ""
-    fma = ", fma = false" if where == "kernel" else ""
-    if front_end == "cuda-cpp":
-        kernels = f"kernels.exact = {{ {fma.lstrip(', ')} }}\nkernels.other = {{}}"
-    else:
-        kernels = f"kernels.exact = {{ {python}{types}{fma} }}\nkernels.other = {{ {python}{types} }}"
-    root = project(
-        tmp_path / "p", front_end, options="options = { fma = false }" * (where == "module"), kernels=kernels
-    )
-    for target, texts in code(root).items():
-        for name, text in texts.items():
+def test_fma_false_leaves_multiplications_and_additions_apart(front_end, where, built):
+    if not installed(front_end):
+        pytest.skip(f"{front_end} is not installed")
+    texts = code((built / f"pkg/{tag(front_end)}_{where}.aotcuda/kernels.fatbin").read_bytes())
+    assert len(texts) == 3
+    for target, kernels in texts.items():
+        assert any(name.startswith("exact") for name in kernels), target
+        for name, text in kernels.items():
             expected = where == "kernel" and not name.startswith("exact") and "own_options" not in name
             assert bool(FUSED.search(text)) == expected, (target, name)
 
@@ -116,7 +138,10 @@ def test_exported_functions_keep_multiplications_and_additions_apart_where_they_
         'functions.exact = { python = "function", signature = "float32(float32, float32, float32)", fma = false }\n'
         'functions.other = { python = "function", signature = "float32(float32, float32, float32)" }'
     )
-    root = project(tmp_path / "p", front_end, options="", kernels=f"kernels.kernel = {TYPES}", functions=functions)
+    if not installed(front_end):
+        pytest.skip(f"{front_end} is not installed")
+    table = f'[tool.aotcuda.modules."pkg.k"]\nfrontend = "{front_end}"\nsource = "pkg.{tag(front_end)}"\n{functions}\n'
+    root = written(tmp_path / "p", [front_end], table)
     (root / "pkg" / "use.cu").write_text("""
 extern "C" __device__ float exact(float a, float b, float c);
 extern "C" __device__ float other(float a, float b, float c);

@@ -38,12 +38,16 @@ KERNEL = 'kernels.k = "void(float32[::1])"\n'
 
 
 @pytest.fixture(scope="module")
-def foreign(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def foreign(
+    front_end: str, once: Callable[[str, Callable[[Path], object]], Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
     """The content of a wheel of `tests/packages/foreign`, whose binaries nvcc makes first."""
     project = projects.copy("foreign", tmp_path_factory.mktemp("foreign") / "project")
     nvcc = find_nvidia_binary_utility("nvcc") or shutil.which("nvcc")
     assert nvcc, "nvcc belongs to the extra `test`"
-    projects.succeed(project, sys.executable, "make_binaries.py", nvcc)
+    command = (sys.executable, project / "make_binaries.py", nvcc)
+    binaries = once("foreign-binaries", lambda folder: projects.succeed(folder, *command))
+    shutil.copytree(binaries, project, dirs_exist_ok=True)
     return projects.content(projects.build_wheel(project))
 
 

@@ -72,10 +72,11 @@ import multiprocessing, signal
 multiprocessing.get_context("fork").Process(target=signal.pause).start()
 """
 HARMLESS = {
-    "a thread": "import threading\nthreading.Thread(target=threading.Event().wait).start()",
-    "a program": "import subprocess\nP = subprocess.Popen(['sleep', '1000'], close_fds=False)",
-    "a daemon": DAEMON,
-    "a process of multiprocessing": MULTIPROCESSING,
+    "a thread and a program": (
+        "import subprocess, threading\nthreading.Thread(target=threading.Event().wait).start()\n"
+        "P = subprocess.Popen(['sleep', '1000'], close_fds=False)"
+    ),
+    "a daemon and a process of multiprocessing": DAEMON + MULTIPROCESSING,
     "a second build, by a fork": "import os\nos.fork()",
     "an exit handler that never ends": "import atexit, signal\natexit.register(signal.pause)",
     "no wish to hear of its children": "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)",

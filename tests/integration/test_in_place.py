@@ -115,12 +115,6 @@ def test_the_wheel_gains_data_alone_and_its_sources_stay_as_they_are(built: Path
     assert all(f"{name},sha256=".encode() in files["inplace-1.0.dist-info/RECORD"] for name in gained)
 
 
-def test_it_is_the_same_when_it_is_built_again(built: Path, tmp_path: Path) -> None:
-    again = projects.copy("inplace", tmp_path / "elsewhere")
-    (wheel,) = (built / "dist").glob("*.whl")
-    assert projects.build_wheel(again).read_bytes() == wheel.read_bytes()
-
-
 def test_the_manifest_says_what_calls_mean(built: Path) -> None:
     (wheel,) = (built / "dist").glob("*.whl")
     manifest = projects.manifest_of(projects.content(wheel), "inplace.solver")

@@ -73,8 +73,11 @@ def project(name: str, front_end: str, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("front_end", "name"),
     [
-        *itertools.product([front_ends.NUMBA], ["features", "foreign", "mixed"]),
-        *(pytest.param(front_ends.NUMBA, name, marks=pytest.mark.matrix) for name in ("gpufeatures", "bench")),
+        *itertools.product([front_ends.NUMBA], ["features", "mixed"]),
+        *(
+            pytest.param(front_ends.NUMBA, name, marks=pytest.mark.matrix)
+            for name in ("foreign", "gpufeatures", "bench")
+        ),
         *itertools.product(front_ends.ALL, ["devicefunctions", "debug", "lineinfo"]),
         (front_ends.MLIR, "features"),
     ],
@@ -90,10 +93,10 @@ def test_code_is_the_same_as_that_of_each_target_by_itself(front_end: str, name:
 @pytest.mark.parametrize(
     "name",
     [
-        *("features", "devicefunctions"),
+        "devicefunctions",
         *(
             pytest.param(name, marks=pytest.mark.matrix)
-            for name in ("foreign", "mixed", "debug", "lineinfo", "gpufeatures", "bench")
+            for name in ("features", "foreign", "mixed", "debug", "lineinfo", "gpufeatures", "bench")
         ),
     ],
 )

@@ -282,8 +282,11 @@ def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path, text: str)
         assert "Traceback" not in done.err
         assert done.err.startswith(f"aotcuda: {path} is not valid TOML: ")
     assert path.read_bytes() == text.encode("latin-1")
-    done = run(project, "some")
-    assert done.status == 0, "without either there is nothing to be merged"
+
+
+def test_a_pyproject_that_does_not_parse_is_not_read_where_nothing_is_merged(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[project\n")
+    assert run(project, "some").status == 0
 
 
 def test_a_front_end_without_simulator_is_refused_in_words(project: Path) -> None:

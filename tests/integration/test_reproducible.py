@@ -14,6 +14,7 @@ from integration.projects import HATCHLING, build_wheel, content
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("front_end")]
@@ -50,11 +51,11 @@ def somewhere_else(name: str, folder: Path) -> Path:
     return project
 
 
-def test_a_wheel_depends_on_nothing_but_its_inputs(tmp_path: Path) -> None:
-    arch = {"AOTCUDA_ARCH": "sm_75;sm_90;compute_75"}
-    first = build_wheel(projects.copy("features", tmp_path / "here"), PYTHONHASHSEED="1", **arch)
+def test_a_wheel_depends_on_nothing_but_its_inputs(wheel_of: Callable[..., Path], tmp_path: Path) -> None:
+    first = wheel_of("features", **projects.ARCH_OF_FEATURES)
     command = [sys.executable, "-c", ALONE, *HATCHLING[1:]]
-    second = build_wheel(somewhere_else("features", tmp_path), *command, **OTHER_ENVIRONMENT, **arch)
+    environ = OTHER_ENVIRONMENT | projects.ARCH_OF_FEATURES
+    second = build_wheel(somewhere_else("features", tmp_path), *command, **environ)
     differing = [name for name, data in content(first).items() if content(second)[name] != data]
     assert differing == []
     assert first.read_bytes() == second.read_bytes()

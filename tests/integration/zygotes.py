@@ -1,9 +1,9 @@
-"""Workers without the import of their compiler: forked from zygotes, processes that have done it before.
+"""Workers without the start of their compiler: forked from zygotes, processes that have done it before.
 
 The import is half of a small build's work, and a session of tests has many hundred such builds. The builds whose start
 is forked as well (`forked.py`) start, in the place of Python, a small program (`python` of `settle`): it hands what the
 worker would be given (arguments, environment, working directory, descriptors) to the zygote of the same kind, stays for
-as long as the worker lives, and ends as it does. What is forked is the worker at the point where it has imported its
+as long as the worker lives, and ends as it does. What is forked is the worker at the point where it has started its
 compiler and nothing else: its reaper comes first, as ever.
 
 The kind of a zygote is all that its imports could depend on: the front end, the variables that are read meanwhile or
@@ -241,7 +241,10 @@ def _import(front_end: str) -> None:
     from aotcuda.builder.frontends import loading
     from aotcuda.builder.worker import main, start  # noqa: F401
 
-    loading.compiler(front_end, "the tests")
+    front = loading.compiler(front_end, "the tests")
+    if hasattr(front, "start"):  # to warm a compiler up is most of what a small build does
+        versions = front.start()
+        front.start = lambda: {**versions}
     gc.freeze()
     gc.enable()
 

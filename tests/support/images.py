@@ -181,8 +181,9 @@ def pack(images: list[tuple[str, str, bytes]], *options: str) -> bytes:
     return bytes(result)
 
 
+@functools.lru_cache(maxsize=64)
 def cuobjdump(data: bytes, *options: str) -> str:
-    """What NVIDIA's own tool prints about an image or a fatbin."""
+    """What NVIDIA's own tool prints about an image or a fatbin; it takes half a second to disassemble the smallest."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     tool = find_nvidia_binary_utility("cuobjdump")
@@ -195,6 +196,12 @@ def cuobjdump(data: bytes, *options: str) -> str:
 
 
 def resource_usage(data: bytes) -> dict[str, dict[str, str]]:
-    """By kernel, cuobjdump's `REG`, `STACK`, `SHARED`, `CONSTANT[0]` and so on; `Common` has what all kernels share."""
-    found = re.findall(r"(?:Function |(?=Common))(\S+):\n\s+(.*)", cuobjdump(data, "--dump-resource-usage"))
+    """By kernel, cuobjdump's `REG`, `STACK`, `SHARED`, `CONSTANT[0]` and so on."""
+    found = re.findall(r"Function (\S+):\n\s+(.*)", cuobjdump(data, "--dump-resource-usage"))
     return {name: dict(re.findall(r"(\S+?):(\S+)", line)) for name, line in found}
+
+
+def constant_arrays(data: bytes) -> int:
+    """Return the bytes of constant arrays, which all kernels share, by cuobjdump."""
+    found = re.search(r"Common:\n.*CONSTANT\[3\]:(\d+)", cuobjdump(data, "--dump-resource-usage"))
+    return int(found[1]) if found else 0

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aotcuda.arch import parse as target_of
-from aotcuda.builder import api, plan
+from aotcuda.binary import cubin
+from aotcuda.builder import api, plan, stub
+from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
 from aotcuda.builder.frontends.triton import config, ptx
@@ -343,6 +347,11 @@ def typed(x, DT: tl.constexpr, ACT: tl.constexpr, TO: tl.constexpr = tl.float32)
         value = -value
     tl.store(x, value.to(TO))
 
+@triton.heuristics({"HAS": lambda args: args["y"] is not None, "EVEN": lambda args: args["EVEN"] is None})
+@triton.jit
+def asked(x, y, num_stages: tl.constexpr, HAS: tl.constexpr, EVEN: tl.constexpr):
+    tl.store(x, num_stages)
+
 @triton.heuristics({"EVEN": lambda args: args["n"] % 64 == 0})
 @triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"])
 @triton.jit
@@ -574,6 +583,56 @@ def test_what_tritons_jit_would_compute_has_to_be_named_and_its_defaults_hold(
     assert left_out_by(variants_of(sources, kernel)) == wanted
 
 
+ASKED: dict[str, Any] = {
+    "python": "asked",
+    "signature": "*fp32, none",
+    "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
+}
+
+
+def test_a_heuristic_that_asks_for_none_is_the_run_times_and_one_that_asks_a_heuristic_is_not(sources: str) -> None:
+    kernel = {
+        "python": "asked",
+        "signature": "*fp32, none",
+        "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
+    }
+    made, *_ = variants_of(sources, kernel)
+    assert made.heuristics == ("HAS", "EVEN")
+    assert [item for item in made.arguments if item["name"] in ("HAS", "EVEN")] == [
+        {"name": "HAS", "is_not_none": "y"},
+        {"name": "EVEN"},
+    ]
+
+
+def test_kernels_that_the_assembler_refuses_are_left_out_of_an_image(sources: str) -> None:
+    from aotcuda.builder.frontends.triton.compiler import FRONT_END
+
+    (good,) = variants_of(sources, {**ASKED, "specialise": "exact"})[0].code
+    text = good.data.replace(good.name.encode(), b"bad")
+    bad = replace(good, name="bad", data=text.replace(b"ret;", b"return_;"))
+    made = FRONT_END.assemble("pkg.k", [good, bad], target_of("sm_80"), Options())
+    ((symbol, reason),) = made.left_out
+    assert symbol == "bad"
+    assert reason.startswith("Triton's assembler refuses the kernels for sm_80")
+    assert [kernel.name for kernel in cubin.read(made.data, "image").kernels] == [good.name]
+    with pytest.raises(CompileError, match="assembler refuses"):
+        FRONT_END.assemble("pkg.k", [bad], target_of("sm_80"), Options())
+
+
+def test_a_stub_has_a_constexpr_that_is_called_like_an_option_once(sources: str) -> None:
+    kernel = {
+        "python": "asked",
+        "signature": "*fp32, none",
+        "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
+    }
+    made, *_ = variants_of(sources, kernel)
+    overload = {"signature": made.signature, "parameters": list(made.parameters)}
+    record = {"name": "asked", "arguments": list(made.arguments), "overloads": [overload]}
+    text = stub.render({"by_grid": True, "kernels": [record], "functions": []}, "# mark")  # type: ignore[typeddict-item]
+    ast.parse(text)
+    assert len(re.findall(r"\bnum_stages: ", text)) == 1
+
+
 def test_types_and_none_are_constexprs(sources: str) -> None:
     constexprs = {"DT": ["tl.float16", "tl.float32"], "ACT": ["None", "none"]}
     found = variants_of(sources, {"python": "typed", "signature": "*fp32:16", "constexprs": constexprs})
@@ -623,10 +682,7 @@ def test_no_variable_that_triton_reads_reaches_a_build() -> None:
     assert names.intersection(process.environment(dict.fromkeys(names, "1"), "triton")) == set()
 
 
-@pytest.mark.parametrize("variable", ["DISABLE_PTXAS_OPT=1", "PTXAS_OPTIONS=--opt-level=0", "DISABLE_LLVM_OPT=1"])
-def test_a_build_gives_the_same_whatever_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+def test_a_build_gives_the_same_whatever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text("")
@@ -634,5 +690,6 @@ def test_a_build_gives_the_same_whatever_they_are(
     given = table({"signature": ADD, "specialise": "exact", "constexprs": {"BLOCK": 64}})
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
     before = api.build(given, tmp_path).files
-    monkeypatch.setenv(*variable.split("=", 1))
+    for name, value in {"DISABLE_PTXAS_OPT": "1", "PTXAS_OPTIONS": "--opt-level=0", "DISABLE_LLVM_OPT": "1"}.items():
+        monkeypatch.setenv(name, value)
     assert api.build(given, tmp_path).files == before

@@ -26,8 +26,7 @@ def assert_equals_cuobjdump(data: bytes) -> None:
         assert ("UNKNOWN" if kernel.local is None else str(kernel.local)) == usage["STACK"], kernel.name
         assert usage["LOCAL"] == "0"
         constants = [int(size) for bank, size in usage.items() if bank.startswith("CONSTANT[")]
-        constants.append(int(expected["Common"].get("CONSTANT[3]", 0)))
-        assert kernel.constant == sum(constants), kernel.name
+        assert kernel.constant == sum(constants) + images.constant_arrays(data), kernel.name
 
 
 @pytest.mark.parametrize("arch", images.ARCHS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,7 @@ EFFECTS = {
 """By option (`|` separates two items): a source, and a pattern of machine code and of PTX; None where they change."""
 
 
+@functools.cache
 def built(source: str, options: Options, target: str) -> str:
     """The machine code or PTX that a link makes of CUDA C++ beside a compiler's LTOIR, as text."""
     other = LinkInput(kind="cu", name="other", data=b'extern "C" __device__ int other(int a) { return a; }')
@@ -56,6 +58,7 @@ def built(source: str, options: Options, target: str) -> str:
     return data.decode() if target.startswith("compute") else _instructions(data)
 
 
+@functools.cache
 def via_front_end(source: str, options: Options, target: str) -> str:
     """The same of a module whose own files are CUDA C++: they reach the linker compiled."""
     item = LinkInput(kind="cu", name="csrc/k.cu", data=source.encode())
@@ -73,7 +76,10 @@ def _instructions(data: bytes) -> str:
     return "\n".join(re.findall(r"/\*[0-9a-f]{4}\*/\s+(.*?);", cuobjdump(data, "-sass")))
 
 
-@pytest.mark.parametrize("by", [built, via_front_end])
+BY = pytest.mark.parametrize("by", [built, via_front_end], ids=["linked", "front end"])
+
+
+@BY
 @pytest.mark.parametrize("option", EFFECTS)
 def test_accepted_options_change_machine_code_and_ptx(option, by):
     source, in_sass, in_ptx = EFFECTS[option]
@@ -91,8 +97,13 @@ def test_accepted_options_change_machine_code_and_ptx(option, by):
             assert not re.search(pattern, plain)
 
 
-@pytest.mark.parametrize("by", [built, via_front_end])
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"])
+@pytest.mark.parametrize(
+    ("target", "by"),
+    [
+        *((target, built) for target in ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")),
+        *((target, via_front_end) for target in ("sm_90", "compute_75")),  # tests/integration/test_fma.py has others
+    ],
+)
 def test_fma_false_leaves_no_fused_instruction(target, by):
     source = """extern "C" __global__ void k(float *a, double *b)
     { a[2] = a[0] * a[1] + a[2]; b[2] = b[0] * b[1] - b[2]; }"""
@@ -102,7 +113,7 @@ def test_fma_false_leaves_no_fused_instruction(target, by):
     assert not re.search(fused, by(source, Options(fma=False, fastmath=True), target))
 
 
-@pytest.mark.parametrize("by", [built, via_front_end])
+@BY
 def test_fast_math_flushes_subnormal_numbers_in_cuda_cpp(by):
     assert "FFMA.FTZ" in by(MATH, Options(fastmath=True), "sm_90")
     assert "fma.rn.ftz.f32" in by(MATH, Options(fastmath=True), "compute_75")

@@ -32,8 +32,6 @@ def _what_other_tests_left_is_not_collected_again_and_again():
     """Each interrupt leaves frames in circles; in a process that has much already, collecting them takes long."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def interrupted(work, at: int) -> bool:

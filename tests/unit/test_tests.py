@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 # What makes a test fail by itself, whoever defines it.
 FAILS = {"raises", "warns", "fail", "deprecated_call", "check_call", "assert_allclose", "assert_array_equal"}
+
+
+@functools.cache
+def parsed(text):
+    return ast.parse(text)
 
 
 def functions(tree):
@@ -45,7 +51,7 @@ def asserting(defined):
 
 def silent(sources):
     """The tests among some modules that assert nothing, by module and line."""
-    trees = {name: ast.parse(text) for name, text in sources.items()}
+    trees = {name: parsed(text) for name, text in sources.items()}
     defined = defaultdict(list)
     for tree in trees.values():
         for function in functions(tree):
@@ -96,7 +102,7 @@ def built_for_each(text):
 
     To pytest each pair has a parameter of its own, so a fixture of the module is made anew for each.
     """
-    tree = ast.parse(text)
+    tree = parsed(text)
     scopes = {
         function.name: next((item.value.value for item in call.keywords if item.arg == "scope"), "function")
         for function in functions(tree)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda.builder import plan
+from aotcuda.builder import backend, plan
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.triton import variants_file
 from aotcuda.errors import ConfigError
@@ -157,6 +157,13 @@ def test_choices_of_autotuners_come_along_unless_they_are_damaged(tmp_path: Path
     assert made.tuning == b""
     assert len(made.units) == 1
     assert fact in made.warnings[0]
+
+
+def test_source_distributions_have_both_files(tmp_path: Path) -> None:
+    planned(tmp_path, content())
+    (tmp_path / "pkg" / "ops.tuning.json").write_text("{}")
+    table = {"modules": {"pkg.ops": {"source": "pkg.ops", "variants": "pkg/ops.variants.json"}}}
+    assert backend.named_files(table, tmp_path) == ["pkg/ops.tuning.json", "pkg/ops.variants.json"]
 
 
 def test_launches_in_place_name_all_constants() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -158,6 +159,7 @@ def _is_asked(name: str) -> bool:
     return name.startswith("PYTHON") and name not in _OF_INSTALLERS
 
 
+@functools.cache
 def _own_files() -> Mapping[str, str | None]:
     """Return the digests of aotcuda's own files: a checkout changes, and its version does not."""
     return _digests(Path(registry.__file__).parent)

@@ -345,8 +345,9 @@ typedef struct Specialization {
 } Specialization;
 
 /* Specializations that were replaced live as long as the object: a launcher that is held while images are loaded again and again
- * must not gather them without end. */
-enum { MOST_MADE = 1 << 14 };
+ * must not gather them without end. Kernels in variants, whose arguments have codes, may need one for each variant. Types that are
+ * in the table stay alive, too. */
+enum { MOST_MADE = 1 << 10, MOST_MADE_OF_VARIANTS = 1 << 14, MOST_TYPES = 256 };
 
 /* An entry is found from the place that its hash names on, before the first empty place. Each of the two has at least as many
  * empty places as entries. */

@@ -431,7 +431,10 @@ static int insert(Specializations *self, Specialization *added, const Key *key, 
     Table *table = READ(self->table);
     const ArgumentTypes *known = table ? same_types(table, added->types) : NULL;
     const Specialization *replaced = table ? find_specialization(table, key) : NULL;
-    if (self->made == MOST_MADE || (known && known != added->types))
+    if (self->made >= (added->types->coders_count ? MOST_MADE_OF_VARIANTS : MOST_MADE) ||
+        (!known && table && table->types_count >= MOST_TYPES))
+        return 0; /* there is no room */
+    if (known && known != added->types)
         return 0; /* another thread was the first to meet these types; the next launch adds */
     if (replaced && PyList_Size(replaced->live) > 0 && memcmp(replaced->limits, added->limits, sizeof added->limits) == 0)
         return 0; /* it is known already: it declined for another reason */

@@ -58,6 +58,9 @@ _LAST_FUSING = (3, 9)
 """The last version of Triton that fuses multiplications and additions where nothing is said."""
 
 
+_LONGEST_REASON = 500
+"""Characters of the reason for which a target lacks a kernel; Triton prints what it compiles."""
+
 _KNOWN_TARGET = re.compile(r"'sm_(\d+)'")
 
 
@@ -208,7 +211,8 @@ class TritonFrontEnd:
         try:
             return self._kernel(unit, loaded, target)
         except CompileError as error:
-            return LeftOut(error=error, reason=str(error).removeprefix(f"{unit.head}: "))
+            lines = [line.strip() for line in str(error).removeprefix(f"{unit.head}: ").splitlines()]
+            return LeftOut(error=error, reason="; ".join(filter(None, lines))[:_LONGEST_REASON])
 
     def _kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted:
         """A kernel, compiled.
