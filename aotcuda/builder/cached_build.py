@@ -80,7 +80,7 @@ class CachedBuild:
     def store(self, built: Output, stamp: Stamp, results: Sequence[Result]) -> Output:
         """Store a build, and return it with the problems of the cache as warnings and the reuse in its summary."""
         if any(result.unanswered for result in results):
-            self._store.answers = False
+            self._store.ask_no_more()
         # An input that has changed since it was read makes the stamp worthless.
         if not any(result.unseen for result in results) and stamp.changed() is None:
             reads = [(question, path, answer) for (question, path), answer in sorted(stamp.reads.items())]

@@ -155,7 +155,8 @@ def test_torch_compile_gives_the_same_numbers(t: SimpleNamespace, case: str) -> 
     def model(x: Any) -> Any:
         out = t.torch.zeros_like(x)
         if case.startswith("add"):
-            t.packaged.add[(t.triton.cdiv(x.numel(), 128),)](x, x, out, x.numel(), BLOCK=128)
+            # Inductor wants every constexpr named, those with defaults too.
+            t.packaged.add[(t.triton.cdiv(x.numel(), 128),)](x, x, out, x.numel(), BLOCK=128, ACT=None)
         elif case.startswith("norm"):
             t.packaged.norm[(8,)](x, None, out, x.shape[1], 1e-5, BLOCK=1024)
         elif case.startswith("bias"):

@@ -30,6 +30,8 @@ _OWN = (
     "aotcuda/builder/frontends/triton",
     "aotcuda/integrations/interop/",
     "aotcuda/tools/record/inject/",
+    "aotcuda/integrations/in_place/triton/",
+    "aotcuda/tools/record/variant_files.py",
     "aotcuda/tools/record/command.py",
     "aotcuda/tools/init/sources.py",
 )

@@ -65,6 +65,10 @@ class CompileCache:
         """Warnings for the user."""
         return tuple(self._store.problems) if self._store is not None else ()
 
+    def count_reused(self, number: int) -> None:
+        """Count results that front ends have found."""
+        self.reused += number
+
     @property
     def answers(self) -> bool:
         """Return True if the cache's URL, if there is one, has answered."""

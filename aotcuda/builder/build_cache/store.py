@@ -70,6 +70,10 @@ class Store:
                 self._take(found, name, shape, packed, self._settings.folder)
         return found
 
+    def ask_no_more(self) -> None:
+        """Leave the URL alone: it has not answered another process."""
+        self.answers = False
+
     @property
     def has_url(self) -> bool:
         """Return True if there is a URL that answers."""

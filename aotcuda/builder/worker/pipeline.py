@@ -246,7 +246,7 @@ class Pipeline:
         self.cache.keep(whole, self._unedited(batches, self._batch_names(plan, [*plan.ltoir_targets])), titles, "code")
         generated = {key: built.generated for key, built in made.items() if getattr(built, "generated", None)}
         fresh = {key: found for key, found in generated.items() if found.value is not None}
-        self.cache.reused += len(generated) - len(fresh)
+        self.cache.count_reused(len(generated) - len(fresh))
         values = {key: found.value for key, found in fresh.items()}
         named = {key: found.name for key, found in fresh.items()}
         self.cache.keep(values, named, {key: f"{key[0].title} for {key[1]}" for key in fresh}, "code")
