@@ -4,7 +4,8 @@
    makes a project of each package.
 2. `record` runs a program for each package (`triton_programs.py`) by Triton's JIT, under `aotcuda record --write`, on a
    machine with a GPU. It keeps digests of all results.
-3. `build` builds a wheel of each project; it needs no GPU.
+3. `build` builds a wheel of each project, without a build cache; it needs no GPU. `compile` compiles the same variants
+   by Triton, one after the other.
 4. `run` runs the programs with the installed wheels, each in a fresh process with an empty cache of Triton's. It counts
    compilations and timings, and compares the results with those of `record`, bit by bit. `jit` runs them once more by
    Triton's JIT, to compare first results (without imports) on one machine.
@@ -24,6 +25,7 @@ import argparse
 import builtins
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -74,7 +76,9 @@ _IMPORTS = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("prepare", "record", "build", "jit", "run", "table", "one"))
+    parser.add_argument(
+        "step", choices=("prepare", "record", "build", "compile", "jit", "run", "table", "one", "serial")
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("items", nargs="*", help="wheels for `prepare`, names of packages for the others")
     parser.add_argument("--out", type=Path, help="where `one` writes what it saw")
@@ -86,10 +90,12 @@ def main() -> int:
         prepare(arguments.folder, [Path(item) for item in arguments.items])
     elif arguments.step == "one":
         one(names[0], arguments.out, arguments.threads)
+    elif arguments.step == "serial":
+        serial(arguments.folder)
     elif arguments.step == "table":
         table(arguments.folder, names)
     else:
-        step = {"record": record, "build": build, "jit": jit, "run": run}[arguments.step]
+        step = {"record": record, "build": build, "compile": compile_all, "jit": jit, "run": run}[arguments.step]
         return max((step(arguments.folder / name, name, arguments) for name in names), default=0)
     return 0
 
@@ -146,7 +152,8 @@ def build(root: Path, name: str, arguments: argparse.Namespace) -> int:
         root / "dist",
         root,
     ]
-    status = subprocess.run(command, check=False).returncode
+    environ = {**os.environ, "AOTCUDA_BUILD_CACHE": "0"}
+    status = subprocess.run(command, check=False, env=environ).returncode
     wheels = list((root / "dist").glob("*.whl"))
     seconds = time.perf_counter() - start
     (root / "build.json").write_text(
@@ -154,6 +161,59 @@ def build(root: Path, name: str, arguments: argparse.Namespace) -> int:
     )
     print(f"{root.name}: {seconds:.0f} s, {wheels}")
     return status
+
+
+def compile_all(root: Path, name: str, arguments: argparse.Namespace) -> int:
+    """Compile every recorded variant by Triton, one after the other in one process, for the time of `build`."""
+    del arguments
+    with tempfile.TemporaryDirectory() as cache:
+        environ = {**os.environ, "TRITON_CACHE_DIR": cache, "AOTCUDA_BUILDING": "1", "PYTHONPATH": str(root)}
+        command = [sys.executable, "-W", "ignore", str(_HERE), "serial", str(root), name]
+        return subprocess.run(command, check=False, cwd=root, env=environ).returncode
+
+
+def serial(root: Path) -> None:
+    """Compile in this process; imports do not count."""
+    import triton
+    import triton.language as tl
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    target, seconds, count = GPUTarget("cuda", 90, 32), 0.0, 0
+    if root.name in _PRELUDES:
+        exec(_PRELUDES[root.name])
+    for file in sorted(root.rglob("*.variants.json")):
+        content = json.loads(file.read_text())
+        module = importlib.import_module(content["source"])
+        for key, kernel in content["kernels"].items():
+            function = getattr(module, kernel.get("python", key))
+            while not isinstance(function, triton.JITFunction):
+                function = function.fn
+            for variant in kernel["variants"]:
+                signature, constants, attributes = {}, {}, {}
+                types = iter(variant["types"])
+                for at, parameter in enumerate(function.params):
+                    kind, _, hint = "", "", ""
+                    if not parameter.is_constexpr:
+                        kind, _, hint = next(types).partition(":")
+                    value = variant["constexprs"].get(parameter.name)
+                    if parameter.is_constexpr or kind == "none" or hint == "1":
+                        signature[parameter.name] = "constexpr"
+                        value = getattr(tl, value["dtype"]) if isinstance(value, dict) else value
+                        constants[(at,)] = 1 if hint == "1" else value
+                    else:
+                        signature[parameter.name] = kind
+                        if hint:
+                            attributes[(at,)] = [["tt.divisibility", 16]]
+                options = {
+                    name: value for name, value in variant.items() if name not in ("types", "constexprs", "arch")
+                }
+                begin = time.perf_counter()
+                triton.compile(ASTSource(function, signature, constants, attributes), target=target, options=options)
+                seconds += time.perf_counter() - begin
+                count += 1
+    (root / "serial.json").write_text(json.dumps({"seconds": seconds, "variants": count}))
+    print(f"{root.name}: Triton compiled {count} variants in {seconds:.1f} s")
 
 
 def jit(root: Path, name: str, arguments: argparse.Namespace) -> int:
@@ -305,49 +365,41 @@ def _compile_together(threads: int) -> None:
 
 def table(folder: Path, names: list[str]) -> None:
     """Write what was seen as JSON, and print a table in Markdown."""
-    rows, seen = [], {}
-    for name in names:
-        root = folder / name
-        by_jit, packaged, built = (
-            json.loads(path.read_text()) if (path := root / f"{way}.json").exists() else None
-            for way in ("jit", "packaged", "build")
-        )
-        recorded = (
-            json.loads(path.read_text()) if (path := root / ".aotcuda-record.json").exists() else {"functions": []}
-        )
-        launched = {item["function"] for item in recorded["functions"] if item["kind"] == "kernel" and item["launches"]}
-        files = [json.loads(path.read_text()) for path in root.rglob("*.variants.json")]
-        kernels = sum(len(file["kernels"]) for file in files)
-        variants = sum(len(kernel["variants"]) for file in files for kernel in file["kernels"].values())
-        seen[name] = {
-            "jit": by_jit,
-            "packaged": packaged,
-            "build": built,
-            "launched": len(launched),
-            "kernels": kernels,
-        }
-        seen[name] |= {"variants": variants}
-        rows.append((name, len(launched), kernels, variants, *_figures(by_jit, packaged, built)))
-    head = ("package", "kernels launched", "packaged", "variants", "JIT: first result", "packaged", "compilations")
-    head += ("timings", "same bits", "build")
-    for row in (head, ["---"] * len(head), *rows):
-        print(f"| {' | '.join(map(str, row))} |")
+    seen = {name: _seen(folder / name) for name in names}
+    head = ("package", "kernels launched, packaged", "first result: JIT, packaged", "compilations", "timings")
+    rows = [(*head, "same bits", "build, Triton's compiles"), ("---",) * 7]
+    rows += [(name, *_figures(found)) for name, found in seen.items()]
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
     out = _HERE.parent.parent / "docs" / "results" / "triton_packages.json"
     out.write_text(json.dumps(seen, indent=1) + "\n")
 
 
-def _figures(jit: Any, packaged: Any, built: Any) -> list[str]:
-    seconds = f"{built['seconds']:.0f} s" if built else "-"
-    if jit is None or packaged is None:
-        return [f"{jit['first']:.1f} s" if jit else "-", "-", "-", "-", "-", seconds]
-    same, stable = _same(jit, packaged)
+def _seen(root: Path) -> dict[str, Any]:
+    def read(name: str) -> Any:
+        return json.loads((root / name).read_text()) if (root / name).exists() else None
+
+    recorded = read(".aotcuda-record.json") or {"functions": []}
+    launched = {item["function"] for item in recorded["functions"] if item["kind"] == "kernel" and item["launches"]}
+    files = [json.loads(path.read_text()) for path in root.rglob("*.variants.json")]
+    return {
+        **{way: read(f"{way}.json") for way in ("jit", "packaged", "build", "serial")},
+        "launched": len(launched),
+        "kernels": sum(len(file["kernels"]) for file in files),
+        "variants": sum(len(kernel["variants"]) for file in files for kernel in file["kernels"].values()),
+    }
+
+
+def _figures(found: dict[str, Any]) -> list[str]:
+    by_jit, packaged, built, serial_ = (found[way] for way in ("jit", "packaged", "build", "serial"))
+    same, stable = _same(by_jit, packaged)
     return [
-        f"{jit['first']:.1f} s",
-        f"{packaged['first']:.2f} s",
-        f"{jit['compilations']}, {packaged['compilations']}",
-        f"{jit['timings']}, {packaged['timings']}",
+        f"{found['launched']}, {found['kernels']} ({found['variants']} variants)",
+        f"{by_jit['first']:.1f} s, {packaged['first']:.2f} s",
+        f"{by_jit['compilations']}, {packaged['compilations']}",
+        f"{by_jit['timings']}, {packaged['timings']}",
         f"{same} of {stable}",
-        seconds,
+        f"{built['seconds']:.0f} s, {serial_['seconds']:.0f} s" if built and serial_ else "",
     ]
 
 
