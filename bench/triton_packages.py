@@ -380,7 +380,8 @@ def _seen(root: Path) -> dict[str, Any]:
         return json.loads((root / name).read_text()) if (root / name).exists() else None
 
     recorded = read(".aotcuda-record.json") or {"functions": []}
-    launched = {item["function"] for item in recorded["functions"] if item["kind"] == "kernel" and item["launches"]}
+    kernels = [item for item in recorded["functions"] if item["kind"] == "kernel" and item["launches"]]
+    launched = {(item["module"], item["function"]) for item in kernels}
     files = [json.loads(path.read_text()) for path in root.rglob("*.variants.json")]
     return {
         **{way: read(f"{way}.json") for way in ("jit", "packaged", "build", "serial")},
