@@ -95,6 +95,7 @@ EDITS = {
 }
 
 
+@pytest.mark.matrix  # test_stamp_inputs has edits of each front end
 def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = put(tmp_path.resolve() / "project", FILES)
 

@@ -149,6 +149,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return put(tmp_path.resolve() / "project", FILES)
 
 
+@pytest.mark.matrix  # likewise
 def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One build after the other, each with what those before it have kept."""
     cache = str(tmp_path / "cache")

@@ -200,7 +200,7 @@ LOOKED_UP = [
     [
         ("", True),
         pytest.param("lto=True", True, marks=pytest.mark.matrix),  # as by default
-        ("lto=False", False),
+        pytest.param("lto=False", False, marks=pytest.mark.matrix),
         ("debug=True, opt=False", False),
     ],
 )

@@ -82,7 +82,11 @@ TOOLS = {
 }
 
 
-@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+@pytest.mark.parametrize(
+    "tool",
+    [pytest.param(each, marks=[pytest.mark.matrix] * (name == "ninja with a stamp")) for name, each in TOOLS.items()],
+    ids=TOOLS,
+)
 def test_it_is_built_once_more(tool: Callable[[Path], Callable[[], bool]], tmp_path: Path) -> None:
     project = projects.write(tmp_path / "project", SOURCE, module='kernels.f = "void(int32[::1])"')
     step = tool(project)

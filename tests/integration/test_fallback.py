@@ -258,6 +258,7 @@ class TestCases:
         assert image["registers"] > 0
 
 
+@pytest.mark.matrix  # test_stamp_inputs has the JIT cache
 def test_an_edit_of_each_file_and_option_is_compiled_in_the_next_process(checkout):
     edits = [(name, old, new) for name, _, old, new in FILES.values()]
     edits.append(("pyproject.toml", 'TIMES = "13"', 'TIMES = "14"'))
@@ -323,6 +324,7 @@ def test_no_front_end_is_said_with_what_to_install(installed, front_end):
 
 
 @NUMBA_ALONE  # likewise
+@pytest.mark.matrix  # bench/cache_kills.py kills more
 def test_killed_processes_leave_nothing_that_a_later_one_trips_over(installed, tmp_path):
     """Processes killed at any moment of a late build and its write; the next one is right."""
     installed.workers = ""

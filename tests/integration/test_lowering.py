@@ -78,8 +78,10 @@ def project(name: str, front_end: str, folder: Path) -> Path:
             pytest.param(front_ends.NUMBA, name, marks=pytest.mark.matrix)
             for name in ("foreign", "gpufeatures", "bench")
         ),
-        *itertools.product(front_ends.ALL, ["devicefunctions", "debug", "lineinfo"]),
-        (front_ends.MLIR, "features"),
+        *itertools.product(front_ends.ALL, ["debug", "lineinfo"]),
+        (front_ends.NUMBA, "devicefunctions"),
+        pytest.param(front_ends.MLIR, "devicefunctions", marks=pytest.mark.matrix),
+        pytest.param(front_ends.MLIR, "features", marks=pytest.mark.matrix),
     ],
     indirect=["front_end"],
 )

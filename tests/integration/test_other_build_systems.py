@@ -263,7 +263,10 @@ def test_modules_of_meson_pythons_editable_installs_are_built_and_found(
     assert done.err == 'aotcuda: pkg cannot be looked for: rebuilding the "pkg" editable package failed\n'
 
 
-@pytest.mark.parametrize("mode", ["redirect", "rebuild", "inplace"])
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param("redirect", marks=pytest.mark.matrix), "rebuild", pytest.param("inplace", marks=pytest.mark.matrix)],
+)
 def test_scikit_build_cores_editable_installs_are_built_as_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
@@ -287,6 +290,7 @@ def test_scikit_build_cores_editable_installs_are_built_as_the_page_says(
     assert installed.run(INSPECT.format(["inspect", "pkg.k"])).out.startswith("pkg.k\n")
 
 
+@pytest.mark.matrix  # test_edited_meanwhile has make
 def test_make_builds_again_what_is_edited_or_gone_in_folders_of_any_name(tmp_path: Path) -> None:
     project = write(tmp_path / "year=2024" / "a: project", "flit_core", "flit_core.buildapi")
     command = f"{sys.executable} -m aotcuda build '../a: project' -q --out out --depfile out/d --stamp $@"

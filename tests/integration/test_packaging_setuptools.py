@@ -102,6 +102,7 @@ def test_build_makes_that_wheel_in_its_own_isolation(flat: Path, by_hatchling: d
     assert gained(build_wheel(flat, *command)) == by_hatchling
 
 
+@pytest.mark.matrix  # test_packaging_tools has hatchling's
 @pytest.mark.usefixtures("anew")
 @pytest.mark.usefixtures("from_checkout")
 @pytest.mark.parametrize("installer", INSTALLERS)
@@ -239,11 +240,11 @@ def state(environment: Path) -> str:
 @pytest.mark.parametrize(
     ("version", "mode", "layout"),
     [
-        ("oldest", "lenient", "src"),
+        pytest.param("oldest", "lenient", "src", marks=pytest.mark.matrix),
         pytest.param("before 70.1", "strict", "src", marks=pytest.mark.matrix),
         pytest.param("newest", "lenient", "flat", marks=pytest.mark.matrix),
         ("newest", "strict", "flat"),
-        ("newest", "compat", "flat"),
+        pytest.param("newest", "compat", "flat", marks=pytest.mark.matrix),
     ],
 )
 def test_an_editable_install_of_each_mode_notices_edits(

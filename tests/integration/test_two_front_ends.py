@@ -148,6 +148,7 @@ class TestBuilds:
         assert [name for name, data in content(wheel).items() if content(other)[name] != data] == []
         assert other.read_bytes() == wheel.read_bytes()
 
+    @pytest.mark.matrix  # test_packaging_tools has one front end's
     def test_it_is_the_same_by_way_of_an_sdist(self, wheel: Path, cached: dict[str, str], tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
         assert build_wheel(project, *BUILD, **cached).read_bytes() == wheel.read_bytes()
