@@ -53,3 +53,18 @@ def test_numpy_is_loaded_without_threads_and_sources_see_nothing_of_it() -> None
 
 def test_users_may_have_threads() -> None:
     assert threads(OPENBLAS_NUM_THREADS="2", WANTED="2") in (1, 2), "as many as there are cores"
+
+
+@pytest.mark.parametrize(("ending", "said"), [("reader.close()", 0), ("os.close(writer.fileno())", 1)])
+def test_a_worker_whose_build_is_gone_says_nothing(ending: str, said: int) -> None:
+    code = f"""
+import os
+from multiprocessing import Pipe
+from aotcuda.builder.worker import ipc
+reader, writer = Pipe(duplex=False)
+sender = ipc.Sender(writer)
+{ending}
+sender(step="compiling", done=0, total=1)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("wrote to, or closed, file descriptors")) == (1, said), done.stderr

@@ -64,7 +64,9 @@ class Sender:
             os._exit(0)
         try:
             self._connection.send(message)
-        except OSError:  # a source has closed the pipe, or the build is gone
+        except BrokenPipeError:  # the build is gone, and nobody waits for a word
+            os._exit(1)
+        except OSError:  # a source has closed the pipe
             print(f"aotcuda: {UNREADABLE}", file=sys.stderr, flush=True)
             os._exit(1)
 
