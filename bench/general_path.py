@@ -1,4 +1,4 @@
-"""What the general path adds to a launch, over the stand-in driver and stand-ins for arrays: no GPU is needed.
+"""Measure the time that the general path adds to a launch, over the stand-in driver; no GPU is needed.
 
 One scalar and three arrays. The figures are for comparisons within one run: what a launch takes of the processor
 more than `cuLaunchKernelEx` called by ctypes with everything prepared, each the least of many batches in turn.

@@ -48,7 +48,7 @@ _PARTS = {"fla-core": ("fla_core", "flash_linear_attention", "einops")}
 """Wheels that make one project; others are a project each."""
 
 _PRELUDES = {"bitsandbytes": "import torch\n\nvars(torch._C).setdefault('_cuda_getCurrentRawStream', None)\n"}
-"""What a build needs where PyTorch is a build for the processor alone."""
+"""Code that a build runs first, where PyTorch is a build for the processor alone."""
 
 _PROJECT = """
 [build-system]

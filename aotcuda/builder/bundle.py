@@ -8,6 +8,7 @@ Lines keep their numbers.
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import shutil
 from dataclasses import dataclass, replace
@@ -177,7 +178,8 @@ def _path(package: str, path: Path) -> str:
     return f"{package}/{NAME}/{path.relative_to(_ROOT).as_posix()}"
 
 
-def _modules() -> dict[str, Path]:
+@functools.cache  # aotcuda does not change while it builds
+def _modules() -> Mapping[str, Path]:
     """Return the modules of a bundled run time, and their files."""
     known = {_name(path): path for path in _ROOT.rglob("*.py")}
     found: dict[str, Path] = {}

@@ -183,7 +183,7 @@ def pack(images: list[tuple[str, str, bytes]], *options: str) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def cuobjdump(data: bytes, *options: str) -> str:
-    """What NVIDIA's own tool prints about an image or a fatbin; it takes half a second to disassemble the smallest."""
+    """Return the text of NVIDIA's own tool for an image or a fatbin; the smallest takes it half a second."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     tool = find_nvidia_binary_utility("cuobjdump")

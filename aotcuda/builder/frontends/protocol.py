@@ -353,7 +353,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What runs have recorded of a module.
+    """The files that runs have recorded of a module.
 
     Attributes:
         units: Its kernels.
@@ -405,7 +405,7 @@ class Tables(Protocol):
         """
 
     def recorded(self, module: Module, root: str) -> Recorded:
-        """What is of the file that the module's key `variants` names; `root` is the project's folder.
+        """Return the content of the file that the module's key `variants` names; `root` is the project's folder.
 
         A front end whose `SHAPES` have no `variants` has no need of it.
         """

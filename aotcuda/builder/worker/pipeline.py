@@ -646,12 +646,12 @@ def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
 
 
 def _had(compiled: Compiled) -> Compiled:
-    """What was compiled, without what stands for kernels that targets cannot have."""
+    """Return the compiled kernels, without those that targets cannot have."""
     return {key: built for key, built in compiled.items() if not isinstance(built, LeftOut)}
 
 
 def _refused(plan: ModulePlan, made: PerTarget) -> dict[tuple[Unit, Target], LeftOut]:
-    """The kernels that the front end's assembler has refused."""
+    """Return the kernels that the front end's assembler has refused."""
     units = {unit.symbol: unit for unit in plan.kernels}
     return {
         (units[symbol], plan.code_targets[target]): LeftOut(

@@ -105,17 +105,6 @@ class ExactOverloads(OverloadTable):
         """See OverloadTable."""
         return all(overload.is_idle() for overload in [*self._made.values()])
 
-    def candidates(self, args: tuple[object, ...]) -> Candidates:
-        """See OverloadTable. Arguments of types that no overload takes have candidates, too, and these are none."""
-        key = (*map(type, args),)
-        try:
-            found = self._candidates.get(key)
-        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
-            raise
-        except Exception as error:  # a class whose own class says that it has no hash, or raises
-            raise self.unreadable(args, error) from error
-        return found or self._rank(key, args)
-
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """See OverloadTable."""
         return aotcuda.errors.MissingVariantError(lambda: self._explained(args))

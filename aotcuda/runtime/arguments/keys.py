@@ -26,7 +26,7 @@ OTHER = object()
 
 
 class Coder:
-    """What the key of a specialization has of one argument.
+    """The part of a specialization's key for one argument.
 
     Attributes:
         at: The argument's index.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _MOST_KEPT = 1024
 _MOST_KEYS = 1 << 14
-"""Of specializations for arguments of the same types: a kernel may have thousands of variants in use."""
+"""The most specializations for arguments of the same types: a kernel may have thousands of variants in use."""
 DIRECT_AT = 3
 """The launch in a row at which a specialization is selected directly from then on; the fast path has it before."""
 

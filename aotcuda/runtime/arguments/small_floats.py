@@ -11,7 +11,7 @@ import struct
 
 _FLOAT = struct.Struct("<f")
 _LARGEST = 2.0**128 - 2.0**104
-"""Of float32."""
+"""The largest number of float32."""
 
 # By name: bits of the mantissa, bias of the exponent, the largest code, the code of infinity or None, that of NaN.
 _FORMATS = {

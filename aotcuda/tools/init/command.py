@@ -253,7 +253,7 @@ def _print_open(editor: Editor, found: list[Source]) -> None:
         (source, path)
         for module in modules.values()
         for source in _as_list(module.get("source"))
-        for path in (re.sub(r"(\.fn)+$", "", name) for name in _there(module.get("kernels", {}), source))
+        for path in map(tables.kernel_path, _there(module.get("kernels", {}), source))
     }
     missing = [(source, item) for source in found for item in source.kernels if (source.module, item.path) not in named]
     if not missing:

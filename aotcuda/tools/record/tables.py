@@ -216,7 +216,7 @@ class Tables:
         if not lacking:
             return None
         names = taken.setdefault(module, set())
-        kernel = next(iter(found), None) or key_for(re.sub(r"(\.fn)+$", "", wanted.path), names)
+        kernel = next(iter(found), None) or key_for(kernel_path(wanted.path), names)
         names.add(kernel)
         return Addition(
             wanted=wanted,
@@ -277,6 +277,11 @@ def _signatures(kernel: object) -> list[str]:
         kernel = kernel.get("signatures", kernel.get("signature", []))
     items = kernel if isinstance(kernel, list) else [kernel]
     return [item for item in items if isinstance(item, str)]
+
+
+def kernel_path(path: str) -> str:
+    """Return the path of a kernel without the decorators that it leads through: `softmax` of `softmax.fn.fn`."""
+    return re.sub(r"(\.fn)+$", "", path)
 
 
 def key_for(path: str, taken: set[str]) -> str:

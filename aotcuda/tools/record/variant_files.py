@@ -12,7 +12,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.frontends.triton import config
+from aotcuda.builder.frontends.triton import config, variants_file
+from aotcuda.builder.frontends.triton.variants_file import FORMAT as VARIANTS
+from aotcuda.builder.frontends.triton.variants_file import LARGEST, TUNING, VERSION
 from aotcuda.common import foreign
 from aotcuda.errors import ConfigError
 from aotcuda.tools.record import pyproject, tables, variants
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.records import Choice, Record
     from aotcuda.tools.record.tables import Wanted
 
-VARIANTS, TUNING = "aotcuda variants", "aotcuda tuning"
-_VERSION = 1
-_LARGEST = 256 << 20
 _OPTIONAL = ("maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid")
 _GPU = re.compile(r"(.*), compute capability (\d+\.\d+)", re.DOTALL)
 
@@ -82,7 +81,7 @@ class VariantModule:
             before = kernel.get("variants", []) if kernel.get("parameters") == parameters else []
             added = {json.dumps(item): item for item in map(variant, records)}
             kernel |= {"parameters": parameters, "variants": [*before, *added.values()]}
-            path = kernel_path(self.wanted[key].path)
+            path = tables.kernel_path(self.wanted[key].path)
             kernels[key] = kernel if path == key else {"python": path, **kernel}
         return {**self.content, "source": self.source, "kernels": dict(sorted(kernels.items()))}
 
@@ -98,7 +97,7 @@ def plan(wanted: Iterable[Wanted], owner: Project) -> list[VariantModule]:
         name, table = _module(item, owner)
         module = found.get(name) or found.setdefault(name, _begin(item, name, table, owner))
         kernels = module.content["kernels"]
-        path = kernel_path(item.path)
+        path = tables.kernel_path(item.path)
         key = next((key for key, kernel in kernels.items() if kernel.get("python", key) == path), None)
         key = key or tables.key_for(path, {*kernels, *module.wanted})
         module.wanted[key] = item
@@ -119,11 +118,6 @@ def split(wanted: Iterable[Wanted], owner: Project) -> tuple[list[Wanted], list[
         is_file = variants.is_one(item.records[0]) and not tables.is_in_table(owner.aotcuda, item.source)
         (in_files if is_file else in_toml).append(item)
     return in_toml, in_files
-
-
-def kernel_path(path: str) -> str:
-    """Return the path of a kernel without the decorators that it leads through: `softmax` of `softmax.fn.fn`."""
-    return re.sub(r"(\.fn)+$", "", path)
 
 
 def variant(record: Record) -> dict[str, Any]:
@@ -160,7 +154,7 @@ def _begin(item: Wanted, name: str, table: dict[str, Any] | None, owner: Project
         source = owner.file_of(item.source)
         assert source is not None  # noqa: S101 (`tables.sort` leaves other modules out)
         file = source.with_name(f"{source.stem}.variants.json")
-    content = read(file, VARIANTS) or {"format": VARIANTS, "version": _VERSION, "source": item.source, "kernels": {}}
+    content = read(file, VARIANTS) or {"format": VARIANTS, "version": VERSION, "source": item.source, "kernels": {}}
     return VariantModule(
         module=name,
         source=item.source,
@@ -181,16 +175,16 @@ def read(path: Path, kind: str) -> dict[str, Any] | None:
         return None
     remedy = "remove it, or restore it"
     try:
-        found = json.loads(foreign.read(path, _LARGEST, remedy=remedy, error=ConfigError))
+        found = json.loads(foreign.read(path, LARGEST, remedy=remedy, error=ConfigError))
         is_one = (
             found["format"] == kind
-            and found["version"] == _VERSION
+            and found["version"] == VERSION
             and all(isinstance(kernel, dict) for kernel in found["kernels"].values())
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         is_one = False
     if not is_one:
-        message = f"{path} is no file of {kind.removeprefix('aotcuda ')} of version {_VERSION}; {remedy}"
+        message = f"{path} is no file of {kind.removeprefix('aotcuda ')} of version {VERSION}; {remedy}"
         raise ConfigError(message)
     return found  # type: ignore[no-any-return]
 
@@ -233,7 +227,7 @@ def kind_of(path: Path) -> str | None:
         ConfigError: It cannot be read.
     """
     try:
-        found = json.loads(foreign.read(path, _LARGEST, remedy="name another file", error=ConfigError))
+        found = json.loads(foreign.read(path, LARGEST, remedy="name another file", error=ConfigError))
     except (ValueError, RecursionError):
         return None
     kind = found.get("format") if isinstance(found, dict) else None
@@ -269,7 +263,7 @@ def merge(path: Path, kind: str, owner: Project) -> Path:
 
 def tuning_file(file: Path) -> Path:
     """Return the tuning file beside a variants file."""
-    return file.with_name(f"{file.name.removesuffix('.json').removesuffix('.variants')}.tuning.json")
+    return file.with_name(variants_file.tuning_name(file.name))
 
 
 def tuned(module: VariantModule, choices: Sequence[Choice]) -> dict[str, Any] | None:
@@ -285,11 +279,11 @@ def tuned(module: VariantModule, choices: Sequence[Choice]) -> dict[str, Any] | 
     before = read(module.tuning_file, TUNING)
     if not own:
         return before
-    found = before or {"format": TUNING, "version": _VERSION, "source": module.source, "kernels": {}}
+    found = before or {"format": TUNING, "version": VERSION, "source": module.source, "kernels": {}}
     kernels = dict(found["kernels"])
-    for path in dict.fromkeys(kernel_path(str(choice.path)) for choice in own):
-        of_kernel = [choice for choice in own if kernel_path(str(choice.path)) == path]
-        key = next((key for key, item in module.wanted.items() if kernel_path(item.path) == path), path)
+    for path in dict.fromkeys(tables.kernel_path(str(choice.path)) for choice in own):
+        of_kernel = [choice for choice in own if tables.kernel_path(str(choice.path)) == path]
+        key = next((key for key, item in module.wanted.items() if tables.kernel_path(item.path) == path), path)
         kernels[key] = _tuned_kernel(kernels.get(key), of_kernel)
     return {**found, "kernels": dict(sorted(kernels.items()))}
 
@@ -310,15 +304,17 @@ def _tuned_kernel(before: dict[str, Any] | None, choices: Sequence[Choice]) -> d
     for label, by_key in counts.items():
         parts = _GPU.fullmatch(label)
         name, capability = (parts[1], parts[2]) if parts else (label, "")
-        known = {json.dumps(key): at for key, at in gpus.get(name, {}).get("choices", ())}
-        known |= {key: count.most_common(1)[0][0] for key, count in by_key.items()}
         launches: Counter[int] = sum(by_key.values(), Counter())
-        gpus[name] = {
-            "capability": capability,
-            "default": launches.most_common(1)[0][0],
-            "choices": [[json.loads(key), at] for key, at in sorted(known.items())],
-        }
+        more = {key: count.most_common(1)[0][0] for key, count in by_key.items()}
+        facts = {"capability": capability, "default": launches.most_common(1)[0][0]}
+        gpus[name] = {**facts, "choices": _with_choices(gpus.get(name), more)}
     return {"keys": keys, "configs": configs, "gpus": dict(sorted(gpus.items()))}
+
+
+def _with_choices(before: dict[str, Any] | None, more: dict[str, int]) -> list[list[Any]]:
+    """Return a GPU's choices with others, by the JSON of their keys; for the same key the other one counts."""
+    known = {json.dumps(key): at for key, at in (before or {}).get("choices", ())} | more
+    return [[json.loads(key), at] for key, at in sorted(known.items())]
 
 
 def _index(configs: list[dict[str, Any]], wanted: dict[str, Any]) -> int:
@@ -355,12 +351,7 @@ def merged_tuning(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         places = [_index(configs, item) for item in kernel["configs"]]
         gpus = dict(before["gpus"])
         for name, gpu in kernel["gpus"].items():
-            known = {json.dumps(item): at for item, at in gpus.get(name, {}).get("choices", ())}
-            known |= {json.dumps(item): places[at] for item, at in gpu["choices"]}
-            gpus[name] = {
-                **gpu,
-                "default": places[gpu["default"]],
-                "choices": [[json.loads(item), at] for item, at in sorted(known.items())],
-            }
+            more = {json.dumps(item): places[at] for item, at in gpu["choices"]}
+            gpus[name] = {**gpu, "default": places[gpu["default"]], "choices": _with_choices(gpus.get(name), more)}
         kernels[key] = {**kernel, "configs": configs, "gpus": dict(sorted(gpus.items()))}
     return {**one, "kernels": dict(sorted(kernels.items()))}

@@ -88,7 +88,7 @@ the kernel's own. Dynamic shared memory is `external`: it is the launch's."""
 _CALLED = re.compile(r'^(declare|define)\b[^@\n]*@"?([-\w.$]+)', re.MULTILINE)
 
 _BUILT_IN = re.compile(r"llvm\.|__nv_")
-"""What libNVVM makes instructions of, or finds in libdevice."""
+"""Functions that libNVVM makes instructions of, or finds in libdevice."""
 
 
 def is_self_contained(texts: Sequence[str]) -> bool:

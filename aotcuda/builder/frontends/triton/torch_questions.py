@@ -1,4 +1,4 @@
-"""What sources ask PyTorch of a GPU while they are imported: answers as one of the target would give.
+"""Answer the questions about a GPU that sources ask PyTorch while they are imported, as one of the target would.
 
 PyTorch is not imported for that: its module `torch.cuda` gets other functions when a source imports it, and its own
 again afterwards. What is not known of a target is refused, as PyTorch does on a machine without a GPU.

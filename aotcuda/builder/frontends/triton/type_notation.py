@@ -107,7 +107,7 @@ class Type:
 
     @property
     def takes_hints(self) -> bool:
-        """Whether Triton specialises arguments of this type."""
+        """Return True if Triton specialises arguments of this type."""
         return self.pointer or (self.scalar[0] in "iu" and self.scalar not in ("i1", "u1"))
 
 

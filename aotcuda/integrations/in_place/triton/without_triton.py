@@ -83,7 +83,7 @@ class JITFunction:
 
 
 class Wrapper:
-    """What autotuners and heuristics have in common."""
+    """The common base of autotuners and heuristics."""
 
     fn: Any
     run: Callable[..., Any]
