@@ -1,4 +1,4 @@
-"""What the driver and NVIDIA's disassembler tell about a kernel's code, under the names that Numba's kernels have."""
+"""Read attributes of a kernel's code from the driver and the disassembler, under the names that Numba uses."""
 
 from __future__ import annotations
 

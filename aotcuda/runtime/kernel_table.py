@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class KernelCache:
-    """What is known of one kernel as long as the same images are launched.
+    """The state of one kernel that is valid while the same images are loaded.
 
     Attributes:
         launchers: The kernel's launchers, by configuration.

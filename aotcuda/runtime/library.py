@@ -139,7 +139,7 @@ class Library:
 
     @property
     def choices(self) -> dict[int, Choice]:
-        """What each GPU takes, and why, by its ordinal."""
+        """Return the choice of image for each GPU, by its ordinal."""
         if self._choices is None:
             from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
 
