@@ -44,6 +44,10 @@ class Unit:
         return f"k{self.number}"
 
     @property
+    def symbol(self) -> str:
+        return self.name
+
+    @property
     def key(self) -> str:
         return f"kernels.k{self.number}"
 
