@@ -14,7 +14,7 @@ from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.frontends.protocol import Tables, Unit
@@ -61,6 +61,10 @@ class ModulePlan:
         """Return the kernels that the image for a target has."""
         code = self.code_targets[target]
         return tuple(unit for unit in self.kernels if code in self.compiled_for(unit))
+
+    def only_with(self, part: Container[tuple[str, str]]) -> ModulePlan:
+        """Return the plan with the units in `part` alone, which has modules with symbols."""
+        return replace(self, units=tuple(unit for unit in self.units if (unit.module, unit.symbol) in part))
 
     @property
     def kernels(self) -> tuple[Unit, ...]:
