@@ -30,7 +30,7 @@ class OnThisGpu:
         self._device = loader.enter(self._loaded, ())
         library = self._loaded.library
         every = self._loaded.table(name).every()
-        self._overloads = [overload for overload in every if library.has_variant(overload, self._device)]
+        self._overloads = [overload for overload in every if library.has_variant(overload.record, self._device)]
 
     def attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
         """Return one of `ATTRIBUTES`: of one overload, or of all by signature."""

@@ -167,7 +167,7 @@ class Loader:
         device = self.enter(loaded, ())
         for name in loaded.kernels:
             for overload in loaded.table(name).every():
-                if loaded.library.has_variant(overload, device):
+                if loaded.library.has_variant(overload.record, device):
                     loaded.device_kernel(overload, device).load()
 
     def load_early(self) -> None:
