@@ -203,6 +203,14 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=[],
         help="fail unless the project's modules are this one, and those of further --expect",
     )
+    shared = build.add_mutually_exclusive_group()
+    shared.add_argument(
+        "--shard", metavar="I/N", type=_shard, help="compile part I of N into the build cache, and write nothing else"
+    )
+    shared.add_argument(
+        "--from-cache-only", action="store_true", help="compile nothing: fail unless shards have filled the build cache"
+    )
+    build.add_argument("--costs", metavar="FILE", type=Path, help="with --shard: divide by an earlier build's --report")
     said = build.add_mutually_exclusive_group()
     said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
     said.add_argument("-v", "--verbose", action="store_true", help="end with the steps that took the most time")
@@ -321,9 +329,22 @@ def _build(arguments: argparse.Namespace) -> None:
             expected=arguments.expect,
             quiet=arguments.quiet,
             verbose=arguments.verbose,
+            shard=arguments.shard,
+            from_cache_only=arguments.from_cache_only,
+            costs=arguments.costs,
         )
     for path in () if arguments.quiet else written:
         show(shown(path))
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """Return the number of a shard and how many there are."""
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        last = count if count.isdecimal() and int(count) else "N"
+        message = f"{text!r} is no shard; write I/{last} with I from 1 to {last}"
+        raise argparse.ArgumentTypeError(message)
+    return int(index), int(count)
 
 
 def _file(text: str) -> Path:
