@@ -1,7 +1,7 @@
 """Measure launches of Triton kernels that are packaged in place, over the stand-in driver; no GPU is needed.
 
-Ten arguments, of which three are tensors and three constexprs. A row is what a launch takes of the processor more than a
-prepared call of the driver by ctypes, the least of many batches in turn; figures are for comparisons within one run.
+Ten arguments, of which three are tensors and three constexprs. A row is the processor time of a launch over that of a
+prepared call by ctypes, the least of many batches in turn. Compare figures of one run only.
 
     python bench/triton_in_place.py                      # this checkout
     python bench/triton_in_place.py --beside OLDER       # and the package of another one, in processes by turns

@@ -68,11 +68,11 @@ class Folder(Protocol):
 
     @property
     def path(self) -> Path | None:
-        """See above."""
+        """Return the path."""
 
     @property
     def budget(self) -> Budget | None:
-        """See above."""
+        """Return the budget."""
 
     def read(self, name: str, most: int) -> bytes:
         """Return the file `name` in the folder, of at most `most` bytes."""
@@ -91,11 +91,11 @@ class DiskFolder:
         self.budget = None
 
     def read(self, name: str, most: int) -> bytes:
-        """See `Folder`; raises UnreadableError."""
+        """Implement Folder.read: raises UnreadableError."""
         return foreign.content(self.path / name, most)
 
     def beside(self, name: str, most: int) -> bytes | None:
-        """See `Folder`; raises UnreadableError."""
+        """Implement Folder.beside: raises UnreadableError."""
         path = self.path.parent / name
         return foreign.content(path, most) if os.path.lexists(path) else None
 
@@ -111,11 +111,11 @@ class WheelFolder:
         self.budget = wheel.budget
 
     def read(self, name: str, most: int) -> bytes:
-        """See `Folder`; raises UnreadableError."""
+        """Implement Folder.read: raises UnreadableError."""
         return self._wheel.read(f"{self._name}/{name}", most)
 
     def beside(self, name: str, most: int) -> bytes | None:
-        """See `Folder`; raises UnreadableError."""
+        """Implement Folder.beside: raises UnreadableError."""
         beside = str(PurePosixPath(self._name).with_name(name))
         return self._wheel.read(beside, most) if beside in self._wheel.names else None
 

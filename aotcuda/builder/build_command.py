@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ def build_project(
     expected: Collection[str] = (),
     quiet: bool = False,
     verbose: bool = False,
+    shard: tuple[int, int] | None = None,
+    from_cache_only: bool = False,
+    costs: Path | None = None,
 ) -> list[Path]:
     """Build a project into a folder without a wheel and return the files; unchanged files are not written again.
 
@@ -42,6 +46,9 @@ def build_project(
         expected: The modules that the build system lists; a project with other modules is refused.
         quiet: Leave out the summary.
         verbose: Add the slowest steps to the summary.
+        shard: Compile this part into the build cache and write no files: its number and how many there are.
+        from_cache_only: Take what shards have compiled from the build cache, or fail.
+        costs: The report of an earlier build, to divide the kernels among shards by their seconds.
 
     Raises:
         AotcudaError: The build failed; nothing has been written.
@@ -57,7 +64,19 @@ def build_project(
     folder = out if out is not None else path.parent / "build" / "aotcuda"
     timed = stamp if stamp is not None else depfile  # build systems compare its time with that of the sources
     since = output.now(timed) if timed is not None else None
-    built = api.build(table, path.parent, followed=depfile is not None)
+    recorded = _costs(costs) if costs is not None else {}
+    built = api.build(
+        table,
+        path.parent,
+        followed=depfile is not None,
+        shard=shard,
+        from_cache_only=from_cache_only,
+        costs=recorded,
+    )
+    if shard is not None:
+        for text in [*(f"warning: {text}" for text in built.warnings), *(() if quiet else built.notes)]:
+            show(text)
+        return []
     output_conflicts.check_files(named, folder, built.files, built.depends)
     read = [path.resolve(), *built.depends]
     targets = [stamp] if stamp is not None else [folder / name for name in built.files]
@@ -79,6 +98,20 @@ def build_project(
     for text in () if quiet else report.summary(built.summary, verbose=verbose):
         show(text)
     return written
+
+
+def _costs(path: Path) -> dict[str, float]:
+    """Return the seconds of each kernel and function in the report of an earlier build, by module and symbol.
+
+    Raises:
+        ConfigError: The file is no report.
+    """
+    try:
+        units = json.loads(path.read_bytes())["units"]
+        return {f"{unit['module']}.{unit['symbol']}": float(unit["seconds"]) for unit in units}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        message = f"{path}: it is no report of a build ({error}); name a file that aotcuda build --report has written"
+        raise ConfigError(message) from None
 
 
 def _table(path: Path) -> Mapping[str, object]:

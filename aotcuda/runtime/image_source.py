@@ -1,4 +1,4 @@
-"""Where a module's images come from: a wheel, an editable install, or a source tree that was never built."""
+"""Find a module's images: in a wheel, an editable install, or a source tree that was never built."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Editable(Packaged):
     is_editable = True
 
     def build_inputs(self) -> Request | None:
-        """As in Packaged; the table is that of the project as it is now."""
+        """Implement Packaged.build_inputs with the project's table as it is now."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
 
         found = super().build_inputs()
@@ -113,18 +113,18 @@ class Unbuilt:
         self._manifest: Manifest | None = None
 
     def manifest(self, fallback: MakesFallback) -> Manifest:
-        """As in Packaged."""
+        """Implement Packaged.manifest."""
         with self._lock:
             if self._manifest is None:
                 self._manifest = self._first(fallback).manifest
             return self._manifest
 
     def load(self, fallback: MakesFallback) -> Library:
-        """As in Packaged."""
+        """Implement Packaged.load."""
         return self._first(fallback)
 
     def check(self) -> bytes:
-        """As in Packaged; nothing was built."""
+        """Implement Packaged.check: nothing was built."""
         return b""
 
     @property
@@ -133,7 +133,7 @@ class Unbuilt:
         return str(self._request.table.get("fallback", "jit"))
 
     def build_inputs(self) -> Request | None:
-        """As in Packaged; the table is that of the project as it is now."""
+        """Implement Packaged.build_inputs with the project's table as it is now."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
 
         return build_inputs.project(self.name, self.package_root) or self._request
@@ -144,7 +144,7 @@ class Unbuilt:
         return self._manifest is not None
 
     def packaged_choice(self, _device: Device) -> Choice | None:
-        """As in Packaged."""
+        """Implement Packaged.packaged_choice."""
         return None
 
     def _first(self, fallback: MakesFallback) -> Library:

@@ -56,6 +56,7 @@ OWN = (
         "AOTCUDA_BUILD_CACHE_ACCESS",
         "AOTCUDA_CACHE_KEY",
         "AOTCUDA_EXTENSION",
+        "AOTCUDA_FROM_CACHE_ONLY",
     ),
     *(
         "AOTCUDA_RUNTIME",

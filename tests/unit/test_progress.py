@@ -13,6 +13,7 @@ import pytest
 
 from aotcuda.builder import progress, report
 from aotcuda.builder.worker import flows, pool, telemetry
+from aotcuda.builder.worker.telemetry import Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +113,7 @@ SUMMARY = report.Summary(
     targets=6,
     seconds=14.26,
     size=1_234_567,
-    steps=(("a for sm_80", 0.5), ("b for sm_80", 2.25), *((f"n{number}", 0.01) for number in range(20))),
+    steps=(Step("a for sm_80", 0.5), Step("b for sm_80", 2.25), *(Step(f"n{number}", 0.01) for number in range(20))),
 )
 
 
@@ -169,7 +170,7 @@ def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixtur
         assert flows.run(tasks, 2, lambda _: None) == [1, 1]
     noted = telemetry.take()
     assert noted.warnings == ["pkg/_k.py:7: UserWarning: mind the gap"] * 3
-    assert sorted(title for title, _ in noted.steps) == ["one", "other"]
+    assert sorted(title for title, *_ in noted.steps) == ["one", "other"]
     assert telemetry.take() == telemetry.Telemetry()
     assert capfd.readouterr().err == ""
 
@@ -179,7 +180,7 @@ def test_a_phase_ends_when_the_next_begins_and_when_children_take_over() -> None
     phases = telemetry.Phases()
     for title in ("starting", "importing a", "importing a", "importing b", None, None, "packing"):
         phases.begin(title)
-    assert [title for title, _ in telemetry.take().steps] == ["starting", "importing a", "importing b"]
+    assert [title for title, *_ in telemetry.take().steps] == ["starting", "importing a", "importing b"]
 
 
 def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> None:

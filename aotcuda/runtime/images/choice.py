@@ -1,4 +1,4 @@
-"""Which packaged image a GPU takes, and why: the tiers of `aotcuda.arch.preference` plus what the driver can load.
+"""Choose the packaged image for a GPU, by the tiers of `aotcuda.arch.preference` and the driver's version.
 
 SASS runs on any driver of the CUDA major version it was built with, and on newer ones. PTX carries the version of the
 CUDA that it is written for, and a driver for an older one refuses it.
