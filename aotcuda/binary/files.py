@@ -77,6 +77,9 @@ class Folder(Protocol):
     def read(self, name: str, most: int) -> bytes:
         """Return the file `name` in the folder, of at most `most` bytes."""
 
+    def has(self, name: str) -> bool:
+        """Return True if the folder has a file of this name."""
+
     def beside(self, name: str, most: int) -> bytes | None:
         """Return a file beside the folder, of at most `most` bytes; None if there is none."""
 
@@ -93,6 +96,10 @@ class DiskFolder:
     def read(self, name: str, most: int) -> bytes:
         """Implement Folder.read: raises UnreadableError."""
         return foreign.content(self.path / name, most)
+
+    def has(self, name: str) -> bool:
+        """See `Folder`."""
+        return os.path.lexists(self.path / name)
 
     def beside(self, name: str, most: int) -> bytes | None:
         """Implement Folder.beside: raises UnreadableError."""
@@ -113,6 +120,10 @@ class WheelFolder:
     def read(self, name: str, most: int) -> bytes:
         """Implement Folder.read: raises UnreadableError."""
         return self._wheel.read(f"{self._name}/{name}", most)
+
+    def has(self, name: str) -> bool:
+        """See `Folder`."""
+        return f"{self._name}/{name}" in self._wheel.names
 
     def beside(self, name: str, most: int) -> bytes | None:
         """Implement Folder.beside: raises UnreadableError."""

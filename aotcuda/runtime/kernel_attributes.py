@@ -74,7 +74,10 @@ class OnThisGpu:
             gpu = loaded.library.driver.devices[self._device]
             message = f"{self._where} has no machine code for {gpu}: {choice}"
             raise LaunchError(message)
-        arch, path = choice.arch, os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
+        arch = choice.arch
+        image = next(image for image in loaded.manifest["images"] if image["arch"] == arch)
+        own = os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
+        path = image.get("path", own)  # a split wheel has it in a provider package
         if signature is not None:
             return text(arch, self._find(signature).record["symbol"], path)
         return {

@@ -164,7 +164,7 @@ class Library:
         wanted = "sm_{}{}".format(*device.capability)
         general = self.manifest["toolchain"].get("cuda", "")
         for image in self.manifest["images"]:
-            if image["arch"] == wanted:
+            if image["arch"] == wanted and "absent" not in image:
                 major = image.get("cuda", general).partition(".")[0]
                 return major.isdecimal() and device.driver_version[0] >= int(major)
         return False
@@ -176,12 +176,13 @@ class Library:
         """
         if all(device.capability not in TEGRA for device in self.driver.devices):
             return data
-        taken = {choice.arch for choice in self.choices.values() if choice.arch}
-        if taken == {item["arch"] for item in self.manifest["images"]}:
+        chosen = {choice.arch for choice in self.choices.values()}
+        taken = [item["arch"] for item in self.manifest["images"] if item["arch"] in chosen]
+        if len(taken) == len(self.manifest["images"]):
             return data
         from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
 
-        return subset.only(data, taken, f"the fatbin of {self._where}")
+        return subset.only([data], taken, f"the fatbin of {self._where}")
 
     def current_device(self) -> int | None:
         """Return the ordinal of the GPU that a launch goes to, None if no context is current."""
