@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     doctor.set_defaults(run=_doctor)
 
-    _add_rebundle(commands.add_parser("rebundle", help="replace the run time in a wheel by that of this aotcuda"))
+    _add_wheel_commands(commands)
     _add_cache(commands.add_parser("cache", help="what builds and the JIT fallback compiled on this machine"))
 
     completion = commands.add_parser("completion", help="print a script by which a shell completes this command")
@@ -155,9 +155,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_rebundle(rebundle: argparse.ArgumentParser) -> None:
+def _add_wheel_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    rebundle = commands.add_parser("rebundle", help="replace the run time in a wheel by that of this aotcuda")
     rebundle.add_argument("wheel", metavar="WHEEL", type=Path, help='a wheel that was built with runtime = "bundled"')
     rebundle.set_defaults(run=_rebundle)
+    split = commands.add_parser("split", help="make a wheel for each architecture from one for all (experimental)")
+    split.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel with machine code")
+    where = "where the folders variants and providers go (default: beside the wheel)"
+    split.add_argument("--out", metavar="DIR", type=Path, help=where)
+    split.set_defaults(run=_split)
+    join = commands.add_parser("join", help="make the full wheel again from all wheels of a split (experimental)")
+    join.add_argument("wheels", metavar="WHEEL", nargs="+", type=Path, help="the wheels of one of the two folders")
+    join.add_argument("--out", metavar="DIR", type=Path, default=".", help="where it goes (default: here)")
+    join.set_defaults(run=_join)
 
 
 def _add_cache(cache: argparse.ArgumentParser) -> None:
@@ -414,6 +424,19 @@ def _record(arguments: argparse.Namespace) -> int:
         dry=arguments.dry,
         gpu=arguments.gpu,
     )
+
+
+def _split(arguments: argparse.Namespace) -> None:
+    from aotcuda.tools.split import split  # noqa: PLC0415
+
+    for path in split.run(arguments.wheel, arguments.out):
+        show(str(path))
+
+
+def _join(arguments: argparse.Namespace) -> None:
+    from aotcuda.tools.split import join  # noqa: PLC0415
+
+    show(str(join.run(arguments.wheels, arguments.out)))
 
 
 def _rebundle(arguments: argparse.Namespace) -> None:

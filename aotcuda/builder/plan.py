@@ -158,8 +158,8 @@ def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:
         tuning=recorded.tuning if recorded else b"",
     )
     made = replace(made, units=tuple(unit for unit in units if made.compiled_for(unit)))
-    if module.variants and not made.units and not in_place:
-        message = "; ".join(warnings) or f"{module.key}.variants: no kernel is for a target in {config.arch_key}"
+    if (units or module.variants) and not made.units and not in_place:
+        message = "; ".join(warnings) or f"{module.key}: no kernel is for a target in {config.arch_key}; add one there"
         raise ConfigError(message)
     return made
 

@@ -268,5 +268,5 @@ _OBJECTS = 50_000
 
 
 def _askers(job: Job) -> str:
-    """Who wants the job's front end, as errors say it: the key that names it, and the modules."""
+    """Return, for errors, the table's key that names the job's front end, and the modules that use it."""
     return f"{job.plans[0].frontend_key}: the front end of {', '.join(item.config.name for item in job.plans)}"

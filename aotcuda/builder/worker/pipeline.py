@@ -232,7 +232,7 @@ class Pipeline:
     def _without(
         self, plan: ModulePlan, found: Mapping[tuple[Unit, Target], LeftOut]
     ) -> tuple[ModulePlan, list[manifest.LeftOut]]:
-        """A plan without kernels that targets cannot have, and the notes of these."""
+        """Return a plan without the kernels that targets cannot have, and the notes about these kernels."""
         plan, notes, warnings = left_out.without(plan, found, self.job.incomplete)
         self.warnings += warnings
         return plan, notes

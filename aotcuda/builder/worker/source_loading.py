@@ -107,7 +107,7 @@ def _load(
     for item in job.plans:
         for unit in item.units:
             tell(step=unit.loading, done=0, total=0)
-            with attempt(), _recorded(unit, left_out):
+            with attempt(), _recorded(unit, left_out) if item.in_place else nullcontext():
                 found = front.load(unit, job.root)
                 for settled in settle(unit, found):
                     signature = front.resolve(settled, found)
@@ -123,7 +123,10 @@ def _load(
 
 @contextmanager
 def _recorded(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[None]:
-    """Collect the error of a recorded unit whose source is there but does not fit it; the errors of others go on."""
+    """Collect the error of a recorded unit whose source is there but does not fit it: the compiler itself serves it.
+
+    The errors of other units go on.
+    """
     try:
         yield
     except (CompileError, SourceError) as error:
