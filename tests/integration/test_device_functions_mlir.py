@@ -201,7 +201,7 @@ LOOKED_UP = [
         ("", True),
         pytest.param("lto=True", True, marks=pytest.mark.matrix),  # as by default
         pytest.param("lto=False", False, marks=pytest.mark.matrix),
-        ("debug=True, opt=False", False),
+        pytest.param("debug=True, opt=False", False, marks=pytest.mark.matrix),
     ],
 )
 def test_jit_kernels_inline_functions_of_every_type_unless_lto_is_off(

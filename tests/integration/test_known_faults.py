@@ -116,7 +116,7 @@ def check(found: dict[str, str]) -> None:
 def test_each_known_fault_is_warned_of_once(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("warned") / "project"
     project = write(folder, source(kernels()), module=table(kernels()), aotcuda='arch = ["sm_80", "compute_80"]')
-    done = projects.succeed(project, *projects.command())
+    done = projects.back_end(project)
     check(said(done.err))
     assert str(folder) not in done.err
 
@@ -160,7 +160,7 @@ def test_code_of_another_compiler_is_not_warned_of(front_end: str, tmp_path_fact
     signature = SIGNATURE.replace("loose[::1]", "int8[::1]")
     module = "\n".join(f'kernels.{name} = "{signature}"' for name in statements)
     project = write(folder, text, module=module, aotcuda='known-faults = "error"')
-    assert "known to compile" not in projects.succeed(project, *projects.command()).err
+    assert "known to compile" not in projects.back_end(project).err
 
 
 def test_the_table_has_a_case_of_the_suite_for_each_fault() -> None:

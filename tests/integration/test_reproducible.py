@@ -51,6 +51,7 @@ def somewhere_else(name: str, folder: Path) -> Path:
     return project
 
 
+@pytest.mark.matrix  # test_two_front_ends has a wheel of both front ends
 def test_a_wheel_depends_on_nothing_but_its_inputs(wheel_of: Callable[..., Path], tmp_path: Path) -> None:
     first = wheel_of("features", **projects.ARCH_OF_FEATURES)
     command = [sys.executable, "-c", ALONE, *HATCHLING[1:]]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SIZE = 200_000
+SIZE = 50_000
 ADDRESSES = 1 << 30
 
 
@@ -87,7 +87,7 @@ def test_whatever_it_is_there_is_an_answer_or_one_line(
     ],
 )
 def test_the_line_says_what_is_wrong(name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", hostile.MAKERS[name](tmp_path, 10 * SIZE)]) == 1
+    assert main(["inspect", hostile.MAKERS[name](tmp_path, 40 * SIZE)]) == 1
     assert said in capsys.readouterr().err
 
 
