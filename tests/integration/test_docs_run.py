@@ -60,7 +60,7 @@ def test_the_readmes_project_gives_the_module_that_its_last_lines_import(readme:
 
 
 def test_the_how_tos_fallback_computes_on_the_cpu(readme: Path, tmp_path: Path) -> None:
-    (recipe,) = (text for text in blocks("docs/howto.md", "python") if "HAS_GPU" in text)
+    (recipe,) = (text for text in blocks("docs/howto/cpu-fallback.md", "python") if "HAS_GPU" in text)
     with zipfile.ZipFile(readme) as archive:
         archive.extractall(tmp_path)
     program = f"{recipe}\nprint(HAS_GPU, axpy(2.0, np.ones(2, 'f4'), np.ones(2, 'f4')))\n"

@@ -18,7 +18,7 @@ from aotcuda.tools import doctor
 
 ROOT = Path(__file__).parents[2]
 FRAGMENTS = [*ROOT.glob("changes/*.*.md")]  # they become a part of CHANGELOG.md
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/results/*.md"), *ROOT.glob("*/README.md")]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[a-z]*/*.md"), *ROOT.glob("*/README.md")]
 TOPS = (
     "aotcuda|bench|changes|docs|examples|(?:hatch|setuptools)_plugin|tests|tools|"
     "builder|runtime|inspect|compatibility|binary"
@@ -56,9 +56,14 @@ def test_what_a_page_points_to_is_there(page):
 
 def test_what_is_not_there_is_found():
     text = (
-        "[a](nowhere.md) [b](docs/howto.md#fork) [c](docs/howto.md#x) `aotcuda/build/api.py` `builder/api.py` `k[g](x)`"
+        "[a](nowhere.md) [b](docs/howto/other-processes.md#fork) [c](docs/howto/other-processes.md#x) "
+        "`aotcuda/build/api.py` `builder/api.py` `k[g](x)`"
     )
-    assert list(broken(ROOT / "README.md", text)) == ["nowhere.md", "docs/howto.md#x", "aotcuda/build/api.py"]
+    assert list(broken(ROOT / "README.md", text)) == [
+        "nowhere.md",
+        "docs/howto/other-processes.md#x",
+        "aotcuda/build/api.py",
+    ]
 
 
 def test_messages_of_the_troubleshooting_page_are_those_that_are_said():

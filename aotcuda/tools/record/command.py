@@ -57,7 +57,7 @@ def run(command: Sequence[str], *, write: bool = False, check: bool = False, out
         done = collect.read(Path(folder), owner.root)
     every = records.Recorded().plus(done.records, done.choices)
     if keep:
-        every = records.add(path, every) if done.records else records.load(path)
+        every = _add(path, every, owner, out) if done.records else records.load(path)
     kept = f"; {every.runs} run{'s' * (every.runs != 1)} in {path}" if keep and done.records else ""
     report.summary(done, owner, kept)
     lacking = _check(done, owner) if check else []
@@ -87,11 +87,18 @@ def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
     for file in files:
         kind = variant_files.kind_of(file)
         if kind is None:
-            every = records.add(path, records.load_given(file))
+            every = _add(path, records.load_given(file), owner, out)
             report.say(f"{file}: merged into {path}")
             _write(every, project.read(owner.root))
         else:
             report.say(f"{file}: merged into {variant_files.merge(file, kind, owner)}")
+
+
+def _add(path: Path, more: Recorded, owner: Project, out: Path | None) -> Recorded:
+    every = records.add(path, more)
+    if out is None and owner.text is not None and (ignoring := records.ignore(owner.root)):
+        report.say(f"{ignoring}: {records.FILE_NAME} added, so that git and sdists leave it out")
+    return every
 
 
 def _project(*, needed: bool) -> Project:
