@@ -19,7 +19,7 @@ from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
 from integration import projects
-from integration.projects import BUILD, run, succeed
+from integration.projects import BUILD, HATCHLING, succeed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,8 @@ def extensions(wheel: Path) -> list[str]:
 
 def built(source: Path, out: Path, **environ: str) -> tuple[Path, str]:
     """The wheel of a source tree, and what its build said."""
-    said = succeed(source, *BUILD, "--wheel", "--outdir", out, ".", **environ)
+    said = projects.forked_run(source, *HATCHLING, "-d", str(out), **environ)
+    assert said.status == 0, said.err
     (wheel,) = out.glob("*.whl")
     return wheel, f"{said.out}{said.err}"
 
@@ -178,7 +179,7 @@ def test_without_a_compiler_it_is_the_pure_wheel(
 def test_what_was_asked_for_and_cannot_be_is_an_error(
     source: Path, tmp_path: Path, environ: dict[str, str], reason: str
 ) -> None:
-    done = run(source, *BUILD, "--wheel", "--outdir", tmp_path, ".", **environ)
+    done = projects.forked_run(source, *HATCHLING, "-d", str(tmp_path), **environ)
     assert done.status != 0
     assert reason in f"{done.out}{done.err}"
     assert not [*tmp_path.glob("*.whl")]
@@ -194,7 +195,8 @@ class TestEditable:
 
     def build(self, tree: Path, **environ: str) -> list[str]:
         """Build it as editable; the extensions that the tree has then."""
-        succeed(tree, sys.executable, "-m", "hatchling", "build", "-t", "wheel:editable", **environ)
+        done = projects.forked_run(tree, *HATCHLING[:-1], "wheel:editable", **environ)
+        assert done.status == 0, done.err
         return sorted(path.name for path in (tree / "aotcuda" / "runtime" / "fast").glob("_launch*"))
 
     @needs_compiler
