@@ -25,6 +25,7 @@ from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -135,25 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--cuda", metavar="MAJOR", type=int, default=0, help="for a linker of this CUDA, 12 or 13")
     config.set_defaults(run=_config, usage=config.error)
 
-    record = commands.add_parser(
-        "record",
-        help="run a command and write down the signatures of what it launches",
-        usage="aotcuda record [-h] [--write] [--check] [--out FILE] -- COMMAND...\n"
-        "       aotcuda record [--out FILE] --merge FILE...",
-    )
-    record.add_argument("--write", action="store_true", help="merge them into pyproject.toml and variants files")
-    record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
-    record.add_argument("--out", metavar="FILE", type=_file, help="where runs add up (default: .aotcuda-record.json)")
-    record.add_argument(
-        "--merge",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        type=_file,
-        help="merge records, variants files and tuning files of other machines",
-    )
-    record.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
-    record.set_defaults(run=_record, usage=record.error)
+    _add_record(commands)
 
     init = commands.add_parser("init", help="write the tables for a project's kernels, to be completed")
     init.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
@@ -342,6 +325,39 @@ def _file(text: str) -> Path:
     return path
 
 
+def _add_record(commands: Any) -> None:
+    record = commands.add_parser(
+        "record",
+        help="run a command and write down the signatures of what it launches",
+        usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--dry [--gpu NAME] | --execute] -- COMMAND...\n"
+        "       aotcuda record [--out FILE] --merge FILE...",
+    )
+    record.add_argument("--write", action="store_true", help="merge them into pyproject.toml and variants files")
+    record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
+    executed = record.add_mutually_exclusive_group()
+    executed.add_argument(
+        "--dry", action="store_true", default=None, help="execute no launch; the default where there is no GPU"
+    )
+    executed.add_argument(
+        "--execute",
+        dest="dry",
+        action="store_false",
+        help="execute launches, in the simulator or interpreter without a GPU",
+    )
+    record.add_argument("--gpu", metavar="NAME", help="the GPU that --dry answers for (default: the first of arch)")
+    record.add_argument("--out", metavar="FILE", type=_file, help="where runs add up (default: .aotcuda-record.json)")
+    record.add_argument(
+        "--merge",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        type=_file,
+        help="merge records, variants files and tuning files of other machines",
+    )
+    record.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
+    record.set_defaults(run=_record, usage=record.error)
+
+
 def _folder(text: str) -> Path:
     """Return the path of an output folder; an empty name, as of an unset variable, is refused."""
     if not text:
@@ -365,7 +381,16 @@ def _record(arguments: argparse.Namespace) -> int:
         return 0
     if not command:
         arguments.usage("name the command to record, after --")
-    return run(command, write=arguments.write, check=arguments.check, out=arguments.out)
+    if arguments.gpu and arguments.dry is False:
+        arguments.usage("--gpu names the GPU that --dry answers for; with --execute there is none")
+    return run(
+        command,
+        write=arguments.write,
+        check=arguments.check,
+        out=arguments.out,
+        dry=arguments.dry,
+        gpu=arguments.gpu,
+    )
 
 
 def _rebundle(arguments: argparse.Namespace) -> None:
