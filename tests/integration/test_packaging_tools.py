@@ -446,7 +446,7 @@ def on_terminal(project: Path, *command: str | Path, **environ: str) -> str:
 
 
 @pytest.mark.usefixtures("anew")
-@pytest.mark.parametrize("rich", [True, False])
+@pytest.mark.parametrize("rich", [True, pytest.param(False, marks=pytest.mark.matrix)])
 def test_progress_is_gone_from_a_terminal_at_the_end(flat: Path, tmp_path: Path, *, rich: bool) -> None:
     environ = {}
     if not rich:
