@@ -104,7 +104,7 @@ def time_of_files() -> str:
 
 
 def _repair(python: Path, built: Path, machine: str, out: Path) -> Path:
-    """The one wheel in the folder `built`; auditwheel has put into `out` the one that says how old a Linux may be."""
+    """Return the one wheel in the folder `built`; auditwheel puts the manylinux wheel into `out`."""
     (wheel,) = built.glob("*.whl")
     wanted = f"{PLATFORM}_{machine}"
     # auditwheel knows the names of its own machine alone; of another's it takes the oldest that will do.

@@ -17,6 +17,7 @@ import pytest
 
 import aotcuda
 from aotcuda.builder import bundle
+from aotcuda.tools.split import join, split
 from integration import projects
 
 if TYPE_CHECKING:
@@ -237,16 +238,43 @@ def test_setuptools_packs_the_same_files_and_forgets_them_again(
     monkeypatch.setenv("PYTHONPATH", str(setuptools("")))
     project = projects.for_setuptools(make(tmp_path / "project", "first"))
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
+    by_setuptools = projects.build_wheel(project)
     of_hatchling, made = (
         {name: data for name, data in projects.content(path).items() if ".dist-info/" not in name}
-        for path in (wheel, projects.build_wheel(project))
+        for path in (wheel, by_setuptools)
     )
     assert made == of_hatchling
+    join_again(by_setuptools, tmp_path / "split")
     text = (project / "pyproject.toml").read_text()
     (project / "pyproject.toml").write_text(text.replace('runtime = "bundled"', ""))
     files = projects.content(projects.build_wheel(project))
     assert files["first/solver.py"].decode() == SOLVER
     assert not [name for name in files if "/_aotcuda/" in name]
+
+
+def join_again(wheel: Path, folder: Path) -> None:
+    """Split a wheel both ways into `folder`, and compare what comes back with it."""
+    split.run(wheel, folder)
+    for way in ("variants", "providers"):
+        assert join.made([*folder.glob(f"{way}/*.whl")]) == (wheel.name, wheel.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [["variants/*-sm90"], ["providers/first_kernels_sm90-*", "providers/first-*"]],
+    ids=["variant", "providers"],
+)
+def test_split_wheels_launch_with_their_own_run_time(
+    parts: list[str], site: Path, cuda: StandIn, tmp_path: Path
+) -> None:
+    (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
+    join_again(wheel, tmp_path)
+    for part in parts:
+        (path,) = tmp_path.glob(f"{part}.whl")
+        projects.unpacked(path, tmp_path / "installed")
+    done = run(cuda, LAUNCH, "first", path=[tmp_path / "installed", site])
+    assert done.stdout.split()[:2] == ["first", "first._aotcuda"], done.stderr
+    assert [call["kernel"].partition("__")[0] for call in cuda.launches()] == ["twice", "half"]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@
  *
  * FILES: arrays.c reads arrays. streams.c knows the streams of the data and orders them. block.c packs parameter blocks.
  * specializations.c adds and finds specializations. launcher.c launches. configurations.c finds the launcher of kernel[grid, block].
- * xla.c launches inside programs that XLA compiled. module.c makes the module.
+ * layers.c runs Triton's heuristics and autotuners before a launch. xla.c launches inside programs that XLA compiled. module.c makes the module.
  */
 #ifndef AOTCUDA_LAUNCH_H
 #define AOTCUDA_LAUNCH_H
@@ -77,6 +77,10 @@ PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 #ifndef Py_BEGIN_CRITICAL_SECTION /* older than 3.13, or the stable ABI: there is a GIL */
 #define Py_BEGIN_CRITICAL_SECTION(object) {
 #define Py_END_CRITICAL_SECTION() }
+#endif
+
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL /* the stable ABI names it from 3.12 on */
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
 #endif
 
 #pragma GCC visibility push(hidden)
@@ -433,6 +437,7 @@ int block_init(PyObject *module);
 int specializations_init(PyObject *module);
 int launcher_init(PyObject *module);
 int configurations_init(PyObject *module);
+int layers_init(PyObject *module);
 
 extern PyMethodDef streams_functions[], launcher_functions[], configurations_functions[], xla_functions[];
 

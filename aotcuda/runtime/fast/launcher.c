@@ -526,10 +526,6 @@ static PyMemberDef launcher_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-#ifndef Py_TPFLAGS_HAVE_VECTORCALL /* the stable ABI names it from 3.12 on */
-#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
-#endif
-
 static PyType_Slot launcher_slots[] = {
     /* Users see this text. Python makes one of (general, specializations, (grid x, y, z, block x, y, z, shared), stream, attributes[,
      * names, defaults, positional, derived]). */
