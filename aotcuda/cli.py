@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 
 import aotcuda
-from aotcuda.common import variables
+from aotcuda.common import system, variables
 from aotcuda.common.foreign import show, shown
 from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 
@@ -211,6 +211,7 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--from-cache-only", action="store_true", help="compile nothing: fail unless shards have filled the build cache"
     )
     build.add_argument("--costs", metavar="FILE", type=Path, help="with --shard: divide by an earlier build's --report")
+    build.add_argument("--report", metavar="FILE", type=_file, help="write seconds and bytes of each kernel, as JSON")
     said = build.add_mutually_exclusive_group()
     said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
     said.add_argument("-v", "--verbose", action="store_true", help="end with the steps that took the most time")
@@ -332,6 +333,7 @@ def _build(arguments: argparse.Namespace) -> None:
             shard=arguments.shard,
             from_cache_only=arguments.from_cache_only,
             costs=arguments.costs,
+            report_file=arguments.report,
         )
     for path in () if arguments.quiet else written:
         show(shown(path))
@@ -402,6 +404,8 @@ def _warn(text: str) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> int:
+    if (problem := system.why_not("records launches")) is not None:
+        raise AotcudaError(problem)
     from aotcuda.tools.record.command import merge, run  # noqa: PLC0415
 
     command = arguments.command[arguments.command[:1] == ["--"] :]

@@ -50,6 +50,7 @@ def assemble(
     modules = [module for parts in made.values() for _, module in parts]
     carried = {project.relative(str(project.root / path)) for module in modules for path, _ in module.carried}
     files: dict[str, bytes] = {}
+    sizes: dict[str, int] = {}
     needed: dict[str, str] = {}
     for name, parts in made.items():
         dependencies = _dependencies([result for result, _ in parts], lasting, table, project)
@@ -67,6 +68,7 @@ def assemble(
             editable=editable,
             rebuild=rebuild if has_fallback and not _is_served(parts[-1][1].plan) else None,
             warn=warnings.append,
+            sizes=sizes,
         )
     files |= in_place.files(results, files, project.package_root, editable=editable)
     return Output(
@@ -85,6 +87,7 @@ def assemble(
             seconds=0.0,
             size=sum(map(len, files.values())),
             steps=tuple(step for result in results for step in result.steps),
+            code=sizes,
         ),
     )
 

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from aotcuda.builder import api, output, output_conflicts, report
+from aotcuda.builder import api, build_report, output, output_conflicts, report
 from aotcuda.builder import depfile as depfiles
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
@@ -31,6 +31,7 @@ def build_project(
     shard: tuple[int, int] | None = None,
     from_cache_only: bool = False,
     costs: Path | None = None,
+    report_file: Path | None = None,
 ) -> list[Path]:
     """Build a project into a folder without a wheel and return the files; unchanged files are not written again.
 
@@ -49,6 +50,7 @@ def build_project(
         shard: Compile this part into the build cache and write no files: its number and how many there are.
         from_cache_only: Take what shards have compiled from the build cache, or fail.
         costs: The report of an earlier build, to divide the kernels among shards by their seconds.
+        report_file: The file for the report: seconds, bytes and hits of the build cache for each kernel and target.
 
     Raises:
         AotcudaError: The build failed; nothing has been written.
@@ -56,7 +58,7 @@ def build_project(
     is_file = os.path.isfile(project)  # noqa: PTH113 (pathlib raises where a name is too long)
     path = project if is_file else project / project_file.FILE_NAME
     table = _table(path)
-    named = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp}
+    named = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp, "--report": report_file}
     output_conflicts.check_options(named, path)
     if expected:
         _check_expected(expected, list(project_file.table(table, "modules")), path)
@@ -76,6 +78,8 @@ def build_project(
     if shard is not None:
         for text in [*(f"warning: {text}" for text in built.warnings), *(() if quiet else built.notes)]:
             show(text)
+        if report_file is not None:
+            output.replace(report_file, build_report.render(built))
         return []
     output_conflicts.check_files(named, folder, built.files, built.depends)
     read = [path.resolve(), *built.depends]
@@ -91,6 +95,8 @@ def build_project(
         if stamp is not None:
             depfiles.remove_stale(stamp, built.files, folder)
         written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
+        if report_file is not None:
+            output.replace(report_file, build_report.render(built))
         if depfile is not None:
             output.replace(depfile, depfiles.render([stamp] if stamp is not None else written, read))
         if stamp is not None:

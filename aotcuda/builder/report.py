@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class Summary:
         reused: Number of steps whose results came from the build cache; None without a cache.
         made: Number of steps that ran.
         whole: The whole build came from the cache.
+        steps: What took time, and what came from the build cache.
+        code: Bytes of the machine code of each kernel, by module, symbol and target (`mypkg.kernels.axpy sm_90`).
     """
 
     modules: int
@@ -43,6 +45,7 @@ class Summary:
     made: int = 0
     whole: bool = False
     steps: tuple[Step, ...] = ()
+    code: dict[str, int] = field(default_factory=dict)
 
     def lines(self, *, verbose: bool = False) -> list[str]:
         """Return the summary as one line, followed by the slowest steps if `verbose`."""
@@ -56,7 +59,8 @@ class Summary:
         elif self.reused is not None:
             steps = self.reused + self.made
             text += f"; {self.reused} of {steps} step{'' if steps == 1 else 's'} from the build cache"
-        slowest = sorted(self.steps, key=lambda step: -step.seconds)[: _SLOWEST if verbose else 0]
+        made = [step for step in self.steps if not step.cached]
+        slowest = sorted(made, key=lambda step: -step.seconds)[: _SLOWEST if verbose else 0]
         return [text, *(f"{step.seconds:6.2f} s  {step.title}" for step in slowest)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -101,13 +102,13 @@ def test_merged_shards_have_the_files_of_one_build(project: Path, filled: Path, 
     copy = shutil.copytree(project, tmp_path.resolve() / "elsewhere")
     merged = build(copy, shutil.copytree(filled, tmp_path / "cache"), only=True)
     assert outcome(merged) == outcome(one)
-    assert not [step.title for step in merged.summary.steps if step.work], "units were compiled"
+    assert not [step.title for step in merged.summary.steps if step.work and not step.cached], "units were compiled"
 
 
 def test_shards_do_not_repeat_what_the_cache_has(project: Path, filled: Path) -> None:
     again = build(project, filled, shard=(1, 2))
     assert again.summary.reused
-    assert not [step.title for step in again.summary.steps if step.work], "units were compiled"
+    assert not [step.title for step in again.summary.steps if step.work and not step.cached], "units were compiled"
 
 
 def edit(path: str, before: str, after: str) -> Callable[[Path, Path], None]:
@@ -190,15 +191,30 @@ def test_a_shard_that_cannot_keep_its_results_fails(project: Path, tmp_path: Pat
 
 def test_a_wheel_is_made_of_shards_by_the_command_line(project: Path, filled: Path, tmp_path: Path) -> None:
     cache = str(shutil.copytree(filled, tmp_path / "cache"))
-    said = projects.aotcuda(project, "build", "--shard", "2/2", AOTCUDA_BUILD_CACHE=cache).err
-    assert "shard 2 of 2: " in said
+    report = tmp_path / "report.json"
+    given = ("build", "--shard", "2/2", "--report", report)
+    assert "shard 2 of 2: " in projects.aotcuda(project, *given, AOTCUDA_BUILD_CACHE=cache).err
+    found = {unit["symbol"]: unit for unit in json.loads(report.read_bytes())["units"]}
+    assert found.keys() < {*KERNELS, "pkg_doubled", "use"}
+    assert all(target["cached"] for unit in found.values() for target in unit["targets"].values())
     refused = projects.run(
         project, sys.executable, "-m", "aotcuda", "build", "--shard", "3/2", AOTCUDA_BUILD_CACHE=cache
     )
     assert refused.status == 2
     assert "'3/2' is no shard; write I/2 with I from 1 to 2" in refused.err
     only = {"AOTCUDA_FROM_CACHE_ONLY": "1", "AOTCUDA_BUILD_CACHE": cache}
-    projects.aotcuda(project, "build", "--out", str(tmp_path / "out"), **only)
+    projects.aotcuda(project, "build", "--out", str(tmp_path / "out"), "--report", report, **only)
+    whole = json.loads(report.read_bytes())
+    assert {unit["symbol"] for unit in whole["units"]} == {*KERNELS, "pkg_doubled", "use"}
+    assert all(unit["seconds"] > 0 for unit in whole["units"]), "the shards' seconds"
+    kernels = [unit for unit in whole["units"] if unit["kind"] == "kernel"]
+    assert all(target["bytes"] > 100 for unit in kernels for target in unit["targets"].values())
+    assert {image["target"] for image in whole["images"]} == {"sm_80", "sm_90", "compute_80"}
+    given = ("build", "--shard", "2/3", "--costs", report)
+    projects.aotcuda(project, *given, AOTCUDA_BUILD_CACHE=cache)
+    refused = projects.run(project, sys.executable, "-m", "aotcuda", *given[:-1], "pyproject.toml")
+    assert refused.status == 1
+    assert "pyproject.toml: it is no report of a build" in refused.err
     assert (tmp_path / "out" / "pkg" / "kernels.aotcuda" / "kernels.fatbin").is_file()
 
 

@@ -40,7 +40,17 @@ def test_a_log_has_a_line_every_five_seconds_with_what_is_done_now() -> None:
         clock.now = 100 + second
         lines.show(f"kernel {second}", second, 40) if second < 9 else lines.tick()
     lines.clear()
-    assert log.getvalue() == "aotcuda [5/40] kernel 5, 5 s\naotcuda [8/40] kernel 8, 10 s\n"
+    assert log.getvalue() == (
+        "aotcuda [5/40] about 35 s left, kernel 5, 5 s\naotcuda [8/40] about 32 s left, kernel 8, 10 s\n"
+    )
+
+
+def test_the_slowest_step_is_named_behind_the_current_one() -> None:
+    log, clock = io.StringIO(), Clock()
+    lines = progress.Lines(log, clock)
+    clock.now += 5
+    lines.show("kernel 3", 3, 4, "kernel 1 12.5 s")
+    assert log.getvalue() == "aotcuda [3/4] kernel 3, slowest: kernel 1 12.5 s, 5 s\n"
 
 
 def test_a_line_on_a_terminal_is_written_over_and_fits() -> None:

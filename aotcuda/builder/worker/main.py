@@ -66,9 +66,9 @@ def _timed(tell: Callable[..., None]) -> Callable[..., None]:
     """Return `tell` with the times of the worker's own steps collected."""
     phases = telemetry.Phases()
 
-    def told(*, step: str, done: int, total: int) -> None:
+    def told(*, step: str, done: int, total: int, slowest: str = "") -> None:
         phases.begin(None if total else step)
-        tell(step=step, done=done, total=total)
+        tell(step=step, done=done, total=total, slowest=slowest)
 
     return told
 

@@ -22,7 +22,7 @@ from aotcuda.builder.link import nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link.images import described
 from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import flows, kernel_groups, left_out, pool, source_loading
+from aotcuda.builder.worker import flows, kernel_groups, left_out, pool, source_loading, telemetry
 from aotcuda.builder.worker.job import LinkedItem
 from aotcuda.builder.worker.observer import INSTALLED
 from aotcuda.builder.worker.packaging import Parts
@@ -164,6 +164,9 @@ class Pipeline:
         """Find the entries of all units; a build from the cache alone has them or fails."""
         if self.units is not None:
             self._have = self.units.find(source_loading.wanted_of(self.job.plans, self._targets_here()))
+            for unit in dict.fromkeys(unit for unit, _ in self._have):
+                work = tuple((unit.module, unit.symbol, str(target)) for one, target in self._have if one is unit)
+                telemetry.note_cached(work, self.units.seconds.get((unit.module, unit.symbol), 0.0))
 
     def _targets_here(self) -> list[Target]:
         """Return the targets that this process compiles for."""
@@ -197,7 +200,9 @@ class Pipeline:
 
     def _done(self, task: pool.Task) -> None:
         self.done += task.steps
-        self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
+        slow = telemetry.slowest()
+        slowest = f"{slow.title} {slow.seconds:.1f} s" if slow is not None else ""
+        self.tell(step=task.title, done=self.done, total=max(self.total, self.done), slowest=slowest)
 
     def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
         parts = yield from self._made(plan)
@@ -258,6 +263,7 @@ class Pipeline:
         for (units, target), built in self.cache.find(batches, lambda _: list[CompiledKernel]).items():
             if len(built) == len(units):
                 have |= {(unit, target): one for unit, one in zip(units, built, strict=True)}
+                _note_cached(units, target)
         self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
         compiled = yield from source_loading.compiling(
             self.job, self.front, plan, self.functions, own, self.cache, have
@@ -311,6 +317,8 @@ class Pipeline:
         generated = {key: built.generated for key, built in made.items() if getattr(built, "generated", None)}
         fresh = {key: found for key, found in generated.items() if found.value is not None}
         self.cache.count_reused(len(generated) - len(fresh))
+        for unit, target in generated.keys() - fresh.keys():
+            _note_cached([unit], target)
         values = {key: found.value for key, found in fresh.items()}
         named = {key: found.name for key, found in fresh.items()}
         self.cache.keep(values, named, {key: f"{key[0].title} for {key[1]}" for key in fresh}, "code")
@@ -337,6 +345,8 @@ class Pipeline:
         named = names()
         have = self.cache.find(named, lambda key: bytes if key[0] == "functions" else self._linked)
         self.done += len(have)
+        for kind, target in have:
+            _note_cached(plan.kernels_for(target) if kind == "image" else plan.functions, target)
         left = {key: task for key, task in tasks.items() if key not in have}
         made = (yield from self._left(rank, left, objects)) if left else {}
         if made:
@@ -464,6 +474,8 @@ class Pipeline:
         }
         named = {key: self._link_name(plan, "object", part, key[1]) for key, part in parts.items()}
         have = self.cache.find(named, lambda _: _CODE)
+        for group, target in have:
+            _note_cached([kernels[symbol] for symbol in group], target)
         left: dict[Group, Apart] = {}
         for (group, target), part in parts.items():
             if (group, target) not in have:
@@ -677,6 +689,10 @@ class Pipeline:
             run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
             tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
         return dict(zip(tasks, flows.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
+
+
+def _note_cached(units: Iterable[Unit], target: Target) -> None:
+    telemetry.note_cached(tuple((unit.module, unit.symbol, str(target)) for unit in units))
 
 
 def _links_of(plan: ModulePlan, job: Job) -> list[LinkItem]:

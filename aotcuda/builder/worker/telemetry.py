@@ -23,11 +23,12 @@ Work = tuple[tuple[str, str, str], ...]
 
 
 class Step(NamedTuple):
-    """A step that has ended."""
+    """A step that has ended, or a result of the build cache with the seconds that it took another machine."""
 
     title: str
     seconds: float
     work: Work = ()
+    cached: bool = False
 
 
 @dataclass(slots=True)
@@ -68,9 +69,18 @@ def seconds_by_unit() -> dict[tuple[str, str], float]:
     return found
 
 
+def note_cached(work: Work, seconds: float = 0.0) -> None:
+    """Note results that came from the build cache."""
+    _collected.steps.append(Step("", seconds, work, cached=True))
+
+
 def slowest() -> Step | None:
     """Return the collected step that took the longest of those that serve units."""
-    return max((step for step in _collected.steps if step.work), key=lambda step: step.seconds, default=None)
+    return max(
+        (step for step in _collected.steps if step.work and not step.cached),
+        key=lambda step: step.seconds,
+        default=None,
+    )
 
 
 @contextmanager
