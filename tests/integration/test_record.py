@@ -309,7 +309,7 @@ def test_counts_are_exact_without_a_gpu(project: Path, way: str, count: int) -> 
     assert sum(launches(project).values()) == count
 
 
-@pytest.mark.parametrize("frontend", ["numba-cuda", "numba-cuda-mlir"])
+@pytest.mark.parametrize("frontend", ["numba-cuda", pytest.param("numba-cuda-mlir", marks=pytest.mark.matrix)])
 def test_launches_are_as_many_as_the_driver_has_seen(project: Path, driver: Path, frontend: str) -> None:
     ways = ["some", "types", "threads", "after_a_failure", "left_out"]
     with_front_end(project, frontend)
@@ -383,7 +383,7 @@ def test_what_cannot_be_packaged_is_listed_with_the_reason(project: Path) -> Non
     ("code", "lost"),
     [
         pytest.param("run.k.pairs[1, 1](values, run.k.Pair(1, 2.0))", True, id="of a type that none takes"),
-        pytest.param("run.k.make(3)[1, 1](values)", True, id="a closure"),
+        pytest.param("run.k.make(3)[1, 1](values)", True, id="a closure", marks=pytest.mark.matrix),
         pytest.param("own = run.cuda.jit(lambda a: None); own[1, 1](values)", False, id="a script's"),
     ],
 )
@@ -396,7 +396,7 @@ def test_a_check_counts_what_no_table_can_have_of_the_projects_modules(code: str
     assert done.status == 0, done.err
 
 
-@pytest.mark.parametrize("name", ["particle", "p"])
+@pytest.mark.parametrize("name", [pytest.param("particle", marks=pytest.mark.matrix), "p"])
 def test_a_dtype_is_recorded_by_its_name_among_the_types_of_the_table(name: str, project: Path) -> None:
     types = f'types = {{ {name} = "recorded.dtypes:Types.particle", missing = "not.there:x", many = "{name}[::1]" }}\n'
     config = project / "pyproject.toml"
@@ -435,7 +435,10 @@ def test_the_status_of_the_command_and_what_it_launched_are_kept(project: Path, 
     assert "add" in kernels(project)
 
 
-@pytest.mark.parametrize("text", ['[project\nname = "x"\n', "a = 1\na = 2\n", "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    ['[project\nname = "x"\n', *(pytest.param(text, marks=pytest.mark.matrix) for text in ("a = 1\na = 2\n", "\xff"))],
+)
 def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path, text: str) -> None:
     path = project / "pyproject.toml"
     path.write_bytes(text.encode("latin-1"))

@@ -136,7 +136,10 @@ def check(unit: TritonUnit, function: Any) -> None:
     """
     names = tuple(parameter.name for parameter in function.params)
     if unit.parameters is not None and unit.parameters != names:
-        message = f"{unit.key}: {unit.python} has other parameters than when it was recorded: {', '.join(names)}"
+        message = (
+            f"{unit.key}: {unit.python} has other parameters than when it was recorded: {', '.join(names)}; "
+            "record it again: aotcuda record --write -- COMMAND"
+        )
         raise CompileError(message)
     plain = [parameter.name for parameter in function.params if not parameter.is_constexpr]
     constexprs = [parameter.name for parameter in function.params if parameter.is_constexpr]

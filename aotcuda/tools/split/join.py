@@ -1,0 +1,123 @@
+"""`aotcuda join`: make the full wheel again from the wheels that `aotcuda split` made of it."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import manifest as manifests
+from aotcuda.errors import BuildError, TargetError
+from aotcuda.runtime.images import subset
+from aotcuda.runtime.images.parts import FORMAT, PROVIDER
+from aotcuda.tools import wheel_archive
+from aotcuda.tools.split import archive
+from aotcuda.tools.split.wheel import RESTORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aotcuda.tools.wheel_archive import Wheel
+
+_ALL = "name all wheels of one of the folders that aotcuda split wrote"
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, zlib.error)
+
+
+def run(wheels: Sequence[Path], out: Path) -> Path:
+    """Write the full wheel to the folder `out`; return its path.
+
+    Raises:
+        TargetError: The wheels are not parts of one wheel, or not all of them.
+        BuildError: It cannot be written, or is there already with another content.
+    """
+    name, data = made(wheels)
+    path = out / name
+    try:
+        if path.exists() and path.read_bytes() != data:
+            message = f"{path} is there already, and is another wheel; name another folder: --out DIR"
+            raise BuildError(message)
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        message = f"{path} cannot be written ({error.strerror}); name another folder: --out DIR"
+        raise BuildError(message) from error
+    return path
+
+
+def made(paths: Sequence[Path]) -> tuple[str, bytes]:
+    """Return the name and the bytes of the full wheel; errors as for `run`."""
+    wheels = [wheel_archive.read(path) for path in paths]
+    able = [wheel for wheel in wheels if f"{wheel.metadata}/{RESTORE}" in wheel.files]
+    if not able:
+        message = f"{paths[0]} is no part of a wheel from which the full one can be made; {_ALL}"
+        raise TargetError(message)
+    first = able[0]
+    try:
+        restore = _restore(first)
+        for wheel in able:
+            if _restore(wheel)["sha256"] != restore["sha256"]:
+                raise _unlike(first, wheel)
+        contents = dict(first.files)
+        for name, text in restore["originals"].items():
+            contents[f"{first.metadata}/{name}"] = text.encode(errors="surrogateescape")
+        for name in first.files:
+            if name.endswith(f"/{manifests.PARTS}"):
+                contents |= _fatbin(name.rpartition("/")[0], first, wheels)
+        name, data = Path(restore["wheel"]).name, archive.make(restore, contents)
+    except _MALFORMED:
+        message = f"{first.path} was altered after it was split; {_ALL}"
+        raise TargetError(message) from None
+    if manifests.digest(data) != restore["sha256"]:
+        message = (
+            f"{name} does not come back byte for byte: its parts were altered, or zlib {zlib.ZLIB_RUNTIME_VERSION} of "
+            f"this Python compresses in another way than {restore['zlib']}, with which they were split; join them with "
+            "that Python"
+        )
+        raise TargetError(message)
+    return name, data
+
+
+def _restore(wheel: Wheel) -> Any:
+    """Return what a part has for the full wheel."""
+    restore = json.loads(wheel.files[f"{wheel.metadata}/{RESTORE}"])
+    if restore["format"] > FORMAT:
+        message = f"{wheel.path} was split by a newer aotcuda than this one; upgrade it: pip install --upgrade aotcuda"
+        raise TargetError(message)
+    return restore
+
+
+def _fatbin(folder: str, first: Wheel, wheels: Sequence[Wheel]) -> dict[str, bytes]:
+    """Return the file with all images of the module whose data folder is given."""
+    where = f"{folder}/{manifests.FILE_NAME}"
+    manifest = manifests.parse(first.files[where], f"{first.path}/{where}")
+    whole, module = manifest["files"]["kernels"], manifest["module"]
+    held: dict[str, bytes] = {}
+    for wheel in wheels:
+        for part, data in _parts(wheel, folder, module):
+            if part.get("whole", whole["sha256"]) != whole["sha256"]:
+                raise _unlike(first, wheel)
+            held |= dict.fromkeys(part["images"], data)
+    archs = [image["arch"] for image in manifest["images"]]
+    if missing := [arch for arch in archs if arch not in held]:
+        message = f"the wheels lack {', '.join(missing)} of {module}; {_ALL}"
+        raise TargetError(message)
+    data = subset.only(list(dict.fromkeys(held.values())), archs, f"{first.path}/{folder}")
+    return {f"{folder}/{whole['path']}": data}
+
+
+def _parts(wheel: Wheel, data_folder: str, module: str) -> Iterator[tuple[Any, bytes]]:
+    """Yield the description and the content of each fatbin of a module in a wheel."""
+    for name, data in wheel.files.items():
+        folder, _, inside = name.rpartition("/")
+        part = None
+        if name == f"{data_folder}/{manifests.PARTS}":
+            part = json.loads(data)
+        elif inside == PROVIDER and "/" not in folder:
+            part = json.loads(data)["modules"].get(module)
+        if part is not None:
+            yield part, wheel.files[f"{folder}/{part['kernels']['path']}"]
+
+
+def _unlike(first: Wheel, second: Wheel) -> TargetError:
+    return TargetError(f"{first.path} and {second.path} are parts of different wheels; {_ALL}")
