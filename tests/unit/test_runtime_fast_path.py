@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import types
+from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 
@@ -68,11 +69,12 @@ class TestWhichFastPath:
 
     def test_one_that_cannot_be_loaded_says_why(self, cuda, looking, monkeypatch, tmp_path):
         looking(None)
-        (tmp_path / "_launch.so").write_bytes(b"no library")
+        library = tmp_path / f"_launch{EXTENSION_SUFFIXES[-1]}"
+        library.write_bytes(b"no library")
         monkeypatch.delitem(sys.modules, "aotcuda.runtime.fast._launch")
         monkeypatch.setattr("aotcuda.runtime.fast.__path__", [str(tmp_path)])
         assert extension.in_use() is None
-        assert extension.why_not().startswith(f"it cannot be imported: {tmp_path}/_launch.so: ")
+        assert extension.why_not().startswith(f"it cannot be imported: {library}: ")
 
     def test_launches_that_wait_have_none(self, cuda, monkeypatch):
         module = cuda.package(kernel("k", "void(int32)"), load="first-use")
