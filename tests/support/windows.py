@@ -21,6 +21,9 @@ SKIPPED = {
     "toolkits and compilers are for builds, which run on Linux alone": (
         "test_toolkits_are_told_with_the_gpus_that_they_build_for",
     ),
+    "the stand-in for the disassembler is a script for a Unix shell": (
+        "test_a_failure_of_the_disassembler_is_told_in_its_own_words",
+    ),
     "the stand-in lies beside python.exe, so no process is without a driver": (
         "test_an_import_that_loads_makes_no_error_of_a_driver_that_is_missing",
     ),
