@@ -25,13 +25,12 @@ from typing import Any
 from environments import ROOT, check_machine, environment
 from matrix import outcome
 
-NEEDS = ("numpy", "pytest", "hypothesis", "lz4", "cxxfilt", "backports.zstd; python_version < '3.14'")
-"""What the tests need besides aotcuda: no compiler of kernels, and no library of a GPU."""
+NEEDS = ("numpy", "pytest", "hypothesis", "platformdirs")
+EXTRAS = {True: "cu13", False: "inspect"}
+"""The extra of aotcuda, by whether the Python has the GIL: there is no Numba without it, so tests with it are skipped."""
 
 PART = ("runtime_*", "kept_wheels", "manifest", "system", "cache*", "small_floats")
-"""The test files, as patterns behind `tests/unit/test_`."""
-
-NEED_NUMBA = ("test_runtime_numba_arrays.py",)
+"""The test files, as patterns behind `tests/unit/test_`: all that users' processes run."""
 
 _PATHS = {"fast path in C": None, "general path": "0"}
 """The launch paths by name, and the value of `AOTCUDA_EXTENSION` for each."""
@@ -77,9 +76,8 @@ def main() -> None:
 
 
 def part() -> list[str]:
-    """Return the files of tests that need no compiler of kernels."""
-    found = {path for pattern in PART for path in ROOT.glob(f"tests/unit/test_{pattern}.py")}
-    return sorted(str(path.relative_to(ROOT)) for path in found if path.name not in NEED_NUMBA)
+    """Return the files of tests of the run time."""
+    return sorted(str(path.relative_to(ROOT)) for of in PART for path in ROOT.glob(f"tests/unit/test_{of}.py"))
 
 
 def run(python: str, tests: list[str], folder: Path) -> list[dict[str, object]]:
@@ -91,7 +89,8 @@ def run(python: str, tests: list[str], folder: Path) -> list[dict[str, object]]:
     given.pop("AOTCUDA_EXTENSION", None)
     pip = (str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     subprocess.run([python, "-m", "venv", str(folder / "environment")], check=True, env=given)
-    subprocess.run([*pip, *NEEDS, "--editable", str(tree)], check=True, env=given)
+    gil = _output(str(own), "-c", "import sysconfig as s; print(not s.get_config_var('Py_GIL_DISABLED'))") == "True"
+    subprocess.run([*pip, *NEEDS, "--editable", f"{tree}[{EXTRAS[gil]}]"], check=True, env=given)
     described = json.loads(_output(str(own), "-c", _DESCRIBE, env=given))
     found: list[dict[str, object]] = []
     for path, value in _PATHS.items():

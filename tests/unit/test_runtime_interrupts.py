@@ -51,7 +51,8 @@ def interrupted(work, at: int) -> bool:
         if event == "opcode":
             before, place = last.get(frame, ("", 0))
             last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]], frame.f_lasti
-            if before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")) and not has_left(frame, place):
+            looks = before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")) and "INTRINSIC" not in before
+            if looks and not has_left(frame, place):
                 count += 1
                 if count == at:
                     raise KeyboardInterrupt
