@@ -25,9 +25,9 @@ from typing import Any
 from environments import ROOT, check_machine, environment
 from matrix import outcome
 
-NEEDS = ("numpy", "pytest", "hypothesis", "platformdirs")
-EXTRAS = {True: "cu13", False: "inspect"}
-"""The extra of aotcuda, by whether the Python has the GIL: there is no Numba without it, so tests with it are skipped."""
+NEEDS = ("numpy", "nvidia-cuda-cuobjdump==13.4.*", "pytest", "hypothesis", "platformdirs")
+COMPILERS = {True: "[cu13]", False: "[inspect]"}
+"""The extra of aotcuda, by whether the Python has the GIL: without it there is no Numba, and tests skip."""
 
 PART = ("runtime_*", "kept_wheels", "manifest", "system", "cache*", "small_floats")
 """The test files, as patterns behind `tests/unit/test_`: all that users' processes run."""
@@ -90,8 +90,8 @@ def run(python: str, tests: list[str], folder: Path) -> list[dict[str, object]]:
     pip = (str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     subprocess.run([python, "-m", "venv", str(folder / "environment")], check=True, env=given)
     gil = _output(str(own), "-c", "import sysconfig as s; print(not s.get_config_var('Py_GIL_DISABLED'))") == "True"
-    subprocess.run([*pip, *NEEDS, "--editable", f"{tree}[{EXTRAS[gil]}]"], check=True, env=given)
-    described = json.loads(_output(str(own), "-c", _DESCRIBE, env=given))
+    subprocess.run([*pip, *NEEDS, "--editable", f"{tree}{COMPILERS[gil]}"], check=True, env=given)
+    described = json.loads(_output(str(own), "-P", "-c", _DESCRIBE, env=given))
     found: list[dict[str, object]] = []
     for path, value in _PATHS.items():
         results = folder / "results.xml"
