@@ -18,13 +18,14 @@ import traceback
 from pathlib import Path
 
 import aotcuda
-from aotcuda.common import variables
+from aotcuda.common import system, variables
 from aotcuda.common.foreign import show, shown
 from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -135,25 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--cuda", metavar="MAJOR", type=int, default=0, help="for a linker of this CUDA, 12 or 13")
     config.set_defaults(run=_config, usage=config.error)
 
-    record = commands.add_parser(
-        "record",
-        help="run a command and write down the signatures of what it launches",
-        usage="aotcuda record [-h] [--write] [--check] [--out FILE] -- COMMAND...\n"
-        "       aotcuda record [--out FILE] --merge FILE...",
-    )
-    record.add_argument("--write", action="store_true", help="merge them into pyproject.toml and variants files")
-    record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
-    record.add_argument("--out", metavar="FILE", type=_file, help="where runs add up (default: .aotcuda-record.json)")
-    record.add_argument(
-        "--merge",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        type=_file,
-        help="merge records, variants files and tuning files of other machines",
-    )
-    record.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
-    record.set_defaults(run=_record, usage=record.error)
+    _add_record(commands)
 
     init = commands.add_parser("init", help="write the tables for a project's kernels, to be completed")
     init.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
@@ -163,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     doctor.set_defaults(run=_doctor)
 
-    _add_rebundle(commands.add_parser("rebundle", help="replace the run time in a wheel by that of this aotcuda"))
+    _add_wheel_commands(commands)
     _add_cache(commands.add_parser("cache", help="what builds and the JIT fallback compiled on this machine"))
 
     completion = commands.add_parser("completion", help="print a script by which a shell completes this command")
@@ -172,9 +155,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_rebundle(rebundle: argparse.ArgumentParser) -> None:
+def _add_wheel_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    rebundle = commands.add_parser("rebundle", help="replace the run time in a wheel by that of this aotcuda")
     rebundle.add_argument("wheel", metavar="WHEEL", type=Path, help='a wheel that was built with runtime = "bundled"')
     rebundle.set_defaults(run=_rebundle)
+    split = commands.add_parser("split", help="make a wheel for each architecture from one for all (experimental)")
+    split.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel with machine code")
+    where = "where the folders variants and providers go (default: beside the wheel)"
+    split.add_argument("--out", metavar="DIR", type=Path, help=where)
+    split.set_defaults(run=_split)
+    join = commands.add_parser("join", help="make the full wheel again from all wheels of a split (experimental)")
+    join.add_argument("wheels", metavar="WHEEL", nargs="+", type=Path, help="the wheels of one of the two folders")
+    join.add_argument("--out", metavar="DIR", type=Path, default=".", help="where it goes (default: here)")
+    join.set_defaults(run=_join)
 
 
 def _add_cache(cache: argparse.ArgumentParser) -> None:
@@ -210,6 +203,15 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=[],
         help="fail unless the project's modules are this one, and those of further --expect",
     )
+    shared = build.add_mutually_exclusive_group()
+    shared.add_argument(
+        "--shard", metavar="I/N", type=_shard, help="compile part I of N into the build cache, and write nothing else"
+    )
+    shared.add_argument(
+        "--from-cache-only", action="store_true", help="compile nothing: fail unless shards have filled the build cache"
+    )
+    build.add_argument("--costs", metavar="FILE", type=Path, help="with --shard: divide by an earlier build's --report")
+    build.add_argument("--report", metavar="FILE", type=_file, help="write seconds and bytes of each kernel, as JSON")
     said = build.add_mutually_exclusive_group()
     said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
     said.add_argument("-v", "--verbose", action="store_true", help="end with the steps that took the most time")
@@ -328,9 +330,23 @@ def _build(arguments: argparse.Namespace) -> None:
             expected=arguments.expect,
             quiet=arguments.quiet,
             verbose=arguments.verbose,
+            shard=arguments.shard,
+            from_cache_only=arguments.from_cache_only,
+            costs=arguments.costs,
+            report_file=arguments.report,
         )
     for path in () if arguments.quiet else written:
         show(shown(path))
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """Return the number of a shard and how many there are."""
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        last = count if count.isdecimal() and int(count) else "N"
+        message = f"{text!r} is no shard; write I/{last} with I from 1 to {last}"
+        raise argparse.ArgumentTypeError(message)
+    return int(index), int(count)
 
 
 def _file(text: str) -> Path:
@@ -340,6 +356,39 @@ def _file(text: str) -> Path:
         message = f"{text!r} is no path of a file"
         raise argparse.ArgumentTypeError(message)
     return path
+
+
+def _add_record(commands: Any) -> None:
+    record = commands.add_parser(
+        "record",
+        help="run a command and write down the signatures of what it launches",
+        usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--dry [--gpu NAME] | --execute] -- COMMAND...\n"
+        "       aotcuda record [--out FILE] --merge FILE...",
+    )
+    record.add_argument("--write", action="store_true", help="merge them into pyproject.toml and variants files")
+    record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
+    executed = record.add_mutually_exclusive_group()
+    executed.add_argument(
+        "--dry", action="store_true", default=None, help="execute no launch; the default where there is no GPU"
+    )
+    executed.add_argument(
+        "--execute",
+        dest="dry",
+        action="store_false",
+        help="execute launches, in the simulator or interpreter without a GPU",
+    )
+    record.add_argument("--gpu", metavar="NAME", help="the GPU that --dry answers for (default: the first of arch)")
+    record.add_argument("--out", metavar="FILE", type=_file, help="where runs add up (default: .aotcuda-record.json)")
+    record.add_argument(
+        "--merge",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        type=_file,
+        help="merge records, variants files and tuning files of other machines",
+    )
+    record.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
+    record.set_defaults(run=_record, usage=record.error)
 
 
 def _folder(text: str) -> Path:
@@ -355,6 +404,8 @@ def _warn(text: str) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> int:
+    if (problem := system.why_not("records launches")) is not None:
+        raise AotcudaError(problem)
     from aotcuda.tools.record.command import merge, run  # noqa: PLC0415
 
     command = arguments.command[arguments.command[:1] == ["--"] :]
@@ -365,7 +416,29 @@ def _record(arguments: argparse.Namespace) -> int:
         return 0
     if not command:
         arguments.usage("name the command to record, after --")
-    return run(command, write=arguments.write, check=arguments.check, out=arguments.out)
+    if arguments.gpu and arguments.dry is False:
+        arguments.usage("--gpu names the GPU that --dry answers for; with --execute there is none")
+    return run(
+        command,
+        write=arguments.write,
+        check=arguments.check,
+        out=arguments.out,
+        dry=arguments.dry,
+        gpu=arguments.gpu,
+    )
+
+
+def _split(arguments: argparse.Namespace) -> None:
+    from aotcuda.tools.split import split  # noqa: PLC0415
+
+    for path in split.run(arguments.wheel, arguments.out):
+        show(str(path))
+
+
+def _join(arguments: argparse.Namespace) -> None:
+    from aotcuda.tools.split import join  # noqa: PLC0415
+
+    show(str(join.run(arguments.wheels, arguments.out)))
 
 
 def _rebundle(arguments: argparse.Namespace) -> None:

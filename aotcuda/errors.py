@@ -15,7 +15,7 @@ _SHORT = 100
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception of other code says; of one that raises when it is asked, that it does."""
+    """Return the text of another library's exception, also if its `__str__` raises."""
     try:
         return str(error)
     except Exception as another:  # noqa: BLE001 (any code may run here)
@@ -33,7 +33,7 @@ def describe(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """What a user wrote where it does not belong, for a message: its `repr` if that is a short line, else its type.
+    """Return a misplaced value for a message: its `repr` if that is a short line, else its type.
 
     An array on a GPU is not asked: to show what is in it takes a copy, which ends captures.
     """
@@ -53,7 +53,7 @@ def quoted(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """The `repr` of a number or of several; as a power of two what has too many digits to be read, or to be written."""
+    """Return the `repr` of a number or of several; a number with too many digits as a power of two."""
     if isinstance(value, tuple):
         return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, int) and int.bit_length(value) > 80:
@@ -111,7 +111,7 @@ class ImageError(AotcudaError):
 
 
 class TargetError(AotcudaError):
-    """What a command was asked about does not exist, holds nothing that aotcuda built, or has a problem."""
+    """The target of a command does not exist, holds nothing that aotcuda built, or has a problem."""
 
 
 class RuntimeUnavailableError(AotcudaError):
@@ -233,6 +233,6 @@ class UnreadableError(Exception):
 
     @classmethod
     def of(cls, error: Exception) -> UnreadableError:
-        """That asking an argument raised `error`."""
+        """Make the error for an argument whose attribute raised `error`."""
         text = text_of(error).partition("\n")[0]
         return cls(f"cannot be read: {type(error).__name__}{f': {text}' if text else ''}")

@@ -50,7 +50,7 @@ def call(
     vmap_method: str | None = None,
     command_buffer: bool = False,
 ) -> Callable[..., Any]:
-    """A function of JAX arrays and Python numbers that launches a packaged kernel; to be called while JAX traces.
+    """Return a function of JAX arrays and Python numbers that launches a packaged kernel; call it while JAX traces.
 
     The kernel's parameters are the function's arguments, in order, but for those that are results: the last ones,
     unless `outputs` names them. Numbers are compiled into the program, so they cannot be traced values. Arrays are
@@ -122,7 +122,7 @@ def call(
 def _arguments(
     kernel: Kernel, args: tuple[Any, ...], results: list[Any], outputs: Sequence[str], aliases: dict[int, int]
 ) -> tuple[list[object], list[xla_call.Place | None], list[Any], dict[int, int]]:
-    """The kernel's arguments and their places; the arrays among those that were given, and by argument their number."""
+    """Return the kernel's arguments and places, the given arrays, and the number of each array by argument."""
     where = str(kernel)
     whole: list[Any] = []
     places: list[xla_call.Place | None] = []

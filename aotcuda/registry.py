@@ -317,7 +317,7 @@ def owning(module: str) -> Registration | None:
 
 
 def internals(name: str) -> tuple[str, ...]:
-    """The packages whose own questions to the machine are not the sources', in a build by the front end `name`."""
+    """Return the packages whose reads of the machine's state do not count as the sources' in a build."""
     return tuple(dict.fromkeys([package for item in _with([name]) for package in item.internals]))
 
 

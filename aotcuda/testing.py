@@ -1,4 +1,4 @@
-"""What the tests of a package want that has packaged kernels: marks for pytest, and a check of what was launched.
+"""Test a package with packaged kernels: pytest marks, and a check of the launches.
 
 For example::
 
@@ -55,7 +55,7 @@ _LAUNCHES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
 
 
 def has_gpu() -> bool:
-    """Whether kernels can run on a GPU here: there is one, with a driver that works, and no simulator is asked for."""
+    """Return True if kernels can run on a GPU here: a GPU and its driver work, and no simulator is on."""
     if is_simulated():
         return False
     try:

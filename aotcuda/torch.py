@@ -289,7 +289,7 @@ class _Calling:
         return several
 
     def fake(self, schema: _Schema) -> Callable[..., Any]:
-        """What the operator returns of tensors without data; where only what is packaged is taken, also a check."""
+        """Return the operator's function for tensors without data; it also checks their types."""
 
         def check(*args: Any) -> None:
             if schema.only_packaged:
@@ -318,7 +318,7 @@ def _on_the_right_gpu(launch: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refusing(where: str) -> Callable[..., Any]:
-    """What the operator does with tensors that are on no GPU of CUDA's."""
+    """Return the function that refuses tensors that are not on a CUDA GPU."""
 
     def refuse(*args: Any) -> NoReturn:
         devices = {str(arg.device) for arg in args if isinstance(arg, torch.Tensor)}
@@ -340,7 +340,7 @@ def _is_array(parameter: Parameter) -> bool:
 
 
 def _fits(parameter: Parameter, given: tuple[str, int] | None) -> bool:
-    """Whether a parameter takes tensors of this dtype and number of dimensions; of numbers the launch decides."""
+    """Return True if a parameter takes tensors of this dtype and number of dimensions."""
     if given is None:
         return True
     return parameter.get("dtype") == given[0] and parameter.get("ndim", given[1]) == given[1]

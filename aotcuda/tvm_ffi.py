@@ -37,7 +37,7 @@ def function(
     forall: int | Callable[..., int] | None = None,
     shared: int = 0,
 ) -> Any:
-    """A `tvm_ffi.Function` that launches a packaged kernel, on TVM-FFI's current stream of the first tensor's GPU.
+    """Return a `tvm_ffi.Function` that launches a packaged kernel on TVM-FFI's current stream.
 
     Args:
         kernel: The kernel.

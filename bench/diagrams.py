@@ -1,4 +1,4 @@
-"""Diagrams of the documentation: the way of a kernel, what is in a wheel, which image which GPU takes."""
+"""Draw the diagrams of the documentation."""
 
 from __future__ import annotations
 
@@ -119,6 +119,59 @@ def choice() -> str:
     for column, (kind, text) in enumerate(legend):
         picture.rectangle(12 + column * 220, y - 11, 22, 14, kind, radius=3)
         picture.text(42 + column * 220, y, text, "faint small")
+    return picture.render()
+
+
+def in_place() -> str:
+    """Draw which `cuda` an in-place module gets."""
+    steps = [
+        ("AOTCUDA_IN_PLACE=0, or Numba's simulator is on?", "numba.cuda itself"),
+        ("Does a build import the module?", "the front end itself"),
+        ("Was the module never built?", "numba.cuda itself"),
+        ("Is the install editable, and a source edited?", "the JIT fallback"),
+        ("None of these", "the packaged kernels"),
+    ]
+    return _questions("Which cuda a module in place gets", steps)
+
+
+def extras() -> str:
+    """Draw which extra a project takes."""
+    steps = [
+        ("Users: does the wheel fit all their GPUs and types?", "aotcuda"),
+        ("Users: JIT fallback beside a library for CUDA 13", "aotcuda[jit-cu13]"),
+        ("Users: JIT fallback beside a library for CUDA 12", "aotcuda[jit-cu12]"),
+        ("Builds: do all users have driver 580 or newer?", "aotcuda[cu13]"),
+        ("Builds: older drivers, or a P100 or V100", "aotcuda[cu12]"),
+        ("Builds: those, and the newest GPUs too", "aotcuda[wide]"),
+    ]
+    return _questions("Which extra to take", steps)
+
+
+def fallback() -> str:
+    """Draw where the code of a launch comes from."""
+    steps = [
+        ("Machine code for this GPU's compute capability", "exact"),
+        ("Machine code for an earlier one of its major version", "same-major"),
+        ("PTX, which the driver compiles once", "ptx"),
+        ("Code in the JIT cache, or compiled now with a warning", "jit"),
+        ("Nothing of these", "an error that says why"),
+    ]
+    return _questions("Where the code of a launch comes from: the first that fits", steps)
+
+
+def _questions(title: str, steps: list[tuple[str, str]]) -> str:
+    """Draw questions below each other; the first that is answered by yes leads to what stands beside it."""
+    picture = Picture(560, 44 + 52 * len(steps), title)
+    picture.text(12, 24, title, "strong")
+    for number, (question, answer) in enumerate(steps):
+        y = 40 + 52 * number
+        picture.rectangle(12, y, 340, 34, "box", radius=8)
+        picture.text(24, y + 22, question)
+        picture.arrow([(352, y + 17), (384, y + 17)])
+        picture.rectangle(384, y, 164, 34, "box ours", radius=8)
+        picture.text(396, y + 22, answer, "code")
+        if number + 1 < len(steps):
+            picture.arrow([(182, y + 34), (182, y + 52)])
     return picture.render()
 
 

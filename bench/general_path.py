@@ -35,8 +35,10 @@ _SIGNATURE = "void(float32, float32[::1], float32[::1], float32[::1])"
 _SITUATIONS = ("default", "given", "given, other current")
 _STREAM = 0x5000
 _BATCH = 200
+UNIT = "microseconds of processor time over a prepared call by ctypes; the least of many batches"
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
 
@@ -53,29 +55,35 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             cases = _cases(Path(folder))
             if arguments.profile:
-                _profile(cases[f"{arguments.profile}, default"])
+                profile(cases[f"{arguments.profile}, default"])
             else:
-                print(json.dumps(_measure(cases, arguments.batches)))
+                print(json.dumps(measure(cases, arguments.batches)))
         return 0
+    figures = by_turns(__file__, arguments, AOTCUDA_EXTENSION="0")
+    if arguments.out != machine.RESULTS / "general_path.json":
+        machine.write(arguments.out, machine.describe(), unit=UNIT, figures=figures)
+    return 0
+
+
+def by_turns(script: str, arguments: argparse.Namespace, **environment: str) -> dict[str, dict[str, float]]:
+    """Return the least time of each row and checkout, from `script --measure` in processes by turns; print a table."""
     states = {"before": arguments.beside.resolve()} if arguments.beside else {}
     states["now"] = ROOT
     found: dict[str, dict[str, list[float]]] = {}
     for _ in range(arguments.turns):
         for state, place in states.items():
-            environment = machine.environment(PYTHONPATH=str(place), AOTCUDA_EXTENSION="0")
-            command = [sys.executable, __file__, "--measure", "--batches", str(arguments.batches)]
-            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, cwd=place)
+            command = [sys.executable, script, "--measure", "--batches", str(arguments.batches)]
+            variables = machine.environment(PYTHONPATH=str(place), **environment)
+            done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True, cwd=place)
             for name, value in json.loads(done.stdout).items():
                 found.setdefault(name, {}).setdefault(state, []).append(value)
     figures = {name: {state: round(min(values), 3) for state, values in row.items()} for name, row in found.items()}
     machine.table(("over ctypes, us", *states), [(name, *row.values()) for name, row in figures.items()])
-    if arguments.out != machine.RESULTS / "general_path.json":
-        unit = "microseconds of processor time over a prepared call by ctypes; the least of many batches"
-        machine.write(arguments.out, machine.describe(), unit=unit, figures=figures)
-    return 0
+    return figures
 
 
-def _measure(cases: dict[str, Callable[[], object]], batches: int) -> dict[str, float]:
+def measure(cases: dict[str, Callable[[], object]], batches: int) -> dict[str, float]:
+    """Return microseconds of processor time for a launch of each row, over those of the row "ctypes"."""
     taken: dict[str, list[float]] = {name: [] for name in cases}
     gc.disable()
     for _ in range(batches):
@@ -92,17 +100,34 @@ def _time(run: Callable[[], object]) -> float:
     return time.thread_time() - begin
 
 
-def _profile(run: Callable[[], object]) -> None:
-    profile = cProfile.Profile()
-    profile.enable()
+def profile(run: Callable[[], object]) -> None:
+    """Print where the time of a launch goes."""
+    taken = cProfile.Profile()
+    taken.enable()
     for _ in range(20000):
         run()
-    profile.disable()
-    pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+    taken.disable()
+    pstats.Stats(taken).sort_stats("tottime").print_stats(25)
 
 
 def _cases(folder: Path) -> dict[str, Callable[[], object]]:
     """Launches by library and situation, and a prepared call of the driver."""
+    packaged, prepared = stand_in(folder)
+    cases = {"ctypes": prepared}
+    current = install()
+    for name, make in _ARRAYS.items():
+        arrays = [make(0x7F0000001000 + at * 0x1000) for at in range(3)]
+        for situation in _SITUATIONS:
+            if situation.endswith("current") and name not in current:
+                continue
+            stream = None if situation == "default" else _STREAM
+            run = packaged.k[(4, 128) if stream is None else (4, 128, stream)]
+            cases[f"{name}, {situation}"] = _case(run, arrays, current.get(name), situation)
+    return cases
+
+
+def stand_in(folder: Path) -> tuple[Any, Callable[[], object]]:
+    """Make the stand-in this process's driver; return a packaged module, and a prepared call of the driver."""
     from aotcuda.runtime import driver
     from support import manifests
 
@@ -117,17 +142,7 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
     sys.path.insert(0, str(folder))
     packaged: Any = importlib.import_module("mypkg.kernels")
     packaged.empty[1, 1]()
-    cases: dict[str, Callable[[], object]] = {"ctypes": _prepared(packaged)}
-    current = _install()
-    for name, make in _ARRAYS.items():
-        arrays = [make(0x7F0000001000 + at * 0x1000) for at in range(3)]
-        for situation in _SITUATIONS:
-            if situation.endswith("current") and name not in current:
-                continue
-            stream = None if situation == "default" else _STREAM
-            run = packaged.k[(4, 128) if stream is None else (4, 128, stream)]
-            cases[f"{name}, {situation}"] = _case(run, arrays, current.get(name), situation)
-    return cases
+    return packaged, _prepared(packaged)
 
 
 def _case(run: Any, arrays: list[Any], current: list[int] | None, situation: str) -> Callable[[], object]:
@@ -171,7 +186,7 @@ class _Stream:
         return self._at[0]
 
 
-def _install() -> dict[str, list[int]]:
+def install() -> dict[str, list[int]]:
     """Put stand-ins for CuPy and PyTorch in their places; the cells that hold their current streams."""
     cupy, torch, found = types.ModuleType("cupy"), types.ModuleType("torch"), {"cupy": [0], "torch": [0]}
     stream = _Stream(found["cupy"])

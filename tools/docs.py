@@ -39,15 +39,15 @@ def main() -> None:
         # Without -W: what moved to another address is told, and is no fault before the old one is gone.
         run(python, "-m", "sphinx", "-b", "linkcheck", "-q", *options, ROOT / "docs", LINKS)
         return
-    build(python, *options)
+    say("sphinx")
+    run(*command(python, *options))
     measure()
     say(f"the site is in {SITE / 'index.html'}")
 
 
-def build(python: Path, *options: str) -> None:
-    """Build the site by the Sphinx of an environment."""
-    say("sphinx")
-    run(python, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", *options, ROOT / "docs", SITE)
+def command(python: Path, *options: str) -> tuple[str | Path, ...]:
+    """Return the command that builds the site with the Sphinx of an environment."""
+    return (python, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", *options, ROOT / "docs", SITE)
 
 
 def measure() -> None:
@@ -70,9 +70,9 @@ def measure() -> None:
         options = ["--headless", "--disable-gpu", "--allow-file-access-from-files", f"--user-data-dir={folder}/user"]
         if not os.geteuid():
             options.append("--no-sandbox")  # root, as in a container, has to do without
-        command = [browser, *options, "--virtual-time-budget=600000", "--dump-dom", frame.as_uri()]
+        measuring = [browser, *options, "--virtual-time-budget=600000", "--dump-dom", frame.as_uri()]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+            done = subprocess.run(measuring, capture_output=True, text=True, check=False, timeout=600)
         except subprocess.TimeoutExpired:
             sys.exit(f"{browser} did not measure the pages within ten minutes")
     said = re.search(r"<pre>(.*?)</pre>", done.stdout, re.DOTALL)

@@ -6,6 +6,7 @@ The standard library only: this runs on a fresh machine with nothing but Python 
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -50,19 +51,62 @@ def make(name: str, *requirements: str, fresh: bool = False) -> Path:
 
     Args:
         name: The environment's name; it lies in the folder `.venv-<name>`.
-        requirements: What pip installs into it.
-        fresh: Whether to empty it first.
+        requirements: The packages to install, as arguments of pip.
+        fresh: Empty the environment first.
     """
+    started = time.monotonic()
+    python = _bare(name, fresh=fresh)
+    install(python, *requirements)
+    print(f".venv-{name}: ready after {time.monotonic() - started:.0f} s", flush=True)
+    return python
+
+
+def _bare(name: str, *, fresh: bool) -> Path:
     folder = ROOT / f".venv-{name}"
-    python = folder / "bin" / "python"
     marker = folder / "made-by"  # written last, so that a half-made environment is made again
     if fresh or not marker.is_file() or marker.read_text(encoding="utf-8") != sys.version:
         run(sys.executable, "-m", "venv", "--clear", folder)
         marker.write_text(sys.version, encoding="utf-8")
-    started = time.monotonic()
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
-    print(f"{folder.name}: ready after {time.monotonic() - started:.0f} s", flush=True)
-    return python
+    return folder / "bin" / "python"
+
+
+def install(python: Path, *arguments: str | Path) -> None:
+    """Install packages for a Python with uv, which takes a third of pip's time and a fifth of its processor time.
+
+    uv finds packages where pip's configuration says. Where uv itself cannot be installed, pip installs the packages.
+    """
+    own = _bare("uv", fresh=False)
+    uv = own.with_name("uv")
+    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    if uv.is_file() or not subprocess.run([own, *pip, "uv>=0.5"], env=environment(), check=False).returncode:
+        again = ("--reinstall-package", "aotcuda")  # of an editable install this builds the extension in C
+        run(uv, "pip", "install", "--quiet", "--python", python, *again, *_settings(own), *arguments)
+    else:
+        run(python, *pip, *arguments)
+
+
+def _settings(python: Path) -> list[str]:
+    """Return pip's configuration as options of uv."""
+    command = [str(python), "-m", "pip", "--disable-pip-version-check", "config", "list"]
+    listed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
+    options = ["--index-strategy", "unsafe-best-match"]  # pip, too, takes the best version of all indexes
+    for line in listed.splitlines():
+        key, _, value = line.partition("=")
+        if option := _OPTIONS.get(key.rpartition(".")[2]):
+            options += [part for word in ast.literal_eval(value).split() for part in (option, word)]
+        elif key.endswith(".cert"):
+            os.environ.setdefault("SSL_CERT_FILE", ast.literal_eval(value))
+    return options
+
+
+_OPTIONS = {
+    "constraint": "--constraint",
+    "extra-index-url": "--extra-index-url",
+    "find-links": "--find-links",
+    "index-url": "--index-url",
+    "trusted-host": "--allow-insecure-host",
+}
+"""Keys of pip's configuration, and uv's options for them."""
 
 
 def install_beside(python: Path, name: str, requirements: Iterable[str]) -> None:
@@ -76,6 +120,5 @@ def install_beside(python: Path, name: str, requirements: Iterable[str]) -> None
     if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
         return
     shutil.rmtree(folder, ignore_errors=True)
-    pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps")
-    run(*pip, "--target", folder, *wanted.splitlines())
+    install(python, "--no-deps", "--target", folder, *wanted.splitlines())
     marker.write_text(wanted, encoding="utf-8")

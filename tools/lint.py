@@ -6,9 +6,18 @@ They run in the tests' environment, where mypy sees every package that the code 
 
 from __future__ import annotations
 
-from environments import ROOT, check_machine, make, run, say
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from environments import ROOT, check_machine, environment, make, say
 
 import docs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RUN_TIME = [f"aotcuda/{name}" for name in ("__init__.py", "cache", "common", "integrations", "manifest", "runtime")]
 
@@ -21,25 +30,48 @@ FORGE = {
 
 
 def main() -> None:
-    """Make the environment and run the checks; the first that fails ends the script."""
+    """Make the environment and run the checks, one on each core; what failed ends the script."""
     check_machine()
     say("The tests' environment, with ruff, mypy, zizmor and Sphinx (1 GB on disk)")
     python = make("test", "--editable", f"{ROOT}[test,lint,docs]")
-    say("ruff")
-    run(python, "-m", "ruff", "check", ".")
-    run(python, "-m", "ruff", "format", "--check", ".")
-    say("mypy")
-    run(python, "-m", "mypy")
-    # What other systems lack, the run time asks of aotcuda/common/system.py alone, and after forks of the driver.
-    run(python, "-m", "mypy", "--platform", "win32", *RUN_TIME)
-    say("zizmor")
-    run(python.with_name("zizmor"), "--offline", "--quiet", ROOT / ".github")
-    say("Workflows and forms by their schemas; fragments of CHANGELOG")
-    check = (python.with_name("check-jsonschema"), "--quiet", "--builtin-schema")
-    for kind, pattern in FORGE.items():
-        run(*check, f"vendor.{kind}", *sorted((ROOT / ".github").glob(pattern)))
-    run(python, "-m", "towncrier", "build", "--draft", "--version", "next")
-    docs.build(python)
+    module = (python, "-m")
+    schemas = (python.with_name("check-jsonschema"), "--quiet", "--builtin-schema")
+    checks: dict[str, list[tuple[str | Path, ...]]] = {
+        "ruff": [(*module, "ruff", "check", "."), (*module, "ruff", "format", "--check", ".")],
+        "mypy": [(*module, "mypy")],
+        "sphinx": [docs.command(python)],
+        # Only aotcuda/common/system.py, and code that runs after forks of the driver, use what other systems lack.
+        "mypy for Windows": [(*module, "mypy", "--platform", "win32", "--cache-dir", ".mypy_cache/win32", *RUN_TIME)],
+        "zizmor": [(python.with_name("zizmor"), "--offline", "--quiet", ROOT / ".github")],
+        "Schemas of workflows and forms": [
+            (*schemas, f"vendor.{kind}", *sorted((ROOT / ".github").glob(pattern))) for kind, pattern in FORGE.items()
+        ],
+        "Fragments of CHANGELOG": [(*module, "towncrier", "build", "--draft", "--version", "next")],
+    }
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        outcomes = {name: pool.submit(_outcome, commands) for name, commands in checks.items()}
+    for name, outcome in outcomes.items():
+        say(name)
+        print(outcome.result()[1], end="", flush=True)
+    if failed := [name for name, outcome in outcomes.items() if outcome.result()[0]]:
+        sys.exit(f"\nThese checks failed: {', '.join(failed)}")
+
+
+def _outcome(commands: list[tuple[str | Path, ...]]) -> tuple[bool, str]:
+    """Return whether one of some commands fails, and the output of all of them."""
+    done = [
+        subprocess.run(
+            [str(part) for part in command],
+            cwd=ROOT,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        for command in commands
+    ]
+    return any(one.returncode for one in done), "".join(one.stdout for one in done)
 
 
 if __name__ == "__main__":

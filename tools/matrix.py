@@ -114,7 +114,7 @@ def _said(python: Path, source: str, given: dict[str, str]) -> str:
 
 
 def outcome(results: Path) -> dict[str, object]:
-    """How many tests passed and were skipped, and what failed, by what was said."""
+    """Return the number of passed and skipped tests, and the failures with their messages."""
     suite = ET.parse(results).getroot()[0]  # noqa: S314 (pytest has just written it)
     failed: dict[str, list[str]] = {}
     skipped = 0
@@ -133,7 +133,7 @@ def outcome(results: Path) -> dict[str, object]:
 
 
 def _reason(found: ET.Element) -> str:
-    """What aotcuda said, if it said something; else pytest's own first line."""
+    """Return aotcuda's message, or else pytest's first line."""
     text = found.text or ""
     said = re.search(r"^E\s+aotcuda: (.*)$", text, re.MULTILINE)
     return (said[1] if said else (found.get("message") or "").split("\n")[0])[:300]

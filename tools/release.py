@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def gathered(built: Path) -> dict[str, Path]:
-    """The files of all machines by name; ends the script where two machines made a file of one name differently."""
+    """Return the files of all machines by name; end the script if two machines made one file differently."""
     found: dict[str, Path] = {}
     for path in sorted(built.glob("*/aotcuda-*")):
         other = found.setdefault(path.name, path)

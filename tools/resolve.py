@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether the `jit-` extras install beside libraries that people use them with: a run of uv's resolver for each pair.
+"""Check that the `jit-` extras install beside common libraries: a run of uv's resolver for each pair.
 
 `python tools/resolve.py --out docs/results/resolver.json`. Nothing is installed.
 """
@@ -26,7 +26,7 @@ _TOLD = ("cuda-bindings", "cuda-toolkit", "numba-cuda", "numba-cuda-mlir", "nvid
 
 
 def resolve(extra: str, library: str, folder: Path) -> dict[str, object]:
-    """What the resolver makes of an extra and a library: the versions, or what it says."""
+    """Return the resolver's versions for an extra and a library, or its message."""
     wanted = folder / "wanted.txt"
     wanted.write_text(f"aotcuda[{extra}] @ {ROOT.as_uri()}\n{library}\n", encoding="utf-8")
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]

@@ -28,7 +28,7 @@ CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "
 
 
 def oldest() -> list[str]:
-    """The first releases of the compilers that the extras accept, for tests that build with them in the same way."""
+    """Return the first releases of the compilers that the extras accept."""
     sys.path.insert(0, str(ROOT))
     from aotcuda import registry  # noqa: PLC0415 (of this checkout)
 

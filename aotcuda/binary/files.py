@@ -68,14 +68,17 @@ class Folder(Protocol):
 
     @property
     def path(self) -> Path | None:
-        """See above."""
+        """Return the path."""
 
     @property
     def budget(self) -> Budget | None:
-        """See above."""
+        """Return the budget."""
 
     def read(self, name: str, most: int) -> bytes:
         """Return the file `name` in the folder, of at most `most` bytes."""
+
+    def has(self, name: str) -> bool:
+        """Return True if the folder has a file of this name."""
 
     def beside(self, name: str, most: int) -> bytes | None:
         """Return a file beside the folder, of at most `most` bytes; None if there is none."""
@@ -91,11 +94,15 @@ class DiskFolder:
         self.budget = None
 
     def read(self, name: str, most: int) -> bytes:
-        """See `Folder`; raises UnreadableError."""
+        """Implement Folder.read: raises UnreadableError."""
         return foreign.content(self.path / name, most)
 
+    def has(self, name: str) -> bool:
+        """See `Folder`."""
+        return os.path.lexists(self.path / name)
+
     def beside(self, name: str, most: int) -> bytes | None:
-        """See `Folder`; raises UnreadableError."""
+        """Implement Folder.beside: raises UnreadableError."""
         path = self.path.parent / name
         return foreign.content(path, most) if os.path.lexists(path) else None
 
@@ -111,11 +118,15 @@ class WheelFolder:
         self.budget = wheel.budget
 
     def read(self, name: str, most: int) -> bytes:
-        """See `Folder`; raises UnreadableError."""
+        """Implement Folder.read: raises UnreadableError."""
         return self._wheel.read(f"{self._name}/{name}", most)
 
+    def has(self, name: str) -> bool:
+        """See `Folder`."""
+        return f"{self._name}/{name}" in self._wheel.names
+
     def beside(self, name: str, most: int) -> bytes | None:
-        """See `Folder`; raises UnreadableError."""
+        """Implement Folder.beside: raises UnreadableError."""
         beside = str(PurePosixPath(self._name).with_name(name))
         return self._wheel.read(beside, most) if beside in self._wheel.names else None
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from importlib.machinery import ModuleSpec
 
+    from aotcuda.runtime.images.parts import Parts
+
 _ZIP_MAGIC = b"PK"
 _GZIP_MAGIC = b"\x1f\x8b"
 _ELF_MAGIC = b"\x7fELF"
@@ -308,9 +310,15 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_named(folder, manifest.IN_PLACE, f" {manifest.digest(data)}\n")
     elif (generated := _generated(folder)) is not None:
         _check_digest(folder, manifest.FILE_NAME, data, generated)
-    contents = {}
+    parts = _parts(folder, parsed)
+    contents: dict[str, bytes] = {}
     for key in ("kernels", "functions", "header"):
         if file := parsed["files"].get(key):
+            if key == "kernels" and parts is not None:
+                if folder.path is not None:  # provider packages may hold some of them
+                    contents[key] = parts.fatbin(parsed)
+                    continue
+                file = parts.kernels
             _check_plain(file["path"], where)
             data = contents[key] = _read(folder, file["path"], files.LARGEST)
             manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
@@ -324,6 +332,19 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_plain(file["path"], where)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
     return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
+
+
+def _parts(folder: files.Folder, parsed: manifest.Manifest) -> Parts | None:
+    """Return the parts of a module whose wheel was split; None for any other."""
+    if not folder.has(manifest.PARTS):
+        return None
+    from aotcuda.runtime.images import parts  # noqa: PLC0415 (few wheels were split)
+
+    data = _read(folder, manifest.PARTS, parts.LARGEST)
+    if folder.path is None:
+        return parts.Parts(data, folder.where, parsed, None)
+    above = folder.path.absolute().parents
+    return parts.Parts(data, str(folder.path), parsed, str(above[parsed["module"].count(".")]))
 
 
 def _read(folder: files.Folder, name: str, most: int) -> bytes:

@@ -30,6 +30,7 @@ from aotcuda.builder.worker import process
 from aotcuda.builder.worker.job import Job
 from aotcuda.cache import compilers
 from aotcuda.common import system, variables
+from aotcuda.common.stamp import table_digest
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ def build(
     extensions: Mapping[str, Path] = MappingProxyType({}),
     followed: bool = False,
     watcher: Progress | None = None,
+    shard: tuple[int, int] | None = None,
+    from_cache_only: bool = False,
+    costs: Mapping[str, float] = MappingProxyType({}),
 ) -> Output:
     """Build every module in `table`, the content of `[tool.aotcuda]`. Nothing is written outside of the build cache.
 
@@ -65,6 +69,9 @@ def build(
         extensions: Compiled extension modules outside of those folders, with their files.
         followed: The caller needs `Output.depends`.
         watcher: Shows the progress, by default that of `progress.make` on standard error.
+        shard: Compile this part alone, its number and how many there are, into the build cache; there are no files.
+        from_cache_only: Compile nothing: shards have filled the cache. `AOTCUDA_FROM_CACHE_ONLY=1` says the same.
+        costs: Recorded seconds of kernels and functions, by module and symbol, to divide them among shards.
 
     Raises:
         AotcudaError: The configuration, a source or the toolchain is at fault.
@@ -88,12 +95,16 @@ def build(
     folders = [str(package_root), *map(str, roots), *build_settings.searched()]
     known = [table, settings, folders, compilers.everything(), editable, sorted(extensions)]
     entry = cached_build.open_entry(cache, project, known, watcher)
-    built = entry.find(plans, roots, editable=editable) if entry is not None else None
+    built = entry.find(plans, roots, editable=editable) if entry is not None and shard is None else None
     if built is None:
         python = project.files(roots, plans)
         cache = entry.settings_of_workers() if entry is not None else cache
         job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
+        if shard is not None or from_cache_only or os.environ.get("AOTCUDA_FROM_CACHE_ONLY", "").strip() == "1":
+            job = _shared(job, table, python, shard, costs)
         results, made = _run(job, installed, watcher)
+        if shard is not None:
+            return assembly.of_shard(shard, results, seconds=time.monotonic() - start)
         stamp = _stamp(results, project, python, plans, installed)
         built = assembly.assemble(
             settings, table, plans, project, results, made, installed=installed, stamp=stamp, editable=editable
@@ -133,6 +144,27 @@ def _job(
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
     )
+
+
+def _shared(
+    job: Job, table: Mapping[str, object], python: Stamp, shard: tuple[int, int] | None, costs: Mapping[str, float]
+) -> Job:
+    """Return the job of a shard, or of the build that takes the shards' results from the cache.
+
+    Raises:
+        BuildError: There is no cache.
+    """
+    if job.cache is None:
+        option = "--shard" if shard is not None else "--from-cache-only"
+        message = (
+            f"{option} needs the build cache, and there is none; set {build_settings.WHERE} to a folder or a URL that "
+            "all shards share"
+        )
+        raise BuildError(message)
+    files = {path: digest for (question, path), digest in python.reads.items() if question == "file"}
+    inputs = {os.path.relpath(path, job.root): digest for path, digest in sorted(files.items())}
+    inputs["[tool.aotcuda]"] = table_digest(table)
+    return replace(job, shard=shard, from_cache_only=shard is None, costs=dict(costs), inputs=inputs)
 
 
 def _run(

@@ -50,6 +50,7 @@ def assemble(
     modules = [module for parts in made.values() for _, module in parts]
     carried = {project.relative(str(project.root / path)) for module in modules for path, _ in module.carried}
     files: dict[str, bytes] = {}
+    sizes: dict[str, int] = {}
     needed: dict[str, str] = {}
     for name, parts in made.items():
         dependencies = _dependencies([result for result, _ in parts], lasting, table, project)
@@ -67,6 +68,7 @@ def assemble(
             editable=editable,
             rebuild=rebuild if has_fallback and not _is_served(parts[-1][1].plan) else None,
             warn=warnings.append,
+            sizes=sizes,
         )
     files |= in_place.files(results, files, project.package_root, editable=editable)
     return Output(
@@ -84,6 +86,33 @@ def assemble(
             targets=len({target for item in plans for target in item.targets}),
             seconds=0.0,
             size=sum(map(len, files.values())),
+            steps=tuple(step for result in results for step in result.steps),
+            code=sizes,
+        ),
+    )
+
+
+def of_shard(shard: tuple[int, int], results: Sequence[Result], *, seconds: float) -> Output:
+    """Return the output of a shard: no files, and a note of what it has compiled into the cache."""
+    own, every = (sum(result.part[place] for result in results) for place in (0, 1))
+    reused, made = (sum(getattr(result, name) for result in results) for name in ("reused", "made"))
+    index, count = shard
+    units = f"{own} of {every} kernels and device functions are in the build cache"
+    steps = f"{made} steps in {seconds:.1f} s, {reused} from the cache"
+    return Output(
+        files={},
+        package_root="",
+        warnings=tuple(dict.fromkeys(text for result in results for text in (*result.warnings, *result.problems))),
+        notes=(f"shard {index} of {count}: {units}; {steps}",),
+        summary=report.Summary(
+            modules=0,
+            kernels=own,
+            functions=0,
+            targets=0,
+            seconds=seconds,
+            size=0,
+            reused=reused,
+            made=made,
             steps=tuple(step for result in results for step in result.steps),
         ),
     )

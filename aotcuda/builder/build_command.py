@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
-from aotcuda.builder import api, output, output_conflicts, report
+from aotcuda.builder import api, build_report, output, output_conflicts, report
 from aotcuda.builder import depfile as depfiles
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
@@ -27,6 +28,10 @@ def build_project(
     expected: Collection[str] = (),
     quiet: bool = False,
     verbose: bool = False,
+    shard: tuple[int, int] | None = None,
+    from_cache_only: bool = False,
+    costs: Path | None = None,
+    report_file: Path | None = None,
 ) -> list[Path]:
     """Build a project into a folder without a wheel and return the files; unchanged files are not written again.
 
@@ -42,6 +47,10 @@ def build_project(
         expected: The modules that the build system lists; a project with other modules is refused.
         quiet: Leave out the summary.
         verbose: Add the slowest steps to the summary.
+        shard: Compile this part into the build cache and write no files: its number and how many there are.
+        from_cache_only: Take what shards have compiled from the build cache, or fail.
+        costs: The report of an earlier build, to divide the kernels among shards by their seconds.
+        report_file: The file for the report: seconds, bytes and hits of the build cache for each kernel and target.
 
     Raises:
         AotcudaError: The build failed; nothing has been written.
@@ -49,7 +58,7 @@ def build_project(
     is_file = os.path.isfile(project)  # noqa: PTH113 (pathlib raises where a name is too long)
     path = project if is_file else project / project_file.FILE_NAME
     table = _table(path)
-    named = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp}
+    named = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp, "--report": report_file}
     output_conflicts.check_options(named, path)
     if expected:
         _check_expected(expected, list(project_file.table(table, "modules")), path)
@@ -57,7 +66,21 @@ def build_project(
     folder = out if out is not None else path.parent / "build" / "aotcuda"
     timed = stamp if stamp is not None else depfile  # build systems compare its time with that of the sources
     since = output.now(timed) if timed is not None else None
-    built = api.build(table, path.parent, followed=depfile is not None)
+    recorded = _costs(costs) if costs is not None else {}
+    built = api.build(
+        table,
+        path.parent,
+        followed=depfile is not None,
+        shard=shard,
+        from_cache_only=from_cache_only,
+        costs=recorded,
+    )
+    if shard is not None:
+        for text in [*(f"warning: {text}" for text in built.warnings), *(() if quiet else built.notes)]:
+            show(text)
+        if report_file is not None:
+            output.replace(report_file, build_report.render(built))
+        return []
     output_conflicts.check_files(named, folder, built.files, built.depends)
     read = [path.resolve(), *built.depends]
     targets = [stamp] if stamp is not None else [folder / name for name in built.files]
@@ -72,6 +95,8 @@ def build_project(
         if stamp is not None:
             depfiles.remove_stale(stamp, built.files, folder)
         written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
+        if report_file is not None:
+            output.replace(report_file, build_report.render(built))
         if depfile is not None:
             output.replace(depfile, depfiles.render([stamp] if stamp is not None else written, read))
         if stamp is not None:
@@ -79,6 +104,20 @@ def build_project(
     for text in () if quiet else report.summary(built.summary, verbose=verbose):
         show(text)
     return written
+
+
+def _costs(path: Path) -> dict[str, float]:
+    """Return the seconds of each kernel and function in the report of an earlier build, by module and symbol.
+
+    Raises:
+        ConfigError: The file is no report.
+    """
+    try:
+        units = json.loads(path.read_bytes())["units"]
+        return {f"{unit['module']}.{unit['symbol']}": float(unit["seconds"]) for unit in units}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        message = f"{path}: it is no report of a build ({error}); name a file that aotcuda build --report has written"
+        raise ConfigError(message) from None
 
 
 def _table(path: Path) -> Mapping[str, object]:

@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from aotcuda.builder import output_conflicts
+from aotcuda.builder.link import inputs
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def check(plans: Sequence[ModulePlan], roots: Sequence[Path], root: Path, extens
             output_conflicts.check_module(module.name, module.key, roots, root, extensions)
         for folder in module.options.include_dirs:
             if not (root / folder).is_dir():
-                message = f"{module.key}.options.include-dirs: {root / folder} is no folder; correct it or take it out"
+                remedy = inputs.unread(root / folder, root)
+                message = f"{module.key}.options.include-dirs: {root / folder} is no folder; {remedy}"
                 raise ConfigError(message)
 
 

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 _EXTENSION = re.compile(r"(\.(abi3t?|(cpython|cp|pypy|graalpy)-?\d[^.]*))?\.(so|pyd)")
 """Suffixes of extension modules for Pythons of any system: .abi3.so, .cp313-win_amd64.pyd."""
 
-_BEGINNINGS = {"--sbom": re.compile(rb"\{"), "--stamp": re.compile(rb"\{"), "--depfile": re.compile(rb"[^\n]*: \\\n  ")}
+_BEGINNINGS = {
+    "--sbom": re.compile(rb"\{"),
+    "--stamp": re.compile(rb"\{"),
+    "--depfile": re.compile(rb"[^\n]*: \\\n  "),
+    "--report": re.compile(rb'\{\s*"version"'),
+}
 """The first bytes of the file that a build writes for an option."""
 
 

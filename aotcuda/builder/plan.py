@@ -14,7 +14,7 @@ from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.frontends.protocol import Tables, Unit
@@ -61,6 +61,10 @@ class ModulePlan:
         """Return the kernels that the image for a target has."""
         code = self.code_targets[target]
         return tuple(unit for unit in self.kernels if code in self.compiled_for(unit))
+
+    def only_with(self, part: Container[tuple[str, str]]) -> ModulePlan:
+        """Return the plan with the units in `part` alone, which has modules with symbols."""
+        return replace(self, units=tuple(unit for unit in self.units if (unit.module, unit.symbol) in part))
 
     @property
     def kernels(self) -> tuple[Unit, ...]:
@@ -154,8 +158,8 @@ def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:
         tuning=recorded.tuning if recorded else b"",
     )
     made = replace(made, units=tuple(unit for unit in units if made.compiled_for(unit)))
-    if module.variants and not made.units and not in_place:
-        message = "; ".join(warnings) or f"{module.key}.variants: no kernel is for a target in {config.arch_key}"
+    if (units or module.variants) and not made.units and not in_place:
+        message = "; ".join(warnings) or f"{module.key}: no kernel is for a target in {config.arch_key}; add one there"
         raise ConfigError(message)
     return made
 

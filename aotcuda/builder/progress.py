@@ -23,8 +23,8 @@ _EVERY = 5.0
 class Progress:
     """Shows nothing; the base class of what shows progress."""
 
-    def show(self, step: str, done: int, total: int) -> None:
-        """Show a step; `total` is 0 if the number of steps is unknown."""
+    def show(self, step: str, done: int, total: int, slowest: str = "") -> None:
+        """Show a step; `total` is 0 if the number of steps is unknown. `slowest` is the slowest step so far."""
 
     def tick(self) -> None:
         """Refresh the display after a pause."""
@@ -33,17 +33,42 @@ class Progress:
         """Remove the display, at the end or before other output."""
 
 
+class Estimate:
+    """Estimates the seconds that are left, by the steps that have ended."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first: tuple[float, int] | None = None
+
+    def left(self, done: int, total: int) -> str:
+        """Return the text about the seconds that are left, empty while too little is known."""
+        if not total or self._first is None or done < self._first[1]:
+            self._first = (self._clock(), done) if total else None
+            return ""
+        start, before = self._first
+        seconds = self._clock() - start
+        if done - before < _FEW or seconds < _SOON or done >= total:
+            return ""
+        return f"about {seconds / (done - before) * (total - done):.0f} s left"
+
+
+_FEW, _SOON = 3, 2.0
+"""The steps and seconds before which nothing is estimated."""
+
+
 class Line(Progress):
     """One line on a terminal that is written over and over."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._estimate = Estimate()
 
-    def show(self, step: str, done: int, total: int) -> None:
+    def show(self, step: str, done: int, total: int, slowest: str = "") -> None:
         width = 80
         with suppress(OSError):
             width = os.get_terminal_size(self._stream.fileno()).columns or width
-        self._write(f"\r\x1b[2K{_text(step, done, total)[: width - 1]}")
+        text = _text(step, done, total, self._estimate.left(done, total), slowest)
+        self._write(f"\r\x1b[2K{text[: width - 1]}")
 
     def clear(self) -> None:
         self._write("\r\x1b[2K")
@@ -62,9 +87,10 @@ class Lines(Progress):
         self._start = clock()
         self._said = self._start
         self._text = ""
+        self._estimate = Estimate(clock)
 
-    def show(self, step: str, done: int, total: int) -> None:
-        self._text = _text(step, done, total)
+    def show(self, step: str, done: int, total: int, slowest: str = "") -> None:
+        self._text = _text(step, done, total, self._estimate.left(done, total), slowest)
         self.tick()
 
     def tick(self) -> None:
@@ -104,13 +130,16 @@ class Bar(Progress):
             redirect_stderr=False,
         )
         self._task: Any = None
+        self._estimate = Estimate()
 
-    def show(self, step: str, done: int, total: int) -> None:
+    def show(self, step: str, done: int, total: int, slowest: str = "") -> None:
         if self._task is None:
             self._task = self._bar.add_task("", total=None, counter="")
         self._bar.start()
-        counter = f"{done}/{total}" if total else ""
-        self._bar.update(self._task, description=step, completed=done, total=total or None, counter=counter)
+        left = self._estimate.left(done, total)
+        counter = ", ".join(filter(None, [f"{done}/{total}" if total else "", left]))
+        text = _text(step, 0, 0, slowest=slowest).removeprefix("aotcuda ")
+        self._bar.update(self._task, description=text, completed=done, total=total or None, counter=counter)
         self._bar.refresh()
 
     def tick(self) -> None:
@@ -142,6 +171,6 @@ def line(stream: TextIO | None) -> Progress:
     return Line(stream) if stream is not None and stream.isatty() else Progress()
 
 
-def _text(step: str, done: int, total: int) -> str:
+def _text(step: str, done: int, total: int, left: str = "", slowest: str = "") -> str:
     counter = f"[{done}/{total}] " if total else ""
-    return f"aotcuda {counter}{step}"
+    return f"aotcuda {counter}" + ", ".join(filter(None, [left, step, slowest and f"slowest: {slowest}"]))

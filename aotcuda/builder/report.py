@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aotcuda.builder.frontends.protocol import Question
+    from aotcuda.builder.worker.telemetry import Step
 
 _LIMIT = 100_000_000
 """Bytes of the largest file that the Python Package Index accepts by default."""
@@ -30,6 +31,8 @@ class Summary:
         reused: Number of steps whose results came from the build cache; None without a cache.
         made: Number of steps that ran.
         whole: The whole build came from the cache.
+        steps: What took time, and what came from the build cache.
+        code: Bytes of the machine code of each kernel, by module, symbol and target (`mypkg.kernels.axpy sm_90`).
     """
 
     modules: int
@@ -41,7 +44,8 @@ class Summary:
     reused: int | None = None
     made: int = 0
     whole: bool = False
-    steps: tuple[tuple[str, float], ...] = ()
+    steps: tuple[Step, ...] = ()
+    code: dict[str, int] = field(default_factory=dict)
 
     def lines(self, *, verbose: bool = False) -> list[str]:
         """Return the summary as one line, followed by the slowest steps if `verbose`."""
@@ -55,8 +59,9 @@ class Summary:
         elif self.reused is not None:
             steps = self.reused + self.made
             text += f"; {self.reused} of {steps} step{'' if steps == 1 else 's'} from the build cache"
-        slowest = sorted(self.steps, key=lambda step: -step[1])[: _SLOWEST if verbose else 0]
-        return [text, *(f"{seconds:6.2f} s  {title}" for title, seconds in slowest)]
+        made = [step for step in self.steps if not step.cached]
+        slowest = sorted(made, key=lambda step: -step.seconds)[: _SLOWEST if verbose else 0]
+        return [text, *(f"{step.seconds:6.2f} s  {step.title}" for step in slowest)]
 
 
 def summary(built: Summary, *, verbose: bool = False, environ: Mapping[str, str] = os.environ) -> list[str]:

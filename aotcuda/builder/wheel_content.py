@@ -1,4 +1,4 @@
-"""Which modules of a project a wheel has, as its back end says: what builds import must be what users import."""
+"""Compare the modules that a build imports with the modules that the wheel has, by the back end's own list."""
 
 from __future__ import annotations
 

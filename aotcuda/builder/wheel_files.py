@@ -41,10 +41,12 @@ def files(
     editable: bool,
     rebuild: manifest.Rebuild | None,
     warn: Callable[[str], None],
+    sizes: dict[str, int],
 ) -> dict[str, bytes]:
     """Return all files of a module, by their paths from the folder that holds the package.
 
-    `parts` has the module as each toolkit has built it; the last one has the images of all.
+    `parts` has the module as each toolkit has built it; the last one has the images of all. `sizes` gets the bytes of
+    each kernel's machine code, by module, symbol and target with a space before.
     """
     *others, (result, module) = parts
     name = module.plan.config.name
@@ -56,7 +58,7 @@ def files(
         contents[f"{folder}/{file_name}"] = data
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
-    whole = describe(config, module, result)
+    whole = describe(config, module, result, sizes)
     for text in code_warnings.local_memory(name, whole["kernels"]):
         warn(text)
     if module.kernel_fatbin:
@@ -135,8 +137,10 @@ def _toolchain(
     return found
 
 
-def describe(config: Config, module: BuiltModule, result: Result) -> manifest.Manifest:
-    """Return the manifest of `module` without its files and sources.
+def describe(
+    config: Config, module: BuiltModule, result: Result, sizes: dict[str, int] | None = None
+) -> manifest.Manifest:
+    """Return the manifest of `module` without its files and sources; for `sizes` see `files`.
 
     Raises:
         LinkError: An image is not what the front end said it would be.
@@ -162,7 +166,7 @@ def describe(config: Config, module: BuiltModule, result: Result) -> manifest.Ma
         "files": {},
         "images": [_kernel_image(image, result.toolchain) for image in module.images],
         "ltoir": _functions(module),
-        "kernels": _kernels(module),
+        "kernels": _kernels(module, sizes if sizes is not None else {}),
         "functions": [_function(unit, built) for unit, built in zip(units, header.settled(functions), strict=False)],
         "callbacks": [
             {"setup": item.setup, "teardown": item.teardown, "origin": item.origin} for item in module.callbacks
@@ -205,9 +209,9 @@ def _image(target: Target, data: bytes, kind: str = "") -> manifest.Image:
     }
 
 
-def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
+def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel]:
     found: dict[str, manifest.Kernel] = {}
-    resources = _resources(module)
+    resources = _resources(module, sizes)
     for unit, built in zip(module.plan.kernels, module.kernels, strict=True):
         kernel = found.setdefault(unit.name, {"name": unit.name, "origin": unit.origin, "overloads": []})
         exact = module.plan.in_place and built.lazy
@@ -266,7 +270,7 @@ def _function(unit: Unit, built: CompiledFunction) -> manifest.Function:
     return described
 
 
-def _resources(module: BuiltModule) -> dict[str, dict[str, manifest.Resources]]:
+def _resources(module: BuiltModule, sizes: dict[str, int]) -> dict[str, dict[str, manifest.Resources]]:
     """Return the resources of each kernel on each target from the linked images, and check the argument layouts."""
     units = list(zip(module.plan.kernels, module.kernels, strict=True))
     found: dict[str, dict[str, manifest.Resources]] = {unit.symbol: {} for unit, _ in units}
@@ -284,6 +288,7 @@ def _resources(module: BuiltModule) -> dict[str, dict[str, manifest.Resources]]:
                 raise LinkError(message)
             kernel = kernels[unit.symbol]
             _check_layout(unit, built, kernel, target)
+            sizes[f"{unit.module}.{unit.symbol} {target}"] = kernel.code
             found[unit.symbol][str(target)] = {
                 "registers": kernel.registers,
                 "shared": kernel.shared,

@@ -25,7 +25,7 @@ def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def everything() -> dict[str, str]:
-    """The versions of all installed distributions: the project's code may have constants from any."""
+    """Return the versions of all installed distributions: the project's code may have constants from any."""
     found: dict[str, str] = {}
     for entry in sys.path:
         try:

@@ -17,6 +17,9 @@ It has the digests of the manifests with kernels of the source; a generated modu
 in `__init__.aotcuda` if the build imported sources of it.
 """
 
+PARTS = "parts.json"
+"""The file in the data folder of a module whose wheel was split (`aotcuda.runtime.images.parts`)."""
+
 WHEEL, EDITABLE = "aotcuda in-place 1 wheel", "aotcuda in-place 1 editable"
 """The first line of a mark. Each following line is the name of a module and the SHA-256 of its manifest.
 

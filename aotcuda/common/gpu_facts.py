@@ -117,7 +117,7 @@ def cuda_of_ptx(isa: tuple[int, int]) -> tuple[int, int] | None:
 
 
 def builders(target: Target) -> str:
-    """Which toolkits build for a target, in words: `CUDA 13.4 or newer`; empty if none that is known does."""
+    """Return the toolkits that build for a target, as text: `CUDA 13.4 or newer`; empty if no known one does."""
     row = BY_NUMBER.get(target.capability)
     if row is None or target.capability < FIRST_WITH[target.suffix]:
         return ""

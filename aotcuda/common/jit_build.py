@@ -18,7 +18,7 @@ CUBIN = "kernels.cubin"
 
 
 class Request:
-    """What to build: a module's inputs, and of the module one kernel for one signature, or all kernels.
+    """A request to the builder: a module's inputs, and one kernel for one signature, or all kernels.
 
     Attributes:
         module: The module's name.
@@ -108,13 +108,13 @@ class Request:
 
     @property
     def record(self) -> dict[str, object]:
-        """What the cache's entry says of the request."""
+        """Return the request as the cache's entry stores it."""
         case = {"module": self.module, "kernel": self.kernel, "signature": self.signature, "target": self.target}
         return {"format": 1, **case}
 
 
 class Result:
-    """What a JIT build made.
+    """The result of a JIT build.
 
     Attributes:
         manifest: The manifest, which lists what the result depends on.

@@ -226,7 +226,7 @@ def _difference(question: str, path: str, before: str | None) -> str:
 
 
 def _table(path: str) -> str | None:
-    """The digest of the `[tool.aotcuda]` table of a pyproject.toml; None if the file cannot be read."""
+    """Return the digest of the `[tool.aotcuda]` table of a pyproject.toml; None if the file cannot be read."""
     from aotcuda.common import foreign, project_file  # noqa: PLC0415 (only source trees come here)
 
     try:

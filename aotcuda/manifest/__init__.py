@@ -16,6 +16,7 @@
 #         link0_name_cu13.fatbin  with several toolkits: foreign code for linkers of CUDA 13
 #         tuning.json             for Triton in place: which configs the autotuners of the source have chosen where
 #         mypkg_kernels.h         C prototypes of the exported functions, parameter blocks of the kernels
+#         parts.json              of a split wheel: which images it holds, and where the others are
 #         sources/                linked files and their headers, for the JIT fallback
 #
 # An entry of the JIT cache is such a folder, with a single cubin, `kernels.cubin`, instead of the fatbins.
@@ -33,6 +34,7 @@ from aotcuda.common.data_folder import EDITABLE as EDITABLE
 from aotcuda.common.data_folder import FILE_NAME as FILE_NAME
 from aotcuda.common.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
 from aotcuda.common.data_folder import IN_PLACE as IN_PLACE
+from aotcuda.common.data_folder import PARTS as PARTS
 from aotcuda.common.data_folder import WHEEL as WHEEL
 from aotcuda.common.data_folder import frozen_remedy
 from aotcuda.errors import ManifestError

@@ -102,6 +102,8 @@ class Image(TypedDict):
     min_driver: NotRequired[str | None]  # of machine code and PTX: the lowest that loads it; None if not known
     cuda: NotRequired[Version]  # the CUDA version that it is written for; absent: `toolchain["cuda"]`
     linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
+    absent: NotRequired[str]  # in memory alone, of a split wheel: why the image is not here, and the remedy
+    path: NotRequired[str]  # likewise: the fatbin that holds it
 
 
 class Size(TypedDict):

@@ -1,4 +1,4 @@
-"""What a packaged module exports for kernels to call: device functions, and groups of them under one name.
+"""Device functions of a packaged module, and groups of them under one name.
 
 Numba's compilers type any object that has a `_numba_type_`, so an exported function can be called inside `@cuda.jit`
 kernels. That attribute is made when a compiler asks for it: nothing here imports one.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Linkable:
-    """Of a packaged module, what there is to link for its functions.
+    """The files of a packaged module to link for its device functions.
 
     Attributes:
         name: Its name.

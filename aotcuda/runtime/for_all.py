@@ -63,7 +63,7 @@ class ForAll(OfThisProcess):
     if TYPE_CHECKING:
 
         def __call__(self, *args: Any, **_none: Any) -> None:
-            """As in Launcher."""
+            """Launch the kernel; see `Launcher`."""
 
     else:
 
@@ -130,7 +130,7 @@ class ForAll(OfThisProcess):
         return kernel.best_block(self._shared)
 
     def _written(self) -> tuple[str, str]:
-        """See OfThisProcess."""
+        """Implement OfThisProcess._written."""
         return f"{self._kernel} for a number of elements", "kernel.forall(n)"
 
     def __repr__(self) -> str:

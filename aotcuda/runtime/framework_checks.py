@@ -1,4 +1,4 @@
-"""What functions check that hand a kernel to another library together with its configuration."""
+"""Check the launch configuration of a kernel that is passed to another library."""
 
 from __future__ import annotations
 

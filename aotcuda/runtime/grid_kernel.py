@@ -41,7 +41,7 @@ class GridKernel(Kernel):
     """
 
     def __init__(self, name: str, loader: Loader) -> None:
-        """See Kernel."""
+        """Implement Kernel.__init__."""
         super().__init__(name, loader)
         self.binds: dict[tuple[object, ...], Bind] = {}
         self._left_out: Any = None
@@ -288,7 +288,7 @@ class GridLauncher(OfThisProcess):
     if TYPE_CHECKING:
 
         def __call__(self, *args: Any, **named: Any) -> Any:
-            """As in Launcher."""
+            """Launch the kernel; see `Launcher`."""
 
     else:
 
@@ -335,7 +335,7 @@ class GridLauncher(OfThisProcess):
         return getattr(launcher, name)
 
     def _written(self) -> tuple[str, str]:
-        """See OfThisProcess."""
+        """Implement OfThisProcess._written."""
         return f"{self._kernel} with a grid", "kernel[grid]"
 
     def __repr__(self) -> str:

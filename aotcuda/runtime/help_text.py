@@ -1,4 +1,4 @@
-"""What `help` and `inspect.signature` say of a kernel: its author's docstring, its parameters, its signatures."""
+"""Make the texts of `help` and `inspect.signature` for a kernel: docstring, parameters, signatures."""
 
 from __future__ import annotations
 

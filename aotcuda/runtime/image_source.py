@@ -1,4 +1,4 @@
-"""Where a module's images come from: a wheel, an editable install, or a source tree that was never built."""
+"""Find a module's images: in a wheel, an editable install, or a source tree that was never built."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, TypeAlias
 
     from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.images.parts import Parts
     from aotcuda.runtime.library import Library
 
     MakesFallback = Callable[[], Any]  # returns an `aotcuda.runtime.jit.fallback.Fallback`
@@ -40,13 +41,14 @@ class Packaged:
         self._sha256 = sha256
         self._lock = new_lock()
         self._manifest: Manifest | None = None
+        self._parts: Parts | None = None
 
     def manifest(self, _fallback: MakesFallback | None = None) -> Manifest:
         """Return the manifest that describes the images; `_fallback` returns the module's JIT fallback."""
         if self._manifest is None:
             with self._lock:
                 if self._manifest is None:
-                    self._manifest = manifests.read(self._path, sha256=self._sha256)
+                    self._manifest = self._read()
         return self._manifest
 
     def load(self, _fallback: MakesFallback) -> Library:
@@ -54,11 +56,39 @@ class Packaged:
         fatbin = self.check()  # damage is reported before a missing driver
         from aotcuda.runtime.library import Library  # noqa: PLC0415 (only launches need the driver)
 
-        return Library(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
+        library = Library(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
+        if self._parts is not None:
+            self._warn(self._parts, library.choices.values())
+        return library
 
     def check(self) -> bytes:
         """Return the packaged images; raise ManifestError if their file is missing or altered."""
+        if self._parts is not None:
+            return self._parts.fatbin(self.manifest())
         return manifests.read_file(os.path.dirname(self._path), self.manifest()["files"]["kernels"])
+
+    def _read(self) -> Manifest:
+        folder = os.path.dirname(self._path)
+        manifest = manifests.read(self._path, sha256=self._sha256)
+        if os.path.lexists(os.path.join(folder, manifests.PARTS)):
+            from aotcuda.runtime.images import parts  # noqa: PLC0415 (few wheels were split)
+
+            data = manifests.content(os.path.join(folder, manifests.PARTS), parts.LARGEST)
+            self._parts = parts.Parts(data, folder, manifest, self.package_root)
+        return manifest
+
+    def _warn(self, parts: Parts, choices: Iterable[Choice]) -> None:
+        """Warn of a GPU that takes a lesser image, because what is installed does not fit together."""
+        import warnings  # noqa: PLC0415 (few wheels were split)
+
+        from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime.arguments.host_arrays import depth  # noqa: PLC0415 (likewise)
+
+        for choice in choices:
+            if choice.better in parts.faulty:
+                reason = dict(choice.rejected)[choice.better]
+                message = f"{self.name} runs with {choice.arch} on {choice.gpu}, since {choice.better} {reason}"
+                warnings.warn(message, FallbackWarning, stacklevel=depth())
 
     @property
     def setting(self) -> str:
@@ -93,7 +123,7 @@ class Editable(Packaged):
     is_editable = True
 
     def build_inputs(self) -> Request | None:
-        """As in Packaged; the table is that of the project as it is now."""
+        """Implement Packaged.build_inputs with the project's table as it is now."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
 
         found = super().build_inputs()
@@ -113,18 +143,18 @@ class Unbuilt:
         self._manifest: Manifest | None = None
 
     def manifest(self, fallback: MakesFallback) -> Manifest:
-        """As in Packaged."""
+        """Implement Packaged.manifest."""
         with self._lock:
             if self._manifest is None:
                 self._manifest = self._first(fallback).manifest
             return self._manifest
 
     def load(self, fallback: MakesFallback) -> Library:
-        """As in Packaged."""
+        """Implement Packaged.load."""
         return self._first(fallback)
 
     def check(self) -> bytes:
-        """As in Packaged; nothing was built."""
+        """Implement Packaged.check: nothing was built."""
         return b""
 
     @property
@@ -133,7 +163,7 @@ class Unbuilt:
         return str(self._request.table.get("fallback", "jit"))
 
     def build_inputs(self) -> Request | None:
-        """As in Packaged; the table is that of the project as it is now."""
+        """Implement Packaged.build_inputs with the project's table as it is now."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
 
         return build_inputs.project(self.name, self.package_root) or self._request
@@ -144,7 +174,7 @@ class Unbuilt:
         return self._manifest is not None
 
     def packaged_choice(self, _device: Device) -> Choice | None:
-        """As in Packaged."""
+        """Implement Packaged.packaged_choice."""
         return None
 
     def _first(self, fallback: MakesFallback) -> Library:

@@ -1,4 +1,4 @@
-"""What a packaged module exports for launching: kernels, to be indexed with a configuration and called."""
+"""Kernels of a packaged module: index one with a launch configuration, and call it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Kernel:
 
     @property
     def loader(self) -> Loader:
-        """What finds its images: for those of aotcuda's modules that launch it otherwise."""
+        """The loader of the kernel's images, for modules of aotcuda that launch it in another way."""
         return self._loader
 
     @property

@@ -1,4 +1,4 @@
-"""What the driver and NVIDIA's disassembler tell about a kernel's code, under the names that Numba's kernels have."""
+"""Read attributes of a kernel's code from the driver and the disassembler, under the names that Numba uses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OnThisGpu:
         self._device = loader.enter(self._loaded, ())
         library = self._loaded.library
         every = self._loaded.table(name).every()
-        self._overloads = [overload for overload in every if library.has_variant(overload, self._device)]
+        self._overloads = [overload for overload in every if library.has_variant(overload.record, self._device)]
 
     def attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
         """Return one of `ATTRIBUTES`: of one overload, or of all by signature."""
@@ -74,7 +74,10 @@ class OnThisGpu:
             gpu = loaded.library.driver.devices[self._device]
             message = f"{self._where} has no machine code for {gpu}: {choice}"
             raise LaunchError(message)
-        arch, path = choice.arch, os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
+        arch = choice.arch
+        image = next(image for image in loaded.manifest["images"] if image["arch"] == arch)
+        own = os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
+        path = image.get("path", own)  # a split wheel has it in a provider package
         if signature is not None:
             return text(arch, self._find(signature).record["symbol"], path)
         return {

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class KernelCache:
-    """What is known of one kernel as long as the same images are launched.
+    """The state of one kernel that is valid while the same images are loaded.
 
     Attributes:
         launchers: The kernel's launchers, by configuration.
@@ -107,6 +107,8 @@ class KernelTable:
         if record is None:
             message = f"{where} cannot be launched: the module has no such kernel any more"
             raise aotcuda.errors.LaunchError(message)
+        if not record.get("exact"):
+            record = self._of_this_machine(record)
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
             if cache.table is None:
@@ -114,6 +116,17 @@ class KernelTable:
                 made.packs_directly = self.library.device >= 0 and not made.is_exact
                 cache.table = made
             return cache.table
+
+    def _of_this_machine(self, record: Kernel) -> Kernel:
+        """Return a kernel without the variants that the images of all GPUs lack: a launch takes the next that fits."""
+        library = self.library
+        gpus = [device.index for device in library.driver.devices]
+        overloads = [
+            overload
+            for overload in record["overloads"]
+            if any(not library.has_image(gpu) or library.has_variant(overload, gpu) for gpu in gpus)
+        ]
+        return record if len(overloads) in (0, len(record["overloads"])) else {**record, "overloads": overloads}
 
     def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection | None:
         """Select the overload of a kernel for these arguments, and pack them; see `OverloadTable.select`.

@@ -1,4 +1,4 @@
-"""What a launch may ask of the driver beyond grid, block, stream and shared memory, and what a GPU can take of either.
+"""Launch attributes beyond grid, block, stream and shared memory, and the limits of a GPU.
 
 The driver takes them as `CUlaunchAttribute`s (cuda.h; CUDA Driver API, "Execution Control"). Numbers below are those of
 `CUlaunchAttributeID` and `CUfunction_attribute` there.

@@ -54,7 +54,7 @@ def _encoded(
 
 
 class OnStreams(dict[int, object]):
-    """What the driver takes for a configuration, by the handle of the stream; made when it is first asked for."""
+    """The driver's form of a launch configuration for each stream handle, made at first use."""
 
     __slots__ = ("_attributes", "_block", "_grid", "_shared")
 

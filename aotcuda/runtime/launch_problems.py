@@ -1,4 +1,4 @@
-"""What stands against a launch, and what is said of one that has failed.
+"""Find the problems of a launch, and describe a launch that failed.
 
 A launch that succeeds on a machine with one GPU, of a module without callbacks, does not import this.
 """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OfThisProcess:
-    """What belongs to its process: a copy of it is itself, and it is not pickled."""
+    """An object of one process: a copy is the object itself, and pickling is refused."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ class Launcher(OfThisProcess, GeneralPath):
             self.launch(args)
 
     def _written(self) -> tuple[str, str]:
-        """See OfThisProcess."""
+        """Implement OfThisProcess._written."""
         return f"{self.where} with a configuration", "kernel[grid, block]"
 
     @property

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.manifest import FixedLaunch, Manifest
+    from aotcuda.manifest import FixedLaunch, Manifest, Overload
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.callbacks import Callbacks
@@ -139,7 +139,7 @@ class Library:
 
     @property
     def choices(self) -> dict[int, Choice]:
-        """What each GPU takes, and why, by its ordinal."""
+        """Return the choice of image for each GPU, by its ordinal."""
         if self._choices is None:
             from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
 
@@ -164,7 +164,7 @@ class Library:
         wanted = "sm_{}{}".format(*device.capability)
         general = self.manifest["toolchain"].get("cuda", "")
         for image in self.manifest["images"]:
-            if image["arch"] == wanted:
+            if image["arch"] == wanted and "absent" not in image:
                 major = image.get("cuda", general).partition(".")[0]
                 return major.isdecimal() and device.driver_version[0] >= int(major)
         return False
@@ -176,12 +176,13 @@ class Library:
         """
         if all(device.capability not in TEGRA for device in self.driver.devices):
             return data
-        taken = {choice.arch for choice in self.choices.values() if choice.arch}
-        if taken == {item["arch"] for item in self.manifest["images"]}:
+        chosen = {choice.arch for choice in self.choices.values()}
+        taken = [item["arch"] for item in self.manifest["images"] if item["arch"] in chosen]
+        if len(taken) == len(self.manifest["images"]):
             return data
         from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
 
-        return subset.only(data, taken, f"the fatbin of {self._where}")
+        return subset.only([data], taken, f"the fatbin of {self._where}")
 
     def current_device(self) -> int | None:
         """Return the ordinal of the GPU that a launch goes to, None if no context is current."""
@@ -280,15 +281,15 @@ class Library:
             watch = Watch(self.driver, library, overload.record, f"{symbol} of {self._where}")
         return DeviceKernel(self._library, gpu, kernel, overload.record, watch, fixed)
 
-    def has_variant(self, overload: PackedOverload, device: int) -> bool:
+    def has_variant(self, record: Overload, device: int) -> bool:
         """Return False for a variant of a kernel that the image for a GPU lacks: it is packaged for other GPUs."""
-        launches = self.launches.get(overload.record["symbol"]) or overload.record.get("launches")
+        launches = self.launches.get(record["symbol"]) or record.get("launches")
         return not launches or self.choices[device].arch in launches
 
     def _fixed(self, overload: PackedOverload, gpu: Device) -> FixedLaunch | None:
         """Return how the image for a GPU has to be launched, where that does not stand in the launch."""
         launches = self.launches.get(overload.record["symbol"]) or overload.record.get("launches")
-        if not self.has_variant(overload, gpu.index):
+        if not self.has_variant(overload.record, gpu.index):
             what = f"{overload.record['symbol']} of {self._where}, {overload.record['signature']},"
             message = f"{what} is not in the image for {gpu}: {self.choices[gpu.index]}"
             raise aotcuda.errors.MissingVariantError(message)

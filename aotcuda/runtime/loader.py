@@ -1,4 +1,4 @@
-"""Which images of a module are launched now, with the overloads of their kernels, and how they come and go."""
+"""Load, replace and unload the images of a module, with the overloads of their kernels."""
 
 # Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
 #
@@ -167,7 +167,7 @@ class Loader:
         device = self.enter(loaded, ())
         for name in loaded.kernels:
             for overload in loaded.table(name).every():
-                if loaded.library.has_variant(overload, device):
+                if loaded.library.has_variant(overload.record, device):
                     loaded.device_kernel(overload, device).load()
 
     def load_early(self) -> None:
@@ -247,7 +247,7 @@ class Loader:
             return self.current
 
     def _launch(self, library: Library, manifest: Manifest, sources: Stamp | None = None) -> KernelTable:
-        """From now on launch these images, in place of the ones launched so far."""
+        """Launch these images from now on, in place of the earlier ones."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (see above)
 

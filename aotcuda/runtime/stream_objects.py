@@ -34,7 +34,7 @@ def held(launcher: Launcher, stream: object, handle: int) -> Any:
 
 
 class Configurations:
-    """What the extension has of this name: a stream object is asked for its handle, and not for a hash."""
+    """The Python twin of the extension's class: it uses a stream's handle as the key, not its hash."""
 
     __slots__ = ("_launchers",)
 

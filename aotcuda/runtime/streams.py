@@ -49,7 +49,7 @@ class Ready(int):
 
 
 class MutuallyReady(Ready):
-    """As `Ready`, where the array's protocol demands both."""
+    """Order both streams, where the array's protocol demands it; see `Ready`."""
 
     __slots__ = ()
     mutual = True

@@ -64,7 +64,7 @@ class Shaped:
 
 
 class Place:
-    """Where XLA has an array: among a call's arguments, or its results.
+    """The place of an array in an XLA call: among its arguments or its results.
 
     Attributes:
         index: Its number there.

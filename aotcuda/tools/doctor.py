@@ -56,6 +56,7 @@ OWN = (
         "AOTCUDA_BUILD_CACHE_ACCESS",
         "AOTCUDA_CACHE_KEY",
         "AOTCUDA_EXTENSION",
+        "AOTCUDA_FROM_CACHE_ONLY",
     ),
     *(
         "AOTCUDA_RUNTIME",
@@ -189,7 +190,7 @@ def _module(module: Installed, driver: dict[str, Any]) -> dict[str, Any]:
     if module.found is None:
         return described
     manifest = module.found.manifest
-    described["images"] = [image["arch"] for image in manifest["images"]]
+    described["images"] = [image["arch"] for image in manifest["images"] if "absent" not in image]
     for gpu in driver["gpus"] if manifest["kernels"] else ():
         cuda = gpus.Driver(driver["cuda"], gpu_facts.pair(driver["cuda"]))
         cell = predict.predict(manifest, gpus.Gpu(gpu["name"], gpu_facts.pair(gpu["capability"])), cuda)

@@ -101,32 +101,38 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             if name not in included:
                 build_data["force_include"][str(root / name)] = name
 
-    def _missing_from_sdist(self) -> list[str]:
-        """Return a warning for files that an sdist would lack; hatchling asks the hook of a wheel alone for none."""
+    def _fault_of_sdists(self) -> str | None:
+        """Return the fault of sdists of this project; for them hatchling does not call the hook of a wheel alone."""
         from hatchling.builders.sdist import SdistBuilder
 
         from aotcuda.builder import backend
 
         root = Path(self.root)
-        if (root / "PKG-INFO").exists():  # an sdist itself
-            return []
         sdist = SdistBuilder(self.root, metadata=self.metadata).config
-        if "aotcuda" in sdist.hook_config:
-            return []
+        if "aotcuda" in sdist.hook_config or (root / "PKG-INFO").exists():  # the project is an unpacked sdist
+            return None
         included = {file.relative_path.replace(os.sep, "/") for file in _files_of(sdist)}
         missing = [name for name in backend.named_files(self._table(), root) if name not in included]
-        text = (
-            f"an sdist of this project lacks {', '.join(missing)}; call the table "
-            "[tool.hatch.build.targets.wheel.hooks.aotcuda] [tool.hatch.build.hooks.aotcuda], so that sdists have all "
-            "files that [tool.aotcuda] names"
+        needless = sorted(included.intersection(backend.NOT_FOR_SDISTS))
+        facts = [f"lacks {', '.join(missing)}"] if missing else []
+        facts += [f"has {', '.join(needless)}"] if needless else []
+        return (
+            f"pyproject.toml: an sdist of this project {' and '.join(facts)}; write [tool.hatch.build.hooks.aotcuda] "
+            "in place of [tool.hatch.build.targets.wheel.hooks.aotcuda], which leaves sdists to hatchling"
+            if facts
+            else None
         )
-        return [text] if missing else []
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
         from aotcuda.builder import backend, report, source_tree
+        from aotcuda.errors import ConfigError
 
         root, table, config = Path(self.root), self._table(), self.build_config
         backend.check_alone(self.metadata.config, root, "hatchling")
+        if fault := self._fault_of_sdists():
+            if not editable:
+                raise ConfigError(fault)
+            self.app.display_warning(f"aotcuda: warning: {fault}")
         packages = [root / Path(path).parent for path in config.packages]
         packages += [root / path for path in config.dev_mode_dirs] if editable else []
         content = {file.distribution_path.replace(os.sep, "/"): Path(file.path) for file in _files_of(config)}
@@ -141,7 +147,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             content=content,
             remedy='add "{}" to tool.hatch.build.targets.wheel.packages',
         )
-        for text in [*built.warnings, *self._missing_from_sdist()]:
+        for text in built.warnings:
             self.app.display_warning(f"aotcuda: warning: {text}")
         for text in built.notes:
             self.app.display_info(f"aotcuda: {text}")

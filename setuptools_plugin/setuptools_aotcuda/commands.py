@@ -199,12 +199,12 @@ class Project:
         return [*map(str, distribution.install_requires or ()), *conditional]
 
     def _dependencies_key(self) -> str:
-        """Where those stand: in pyproject.toml, or in setup.py or setup.cfg."""
+        """Return the place of the dependencies: pyproject.toml, setup.py or setup.cfg."""
         own = project_file.table(self._pyproject, "project")
         return "project.dependencies" if "dependencies" in own else "install_requires"
 
     def _is_named(self, package: str) -> bool:
-        """Whether the table has a module in a package, or one whose source is in there."""
+        """Return True if the table has a module in a package, or a module whose source is in it."""
         modules = self.table().get("modules")
         names = [
             str(text)
@@ -244,14 +244,14 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
     editable_mode = False
 
     def initialize_options(self) -> None:
-        """See Command."""
+        """Implement Command.initialize_options."""
         self.build_lib = ""
         self.editable_mode = False
         self._package_root = ""
         self._files: list[str] = []
 
     def finalize_options(self) -> None:
-        """See Command."""
+        """Implement Command.finalize_options."""
         if not self.build_lib:
             self.build_lib = self.get_finalized_command("build").build_lib
 
@@ -282,7 +282,7 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
         return [str(Path(self.build_lib, name)) for name in self._files]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """For an editable install: what a wheel would gain, and the file of the source tree that stands for it."""
+        """Return, for an editable install, the files that a wheel would have, each with its file in the source tree."""
         return {
             str(Path(self.build_lib, name)): str(Path(self._package_root, name))
             for name in (self._files if self.editable_mode else ())
@@ -303,7 +303,7 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
 
 
 class _Extension:
-    """What a command of setuptools, or of the project, gains. The methods are those of the command that comes next."""
+    """A mix-in for a setuptools command; its methods call those of the next class."""
 
     project: Project
     if TYPE_CHECKING:

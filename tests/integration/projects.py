@@ -176,9 +176,9 @@ def environment(environ: dict[str, str]) -> dict[str, str]:
     return os.environ | {"AOTCUDA_PROGRESS": "0"} | environ
 
 
-def _built(project: Path, given: tuple[str | Path, ...], environ: dict[str, str]) -> Done:
+def _built(project: Path, given: tuple[str | Path, ...], environ: dict[str, str], *, editable: bool = False) -> Done:
     """`run`, by the back end where no command is given: of its start nothing is tested then."""
-    return run(project, *given, **environ) if given else _forked(project, command(), environ)
+    return run(project, *given, **environ) if given else forked_run(project, *command(editable=editable), **environ)
 
 
 def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
@@ -189,17 +189,17 @@ def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
 def back_end(project: Path, *, editable: bool = False, **environ: str) -> Done:
     """Have the back end make a wheel, which has to succeed; of its start nothing is tested."""
     made = command(editable=editable)
-    return _succeeded(_forked(project, made, environ), made)
+    return _succeeded(forked_run(project, *made, **environ), made)
 
 
 def aotcuda(project: Path, *arguments: str | Path, **environ: str) -> Done:
     """Run `aotcuda` with these arguments, which has to succeed; of its start nothing is tested."""
     made = (sys.executable, "-m", "aotcuda", *map(str, arguments))
-    return _succeeded(_forked(project, made, environ), made)
+    return _succeeded(forked_run(project, *made, **environ), made)
 
 
-def _forked(project: Path, command: tuple[str, ...], environ: dict[str, str]) -> Done:
-    """`run`, of a Python that is forked where that is the same."""
+def forked_run(project: Path, *command: str, **environ: str) -> Done:
+    """`run`, of a Python that is forked where that is the same; of its start nothing is tested."""
     served = forked.serves(environment(environ)) and forked.run(project, command, environment(environ))
     return Done(*served) if served else run(project, *command, **environ)
 
@@ -217,10 +217,10 @@ def build_wheel(project: Path, *given: str | Path, **environ: str) -> Path:
     return wheel
 
 
-def refused(project: Path, *given: str | Path, **environ: str) -> Done:
+def refused(project: Path, *given: str | Path, editable: bool = False, **environ: str) -> Done:
     """Build `project`, which must fail as a user is promised: no traceback, and nothing written anywhere."""
     before = own(project)
-    done = _built(project, given, environ)
+    done = _built(project, given, environ, editable=editable)
     assert done.status != 0, done.err
     assert "Traceback" not in done.out + done.err, done.err
     assert own(project) == before

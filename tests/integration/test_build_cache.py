@@ -262,7 +262,7 @@ def test_builds_at_the_same_time_share_an_empty_cache(cached: Output, project: P
 
 
 @pytest.mark.front_end("numba-cuda")
-@pytest.mark.parametrize("package", ["devicefunctions", "inplace"])
+@pytest.mark.parametrize("package", ["devicefunctions", pytest.param("inplace", marks=pytest.mark.matrix)])
 def test_packages_are_the_same_from_every_level_of_the_cache(
     front_end: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def test_two_checkouts_have_each_the_headers_beside_it(tmp_path: Path, monkeypat
     assert made[0] != made[1]
 
 
+@pytest.mark.matrix  # the test before has another folder
 def test_a_header_that_knows_where_it_lies_is_compiled_in_each_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert before == build("0")
 
 
+@pytest.mark.matrix  # test_build_cache has another folder
 def test_two_checkouts_have_the_same_names_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each build has worker processes and a cache of its own; only equal IR has equal names."""
     names, files = [], []

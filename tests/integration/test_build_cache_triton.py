@@ -199,6 +199,7 @@ def test_an_assembler_that_a_source_names_counts_by_its_content(
     assert len(images) == 2
 
 
+@pytest.mark.matrix  # test_stamp_inputs has options
 def test_an_option_that_a_source_gives_the_assembler_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = set()
     for value in (False, True):

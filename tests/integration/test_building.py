@@ -69,6 +69,7 @@ def test_a_source_that_asks_whether_there_is_a_gpu_is_told_that_there_is(front_e
     assert all(line.startswith("aotcuda: pkg/_k.py:") for line in said), "nobody else's questions"
 
 
+@pytest.mark.alike
 def test_a_driver_that_is_there_is_never_asked(front_end: str, driver: Path, tmp_path: Path) -> None:
     # By the linker later on: libnvJitLink calls cuInit itself.
     text = ASKS + "    CAPABILITY = device.compute_capability\nassert not os.path.exists(os.environ['FAKE_CUDA_LOG'])\n"
@@ -434,7 +435,10 @@ def test_a_project_inside_the_project_has_a_wheel_of_its_own(front_end: str, tmp
     projects.build_wheel(project, PYTHONPATH=path)
 
 
-@pytest.mark.parametrize("missing", ["2>&-", "<&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "missing",
+    [*(pytest.param(some, marks=pytest.mark.matrix) for some in ("2>&-", "<&- 2>&-")), "<&- >&- 2>&-"],
+)
 def test_a_front_end_without_standard_streams_gets_its_wheel(missing: str, tmp_path: Path) -> None:
     """Others than `aotcuda build`, which opens those that it lacks: services, jobs that close what they inherited."""
     project = write(tmp_path / "project", source('print("imported")\n' + ASKS), module=KERNEL)

@@ -17,6 +17,7 @@ import pytest
 
 import aotcuda
 from aotcuda.builder import bundle
+from aotcuda.tools.split import join, split
 from integration import projects
 
 if TYPE_CHECKING:
@@ -231,21 +232,49 @@ assert issubclass(own.ForkError, aotcuda.errors.AotcudaError) and own.ForkError 
 
 
 def test_setuptools_packs_the_same_files_and_forgets_them_again(
-    site: Path, setuptools: Callable[[str], Path], tmp_path: Path
+    site: Path, setuptools: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(projects.BackEnd, "name", "setuptools")
+    monkeypatch.setenv("PYTHONPATH", str(setuptools("")))
     project = projects.for_setuptools(make(tmp_path / "project", "first"))
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
+    by_setuptools = projects.build_wheel(project)
     of_hatchling, made = (
         {name: data for name, data in projects.content(path).items() if ".dist-info/" not in name}
-        for path in (wheel, projects.build_wheel(project, *projects.SETUPTOOLS, PYTHONPATH=str(setuptools(""))))
+        for path in (wheel, by_setuptools)
     )
     assert made == of_hatchling
+    join_again(by_setuptools, tmp_path / "split")
     text = (project / "pyproject.toml").read_text()
     (project / "pyproject.toml").write_text(text.replace('runtime = "bundled"', ""))
-    again = projects.build_wheel(project, *projects.SETUPTOOLS, PYTHONPATH=str(setuptools("")))
-    files = projects.content(again)
+    files = projects.content(projects.build_wheel(project))
     assert files["first/solver.py"].decode() == SOLVER
     assert not [name for name in files if "/_aotcuda/" in name]
+
+
+def join_again(wheel: Path, folder: Path) -> None:
+    """Split a wheel both ways into `folder`, and compare what comes back with it."""
+    split.run(wheel, folder)
+    for way in ("variants", "providers"):
+        assert join.made([*folder.glob(f"{way}/*.whl")]) == (wheel.name, wheel.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [["variants/*-sm90"], ["providers/first_kernels_sm90-*", "providers/first-*"]],
+    ids=["variant", "providers"],
+)
+def test_split_wheels_launch_with_their_own_run_time(
+    parts: list[str], site: Path, cuda: StandIn, tmp_path: Path
+) -> None:
+    (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
+    join_again(wheel, tmp_path)
+    for part in parts:
+        (path,) = tmp_path.glob(f"{part}.whl")
+        projects.unpacked(path, tmp_path / "installed")
+    done = run(cuda, LAUNCH, "first", path=[tmp_path / "installed", site])
+    assert done.stdout.split()[:2] == ["first", "first._aotcuda"], done.stderr
+    assert [call["kernel"].partition("__")[0] for call in cuda.launches()] == ["twice", "half"]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +288,7 @@ def test_what_no_copy_has_is_refused_with_its_line(line: str, said: str, tmp_pat
     project = make(
         tmp_path, "first", solver=f"{SOLVER}\ndef later():\n    {line}\n".replace("\ndef later", "def later")
     )
-    done = projects.run(project, sys.executable, "-m", "aotcuda", "build")
+    done = projects.forked_run(project, sys.executable, "-m", "aotcuda", "build")
     assert (done.status, said in done.err, "Traceback" in done.err) == (1, True, False), done.err
 
 
@@ -335,7 +364,7 @@ def test_what_cannot_be_rebundled_stays_as_it_is(files: dict[str, bytes] | None,
             for name, data in files.items():
                 archive.writestr(name, data)
     before = wheel.read_bytes()
-    done = projects.run(tmp_path, sys.executable, "-m", "aotcuda", "rebundle", wheel)
+    done = projects.forked_run(tmp_path, sys.executable, "-m", "aotcuda", "rebundle", str(wheel))
     assert (done.status, said in done.err, done.err.count("\n")) == (1, True, 1), done.err
     assert wheel.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == [wheel.name]

@@ -49,6 +49,9 @@ def report(front_end: str) -> dict:
     return json.loads(path.read_text())
 
 
+@pytest.mark.parametrize(
+    "front_end", [pytest.param(NUMBA, marks=pytest.mark.matrix), MLIR], indirect=True
+)  # the known faults are of the second
 def test_kernels_compute_what_the_suite_has_found_on_a_gpu(front_end: str, wheel: dict[str, bytes]) -> None:
     failed = report(front_end)["failed"]
     said = {}

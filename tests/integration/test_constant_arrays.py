@@ -61,10 +61,18 @@ MERGED = {
     "the same numbers of another type": ([THOUSAND, (1000, 0, "i4")], 2, False),
     "more than fits, were they not one": ([(6000, 0, "f4")] * 3, 1, False),
 }
+OF_CI = ("two kernels", "one and another")
+"""Those of the second front end that run in CI: both merge constants in one place."""
 
 
-@pytest.mark.front_end(front_ends.NUMBA, front_ends.MLIR)
-@pytest.mark.parametrize("name", MERGED)
+@pytest.mark.parametrize(
+    ("front_end", "name"),
+    [
+        *((front_ends.NUMBA, name) for name in MERGED),
+        *(pytest.param(front_ends.MLIR, name, marks=[pytest.mark.matrix] * (name not in OF_CI)) for name in MERGED),
+    ],
+    indirect=["front_end"],
+)
 def test_equal_constant_arrays_are_one_array_of_the_image(front_end: str, name: str, tmp_path: Path) -> None:
     tables, number, as_global = MERGED[name]
     size, in_ptx, data = arrays(project(tmp_path, source(*tables, as_global=as_global), len(tables)))

@@ -154,6 +154,7 @@ class TestTheWheel:
         assert (python["frontend"], back["frontend"]) == ("numba-cuda", "cuda-cpp")
         assert [kernel["name"] for kernel in (*python["kernels"], *back["kernels"])] == ["damp", "doubled"]
 
+    @pytest.mark.matrix  # test_stamp_inputs builds twice
     def test_the_same_bytes_come_out_again(self, wheel: Path) -> None:
         before = wheel.read_bytes()
         assert build_wheel(wheel.parents[1]).read_bytes() == before

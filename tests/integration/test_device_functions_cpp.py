@@ -151,7 +151,13 @@ def test_prototypes_are_those_of_the_compiled_code(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arch", "lto"), [("80", True), ("90", True), ("120", True), ("80", False), ("90", False), ("120", False)]
+    ("arch", "lto"),
+    [
+        ("80", True),
+        ("120", False),
+        *(pytest.param(*case, marks=pytest.mark.matrix) for case in (("90", True), ("120", True))),
+        *(pytest.param(arch, False, marks=pytest.mark.matrix) for arch in ("80", "90")),
+    ],
 )
 def test_nvrtc_code_links_with_and_without_optimisation(arch: str, lto: bool, site: Path) -> None:
     calls = "p[0] = add_f32(p[1], p[2]); p[1] = scaled(p[1], p + 8);"
@@ -179,7 +185,7 @@ def test_a_program_that_launches_packaged_kernels_compiles(cuda: Path, site: Pat
     toolkit.run(cuda, *command, "-c", PROGRAMS / "launch.cpp", "-o", tmp_path / "launch.o")
 
 
-@pytest.mark.parametrize("tool", ["nvcc", "cmake"])
+@pytest.mark.parametrize("tool", ["nvcc", pytest.param("cmake", marks=pytest.mark.matrix)])
 def test_both_functions_of_the_example_are_inlined(
     tool: str, cuda: Path, example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

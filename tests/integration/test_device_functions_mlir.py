@@ -201,7 +201,7 @@ LOOKED_UP = [
         ("", True),
         pytest.param("lto=True", True, marks=pytest.mark.matrix),  # as by default
         pytest.param("lto=False", False, marks=pytest.mark.matrix),
-        ("debug=True, opt=False", False),
+        pytest.param("debug=True, opt=False", False, marks=pytest.mark.matrix),
     ],
 )
 def test_jit_kernels_inline_functions_of_every_type_unless_lto_is_off(
@@ -217,6 +217,7 @@ def test_jit_kernels_inline_functions_of_every_type_unless_lto_is_off(
     assert [result["calls"] for result in results[-3:]] == [[], ["setup", "teardown"], ["setup", "teardown"]]
 
 
+@pytest.mark.matrix  # of the compiler, which releases are tested with
 def test_the_compilers_cache_on_disk_does_not_keep_what_it_cannot_keep(packaged: Path, tmp_path: Path) -> None:
     own = ("a0[0] = a0[1]", "types.float32[::1]")
     first, second = (compiled(packaged, tmp_path, own, *LOOKED_UP, options="cache=True") for _ in range(2))

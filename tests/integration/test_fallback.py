@@ -296,6 +296,7 @@ def test_an_edited_editable_install_gives_the_new_code(machine):
     assert machine.builds == 2
 
 
+@pytest.mark.matrix  # test_mpi has ranks that start cold
 @NUMBA_ALONE  # locks and files of the cache, which know no compiler
 def test_of_many_processes_that_start_cold_one_compiles(installed):
     installed.workers = ""

@@ -70,6 +70,7 @@ def kernel_code(text: str, name: str) -> str:
     return re.split(r"Function : ", text.partition(f"Function : {name}\n")[2])[0]
 
 
+@pytest.mark.alike
 def test_every_linked_item_is_listed_with_the_functions_it_defines(foreign):
     linked = projects.manifest_of(foreign, "foreign.kinds")["linked"]
     found = {item["name"]: item["symbols"] for item in linked}
@@ -84,23 +85,27 @@ def test_every_linked_item_is_listed_with_the_functions_it_defines(foreign):
     assert found["late.cu"] == ["late"]
 
 
+@pytest.mark.alike
 def test_an_item_that_is_reached_by_several_paths_is_linked_once(foreign):
     names = [item["name"] for item in projects.manifest_of(foreign, "foreign.kinds")["linked"]]
     assert len(names) == 9  # the objects in memory are the files' content once more
     assert "memory.ptx" not in names
 
 
+@pytest.mark.alike
 def test_a_function_in_cuda_cpp_is_inlined_into_the_python_kernel(foreign):
     code = kernel_code(sass(foreign, "foreign/kinds"), "legacy")
     assert "EXIT" in code
     assert "CALL" not in code
 
 
+@pytest.mark.alike
 def test_machine_code_is_called_and_not_inlined(foreign):
     """The counterpart: what was compiled to machine code before cannot be inlined."""
     assert "CALL" in kernel_code(sass(foreign, "foreign/kinds"), "every_file")
 
 
+@pytest.mark.alike
 def test_inspect_shows_linked_functions_and_callbacks(foreign, tmp_path):
     for name, data in foreign.items():
         path = tmp_path / name
@@ -111,6 +116,7 @@ def test_inspect_shows_linked_functions_and_callbacks(foreign, tmp_path):
     assert "callbacks   setup foreign._hooks:upload (csrc/table.cu), teardown foreign._hooks:release" in out
 
 
+@pytest.mark.alike
 def test_what_exported_functions_call_is_packaged_for_those_who_link_them(foreign):
     manifest = projects.manifest_of(foreign, "foreign.calls")
     (link,) = manifest["function_links"]

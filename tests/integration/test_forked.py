@@ -17,6 +17,7 @@ SOURCE = "import sys, warnings\nprint('imported', *sys.argv)\nwarnings.warn('a w
 KERNEL = 'kernels.k = "void(float32[::1])"'
 
 
+@pytest.mark.alike
 @pytest.mark.usefixtures("back_end")
 def test_the_same_is_made_and_said(tmp_path: Path) -> None:
     project = projects.write(tmp_path / "project", SOURCE, module=KERNEL)
@@ -115,6 +116,7 @@ def by_zygote(looked: dict[str, Any]) -> bool:
     return any("zygotes.py" in word for word in looked["above the reaper"])
 
 
+@pytest.mark.alike
 @pytest.mark.usefixtures("back_end")
 @pytest.mark.back_end("hatchling")
 def test_a_source_cannot_tell_that_its_worker_is_forked(front_end: str, tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ DIES = "import os, signal\nos.kill(os.{}, signal.SIGKILL)\nsignal.pause()\ndef k
 
 @pytest.mark.usefixtures("back_end")
 @pytest.mark.back_end("hatchling")
-@pytest.mark.parametrize("which", ["getpid()", "getppid()"])
+@pytest.mark.parametrize("which", ["getpid()", pytest.param("getppid()", marks=pytest.mark.matrix)])
 def test_one_that_is_killed_is_told_likewise(tmp_path: Path, which: str) -> None:
     project = projects.write(tmp_path / "project", DIES.format(which), module=KERNEL)
     started = projects.run(project, *projects.command())

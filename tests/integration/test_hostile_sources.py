@@ -84,7 +84,14 @@ HARMLESS = {
 }
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # A worker that does not end is killed after seconds: one reason for it is enough in CI.
+        pytest.param(name, marks=[pytest.mark.matrix] * (name == "an exit handler that never ends"))
+        for name in HARMLESS
+    ],
+)
 def test_what_a_source_starts_ends_with_the_build(name: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", HARMLESS[name] + GOOD, module=KERNEL)
     with running(project) as build:

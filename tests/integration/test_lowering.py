@@ -73,12 +73,13 @@ def project(name: str, front_end: str, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("front_end", "name"),
     [
-        *itertools.product([front_ends.NUMBA], ["features", "mixed"]),
+        (front_ends.NUMBA, "mixed"),
         *(
             pytest.param(front_ends.NUMBA, name, marks=pytest.mark.matrix)
-            for name in ("foreign", "gpufeatures", "bench")
+            for name in ("features", "foreign", "gpufeatures", "bench", "lineinfo")
         ),
-        *itertools.product(front_ends.ALL, ["debug", "lineinfo"]),
+        *itertools.product(front_ends.ALL, ["debug"]),
+        pytest.param(front_ends.MLIR, "lineinfo", marks=pytest.mark.matrix),
         (front_ends.NUMBA, "devicefunctions"),
         pytest.param(front_ends.MLIR, "devicefunctions", marks=pytest.mark.matrix),
         pytest.param(front_ends.MLIR, "features", marks=pytest.mark.matrix),
@@ -92,15 +93,9 @@ def test_code_is_the_same_as_that_of_each_target_by_itself(front_end: str, name:
     assert found["differ"] == []
 
 
+@pytest.mark.matrix  # the next two tests compare rows of kernels
 @pytest.mark.parametrize(
-    "name",
-    [
-        "devicefunctions",
-        *(
-            pytest.param(name, marks=pytest.mark.matrix)
-            for name in ("features", "foreign", "mixed", "debug", "lineinfo", "gpufeatures", "bench")
-        ),
-    ],
+    "name", ["devicefunctions", "features", "foreign", "mixed", "debug", "lineinfo", "gpufeatures", "bench"]
 )
 @pytest.mark.front_end(front_ends.NUMBA)
 def test_code_is_the_same_in_a_process_that_has_compiled_others(front_end: str, name: str, tmp_path: Path) -> None:

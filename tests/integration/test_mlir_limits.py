@@ -14,7 +14,10 @@ import pytest
 
 from support.front_ends import installed
 
-pytestmark = pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
+pytestmark = [
+    pytest.mark.matrix,  # of the compiler alone
+    pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)"),
+]
 
 CASES = """
 import json

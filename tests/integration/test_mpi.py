@@ -90,7 +90,7 @@ def wheel(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return projects.build_wheel(project, AOTCUDA_ARCH="sm_90", BUILDS=os.devnull)
 
 
-@pytest.mark.parametrize("way", ["current", "visible"])
+@pytest.mark.parametrize("way", ["current", pytest.param("visible", marks=pytest.mark.matrix)])
 def test_each_rank_launches_on_its_gpu_and_one_of_them_compiles(
     cuda: StandIn, wheel: Path, tmp_path: Path, way: str
 ) -> None:

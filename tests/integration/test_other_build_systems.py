@@ -194,6 +194,7 @@ def test_a_mistake_is_said_until_it_is_gone_and_other_edits_of_pyproject_write_n
     assert not built.would_build()
 
 
+@pytest.mark.matrix  # test_cli has `--expect`
 def test_a_module_that_meson_does_not_list_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(BIN), prepend=":")
     project = meson_project(tmp_path / "project")
@@ -263,9 +264,10 @@ def test_modules_of_meson_pythons_editable_installs_are_built_and_found(
     assert done.err == 'aotcuda: pkg cannot be looked for: rebuilding the "pkg" editable package failed\n'
 
 
+@pytest.mark.matrix  # meson-python's are installed in CI
 @pytest.mark.parametrize(
     "mode",
-    [pytest.param("redirect", marks=pytest.mark.matrix), "rebuild", pytest.param("inplace", marks=pytest.mark.matrix)],
+    ["redirect", "rebuild", "inplace"],
 )
 def test_scikit_build_cores_editable_installs_are_built_as_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str

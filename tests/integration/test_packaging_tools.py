@@ -110,11 +110,6 @@ def test_a_build_leaves_no_file_in_the_source_tree_or_the_temporary_folder(flat:
     assert list(temporary.iterdir()) == []
 
 
-def test_build_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(flat: Path, reference: bytes) -> None:
-    assert build_wheel(flat, *BUILD, "--wheel").read_bytes() == reference
-    assert build_wheel(flat, *BUILD).read_bytes() == reference  # an sdist, then a wheel from it
-
-
 def test_an_sdist_is_made_without_compiling_and_holds_nothing_generated(flat: Path) -> None:
     succeed(flat, sys.executable, "-m", "hatchling", "build", "-t", "sdist", AOTCUDA_ARCH="no arch at all")
     with tarfile.open(flat / "dist" / "flat-1.0.tar.gz") as archive:
@@ -170,6 +165,7 @@ def installed_alone(project: Path, environment: Path, installer: tuple[str, ...]
 
 @pytest.mark.usefixtures("anew")
 @pytest.mark.usefixtures("from_checkout")
+@pytest.mark.matrix  # the next test has no isolation, and the one before is no editable install
 @pytest.mark.parametrize("installer", INSTALLERS)
 def test_an_editable_install_puts_the_module_into_the_source_tree(
     installer: tuple[str, ...], flat: Path, environment: Path
@@ -211,6 +207,7 @@ def test_each_extra_that_builds_brings_what_hatchling_needs_for_editable_install
     assert [item.specifier for item in named if item.name == wanted.name] == [wanted.specifier]
 
 
+@pytest.mark.matrix  # test_stopped_builds has the build
 def test_an_editable_install_that_hatchling_cannot_finish_leaves_nothing_behind(
     flat: Path, with_build_tools: Path, tmp_path: Path
 ) -> None:
@@ -292,9 +289,9 @@ def test_a_wheel_is_the_same_after_an_editable_build(flat: Path, reference: byte
     assert build_wheel(flat).read_bytes() == reference
 
 
-def test_an_sdist_after_an_editable_build_gives_the_same_wheel(flat: Path, reference: bytes) -> None:
+def test_build_makes_the_same_wheel_by_an_sdist_after_an_editable_build(flat: Path, reference: bytes) -> None:
     editable(flat)
-    assert build_wheel(flat, *BUILD).read_bytes() == reference
+    assert build_wheel(flat, *BUILD).read_bytes() == reference  # an sdist, then a wheel from it
 
 
 @pytest.mark.parametrize("command", [(), pytest.param(BUILD, marks=pytest.mark.matrix)])
@@ -388,7 +385,7 @@ def test_hatch_clean_removes_the_module_that_was_renamed_since(flat: Path, inner
     before = projects.tree(flat).keys()
     editable(flat)
     renamed(flat)
-    succeed(flat, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "--clean-only")
+    assert projects.forked_run(flat, *HATCHLING, "--clean-only").status == 0
     assert {name for name in projects.tree(flat) if not name.startswith("dist/")} == before
     assert projects.tree(flat / "inner") == inner
 
@@ -396,7 +393,7 @@ def test_hatch_clean_removes_the_module_that_was_renamed_since(flat: Path, inner
 def test_hatch_clean_removes_what_was_generated_and_nothing_else(flat: Path) -> None:
     before = projects.tree(flat).keys()
     editable(flat)
-    succeed(flat, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "--clean-only")
+    assert projects.forked_run(flat, *HATCHLING, "--clean-only").status == 0
     assert {name for name in projects.tree(flat) if not name.startswith("dist/")} == before
 
 
@@ -449,7 +446,7 @@ def on_terminal(project: Path, *command: str | Path, **environ: str) -> str:
 
 
 @pytest.mark.usefixtures("anew")
-@pytest.mark.parametrize("rich", [True, False])
+@pytest.mark.parametrize("rich", [True, pytest.param(False, marks=pytest.mark.matrix)])
 def test_progress_is_gone_from_a_terminal_at_the_end(flat: Path, tmp_path: Path, *, rich: bool) -> None:
     environ = {}
     if not rich:
@@ -471,12 +468,13 @@ def test_progress_is_gone_from_a_terminal_at_the_end(flat: Path, tmp_path: Path,
 @pytest.mark.usefixtures("anew")
 def test_a_summary_ends_what_a_build_says_and_the_slowest_steps_on_demand(back_end: str, tmp_path: Path) -> None:
     flat = projects.copy("flat", tmp_path / "flat")
-    done = run(flat, *projects.command(), **projects.SHOWN, AOTCUDA_VERBOSE="1")
+    done = projects.forked_run(flat, *projects.command(), **projects.SHOWN, AOTCUDA_VERBOSE="1")
     summary, *slowest = [line for line in done.err.splitlines(keepends=True) if not line.startswith("aotcuda ")]
     assert SUMMARY.fullmatch(summary)
     assert any(re.fullmatch(r"aotcuda: +[\d.]+ s  flat.kernels linked for sm_80\n", line) for line in slowest)
 
 
+@pytest.mark.alike
 def test_a_wheel_near_what_indexes_take_is_named_whatever_is_in_it(back_end: str, tmp_path: Path) -> None:
     flat = projects.copy("flat", tmp_path / "flat")
     config = flat / "pyproject.toml"

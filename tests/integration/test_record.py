@@ -1,4 +1,4 @@
-"""`aotcuda record` of a project's own runs: in Numba's simulator, and by the dispatchers on the stand-in driver."""
+"""`aotcuda record` of a project's own runs: without executing, in Numba's simulator, and on the stand-in driver."""
 
 from __future__ import annotations
 
@@ -28,11 +28,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def record(project: Path, *arguments: str, **environ: str) -> Done:
-    """Run `aotcuda record` in the project, in Numba's simulator unless the environment says otherwise."""
-    simulator = (
-        {} if "LD_LIBRARY_PATH" in environ or "NUMBA_ENABLE_CUDASIM" in environ else {"NUMBA_ENABLE_CUDASIM": "1"}
-    )
-    environ = {"PYTHONPATH": str(project / "src"), **simulator, **environ}
+    """Run `aotcuda record` in the project; without a stand-in driver nothing is executed."""
+    environ = {"PYTHONPATH": str(project / "src"), **environ}
     return projects.run(project, sys.executable, "-m", "aotcuda", "record", *arguments, **environ)
 
 
@@ -100,20 +97,140 @@ def test_the_merged_table_builds_and_a_second_run_changes_nothing(project: Path)
     assert next(item["origin"] for item in built if item["name"] == "step").endswith("._kernels:Solver.step")
 
 
-def test_the_simulator_derives_the_types_that_the_dispatcher_compiles(project: Path, driver: Path) -> None:
-    run(project, "some", "types", options=("--out", "simulator.json"))
-    done = run(project, "some", "types", options=("--out", "gpu.json"), LD_LIBRARY_PATH=str(driver))
-    assert done.status == 0, done.err
+def with_front_end(project: Path, frontend: str) -> None:
+    """Have the project's kernels compiled by a front end."""
+    if frontend == "numba-cuda-mlir":
+        if not front_ends.installed():
+            pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
+        for path in (project / "src" / "recorded").glob("*.py"):
+            path.write_text(path.read_text().replace("from numba import", "from numba_cuda_mlir import"))
+
+
+@pytest.mark.parametrize(
+    ("frontend", "ways"), [("numba-cuda", ("--dry", "--execute")), ("numba-cuda-mlir", ("--dry",))]
+)
+def test_types_without_a_gpu_are_those_that_the_dispatcher_compiles(
+    project: Path, driver: Path, frontend: str, ways: tuple[str, ...]
+) -> None:
+    with_front_end(project, frontend)
     found = {}
-    for name in ("simulator", "gpu"):
-        functions = json.loads((project / f"{name}.json").read_text())["functions"]
-        found[name] = {
+    for way in (*ways, "gpu"):
+        options = ("--out", f"{way.strip('-')}.json", *([way] if way != "gpu" else []))
+        environ = {"LD_LIBRARY_PATH": str(driver)} if way == "gpu" else {}
+        done = run(project, "some", "types", options=options, **environ)
+        assert done.status == 0, done.err
+        functions = json.loads((project / f"{way.strip('-')}.json").read_text())["functions"]
+        found[way] = {
             (item["function"], item["signature"], sum(item["launches"].values()))
             for item in functions
             if item["kind"] == "kernel"
         }
-    assert found["simulator"] == found["gpu"]
+    assert all(found[way] == found["gpu"] for way in ways)
     assert len(found["gpu"]) == 16
+
+
+DEVICE = """
+import numpy as np
+from {numba} import cuda
+from recorded import _kernels as k
+
+assert cuda.is_available() and len(cuda.gpus) == 1 and cuda.detect()
+device = cuda.get_current_device()
+assert (device.compute_capability, device.name, device.MULTIPROCESSOR_COUNT) == ((9, 0), "NVIDIA H100", 132)
+assert device.WARP_SIZE == 32 and device.MAX_THREADS_PER_BLOCK == 1024
+with cuda.gpus[0]:
+    stream = cuda.stream()
+    x = cuda.to_device(np.arange(12, dtype=np.float32).reshape(3, 4), stream=stream)
+    pinned = cuda.pinned_array(4, np.float32)
+    mapped = cuda.mapped_array((4,), np.float32)
+    managed = cuda.managed_array((4,), np.float32)
+begin, end = cuda.event(), cuda.event()
+begin.record(stream)
+assert x[1, 2] == 6 and x[1:, ::2].shape == (2, 2) and x.T.copy_to_host()[2, 1] == 6
+assert (x.copy_to_host() == np.arange(12).reshape(3, 4)).all()
+out = cuda.device_array_like(x)
+out[1:, ::2] = 7
+assert out.copy_to_host().sum() == 28
+k.take[1, 4](1, cuda.to_device(np.asfortranarray(x.copy_to_host())))
+k.take[1, 4](1, cuda.device_array((2, 3), np.int32)[:, ::2])
+k.take[1, 4, stream](1, x)
+k.take.forall(4)(np.float32(1), mapped)
+k.take.specialize(2, managed)[1, 1](2, managed)
+end.record(stream)
+end.synchronize()
+assert begin.query() and cuda.event_elapsed_time(begin, end) >= 0
+stream.synchronize()
+cuda.synchronize()
+assert cuda.current_context().get_memory_info()[1] > 0
+first = x.copy_to_host()  # the first result
+x[0, 0]
+"""
+
+
+@pytest.mark.parametrize("frontend", ["numba-cuda", "numba-cuda-mlir"])
+def test_devices_arrays_and_streams_are_answered_without_a_gpu(project: Path, frontend: str) -> None:
+    with_front_end(project, frontend)
+    text = DEVICE.format(numba="numba" if frontend == "numba-cuda" else "numba_cuda_mlir")
+    (project / "script.py").write_text(text)
+    done = record(project, "--gpu", "H100", "--", sys.executable, "-W", "ignore", "script.py")
+    assert done.status == 0, done.err
+    assert done.err.startswith(
+        "aotcuda: launches are recorded and not executed, since there is no GPU here, for NVIDIA H100 of compute "
+        "capability 9.0"
+    )
+    assert signatures(project) == {
+        ("take", f"void({number}, {array})")
+        for number, array in (
+            ("int64", "float32[:, ::1]"),
+            ("int64", "float32[::1, :]"),
+            ("int64", "int32[:, :]"),
+            ("float32", "float32[::1]"),
+            ("int64", "float32[::1]"),
+        )
+    }
+    line = DEVICE.splitlines().index("first = x.copy_to_host()  # the first result") + 1
+    (said,) = [text for text in done.err.splitlines() if "reads what a recorded launch would have computed" in text]
+    assert said.startswith(f"aotcuda: script.py:{line}: a copy to the host reads what")
+
+
+def test_results_that_nothing_computed_fail_a_command_and_not_its_record(project: Path) -> None:
+    (project / "script.py").write_text(
+        "from recorded import run\nrun.some()\nvalues = run.cuda.to_device(run.np.zeros(4, 'f4'))\n"
+        "run.k.fill[1, 1](values, 1.0)\nassert values.copy_to_host()[0] == 1\nrun.types()\n"
+    )
+    command = ["--", sys.executable, "-W", "ignore", "script.py"]
+    done = record(project, "--write", *command)
+    assert done.status == 0, done.err
+    assert "script.py:5: a copy to the host reads what a recorded launch would have computed" in done.err
+    assert "the command ended with exit status 1, as programs may that need results; what it launched until" in done.err
+    assert {"add", "fill"} <= set(kernels(project))
+    assert record(project, "--execute", "--write", *command).status == 0
+    assert record(project, "--", sys.executable, "-c", "raise SystemExit(4)").status == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "said"),
+    [
+        ((), {"NUMBA_ENABLE_CUDASIM": "1"}, "launches are executed in Numba's simulator"),
+        (("--execute",), {}, "launches are executed in Numba's simulator"),
+        (("--dry",), {"NUMBA_ENABLE_CUDASIM": "1"}, "for NVIDIA A100 of compute capability 8.0"),
+        (("--gpu", "sm_90"), {}, "for NVIDIA H100 of compute capability 9.0"),
+    ],
+)
+def test_the_first_line_says_if_launches_are_executed(
+    project: Path, arguments: tuple[str, ...], environ: dict[str, str], said: str
+) -> None:
+    command = "import os; print(os.environ.get('NUMBA_ENABLE_CUDASIM'))"
+    done = record(project, *arguments, "--", sys.executable, "-c", command, **environ)
+    assert said in done.err.splitlines()[0]
+    assert done.out.startswith("1" if "simulator" in said else "None")
+
+
+def test_an_unknown_gpu_is_refused_before_the_command_runs(project: Path) -> None:
+    done = record(project, "--gpu", "H1000", "--", sys.executable, "-c", "print('ran')")
+    assert (done.status, done.out) == (1, "")
+    assert "no GPU is known by the name 'H1000'" in done.err
+    assert record(project, "--gpu", "H100", "--execute", "--", "true").status == 2
 
 
 def test_arrays_of_what_stands_in_for_cupy_are_recorded_as_cupys(project: Path) -> None:
@@ -138,22 +255,19 @@ def test_arrays_of_what_stands_in_for_cupy_are_recorded_as_cupys(project: Path) 
 
 
 @pytest.mark.parametrize(
-    ("way", "count"), [("processes", 21), ("after_a_failure", 3), ("left_out", 4), ("asks_the_gpu", 1)]
+    ("way", "count"), [("processes", 21), ("after_a_failure", 4), ("left_out", 4), ("asks_the_gpu", 1)]
 )
-def test_counts_are_exact_in_the_simulator(project: Path, way: str, count: int) -> None:
+def test_counts_are_exact_without_a_gpu(project: Path, way: str, count: int) -> None:
     done = run(project, way)
     assert done.status == 0, done.err
     assert sum(launches(project).values()) == count
 
 
-@pytest.mark.parametrize("frontend", ["numba-cuda", "numba-cuda-mlir"])
+@pytest.mark.parametrize("frontend", ["numba-cuda", pytest.param("numba-cuda-mlir", marks=pytest.mark.matrix)])
 def test_launches_are_as_many_as_the_driver_has_seen(project: Path, driver: Path, frontend: str) -> None:
     ways = ["some", "types", "threads", "after_a_failure", "left_out"]
+    with_front_end(project, frontend)
     if frontend == "numba-cuda-mlir":
-        if not front_ends.installed():
-            pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
-        for path in (project / "src" / "recorded").glob("*.py"):
-            path.write_text(path.read_text().replace("from numba import", "from numba_cuda_mlir import"))
         ways.remove("left_out")  # it takes no named tuples
     log = project / "driver.jsonl"
     done = run(project, *ways, LD_LIBRARY_PATH=str(driver), FAKE_CUDA_LOG=str(log))
@@ -223,7 +337,7 @@ def test_what_cannot_be_packaged_is_listed_with_the_reason(project: Path) -> Non
     ("code", "lost"),
     [
         pytest.param("run.k.pairs[1, 1](values, run.k.Pair(1, 2.0))", True, id="of a type that none takes"),
-        pytest.param("run.k.make(3)[1, 1](values)", True, id="a closure"),
+        pytest.param("run.k.make(3)[1, 1](values)", True, id="a closure", marks=pytest.mark.matrix),
         pytest.param("own = run.cuda.jit(lambda a: None); own[1, 1](values)", False, id="a script's"),
     ],
 )
@@ -236,7 +350,7 @@ def test_a_check_counts_what_no_table_can_have_of_the_projects_modules(code: str
     assert done.status == 0, done.err
 
 
-@pytest.mark.parametrize("name", ["particle", "p"])
+@pytest.mark.parametrize("name", [pytest.param("particle", marks=pytest.mark.matrix), "p"])
 def test_a_dtype_is_recorded_by_its_name_among_the_types_of_the_table(name: str, project: Path) -> None:
     types = f'types = {{ {name} = "recorded.dtypes:Types.particle", missing = "not.there:x", many = "{name}[::1]" }}\n'
     config = project / "pyproject.toml"
@@ -263,16 +377,22 @@ def test_a_module_run_by_its_name_is_no_script(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ways", "status"), [(["fail"], 3), (["die"], 137), (["some", "leave"], 0)], ids=["exit", "SIGKILL", "os._exit"]
+    ("ways", "status"),
+    [(["fail"], 3), (["die"], 137), (["some", "leave"], 0)],
+    ids=["exit", "SIGKILL", "os._exit"],
 )
 def test_the_status_of_the_command_and_what_it_launched_are_kept(project: Path, ways: list[str], status: int) -> None:
     done = run(project, *ways, options=("--write",))
-    assert done.status == status
+    assert done.status == 0, "something was recorded"
+    assert (f"the command ended with exit status {status}, " in done.err) == bool(status)
     assert launches(project)["add"] == len(ways)
     assert "add" in kernels(project)
 
 
-@pytest.mark.parametrize("text", ['[project\nname = "x"\n', "a = 1\na = 2\n", "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    ['[project\nname = "x"\n', *(pytest.param(text, marks=pytest.mark.matrix) for text in ("a = 1\na = 2\n", "\xff"))],
+)
 def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path, text: str) -> None:
     path = project / "pyproject.toml"
     path.write_bytes(text.encode("latin-1"))
@@ -295,7 +415,8 @@ def test_a_front_end_without_simulator_is_refused_in_words(project: Path) -> Non
     script = (
         "import numpy\nfrom numba_cuda_mlir import cuda\n@cuda.jit\ndef k(a): a[0] = 1\ntry: k[1, 1](numpy.zeros(1))\n"
     )
-    done = record(project, "--", sys.executable, "-W", "ignore", "-c", script + "except Exception: pass")
+    command = [sys.executable, "-W", "ignore", "-c", script + "except Exception: pass"]
+    done = record(project, "--execute", "--", *command)
     assert done.status == 1
     assert "launches of numba-cuda-mlir cannot be recorded here: there is no GPU" in done.err
 

@@ -300,7 +300,7 @@ def test_a_forgotten_dependency_on_the_run_time_is_warned_of(tmp_path: Path) -> 
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     config = project / "pyproject.toml"
     config.write_text(config.read_text().replace('dependencies = ["aotcuda"]', 'dependencies = ["aotcuda-like"]'))
-    done = projects.succeed(project, *projects.command())
+    done = projects.back_end(project)
     assert "project.dependencies does not name aotcuda, which the generated modules import" in done.err
 
 
@@ -317,7 +317,7 @@ def test_dependencies_that_admit_no_run_time_of_the_wheel_are_refused(tmp_path: 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     (tmp_path / "file").write_text("")
-    done = projects.run(project, sys.executable, "-m", "aotcuda", "build", "--out", str(tmp_path / "file"))
+    done = projects.forked_run(project, sys.executable, "-m", "aotcuda", "build", "--out", str(tmp_path / "file"))
     assert done.status == 1
     assert done.err.startswith(f"aotcuda: {tmp_path}/file/pkg/k")
     assert done.err.count("\n") == 1
@@ -396,7 +396,7 @@ def test_a_source_that_takes_the_build_down_is_named(code: str, how: str, tmp_pa
 @pytest.mark.alike
 def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
     project = write(tmp_path / "project", "import not_installed\n", module=KERNEL)
-    done = run(project, *projects.command(), AOTCUDA_DEBUG="1")
+    done = projects.forked_run(project, *projects.command(), AOTCUDA_DEBUG="1")
     assert done.status != 0
     assert "Traceback (most recent call last):" in done.err
     assert 'pkg/_k.py", line 1' in done.err
@@ -406,8 +406,7 @@ def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
 
 def test_what_a_source_prints_is_shown_and_does_no_harm(tmp_path: Path) -> None:
     project = write(tmp_path / "project", f"import sys\nprint('hello')\nsys.stdout.flush()\n{GOOD}", module=KERNEL)
-    done = run(project, *projects.command())
-    assert done.status == 0, done.err
+    done = projects.back_end(project)
     assert [line for line in done.err.splitlines() if "dist/" not in line] == ["hello"]
 
 
@@ -421,8 +420,7 @@ def helper(x):
 def calls(x):
     return helper(x)
 """
-    done = run(write(tmp_path / "project", source, module='functions.calls = "int32(int32)"'), *projects.command())
-    assert done.status == 0, done.err
+    done = projects.back_end(write(tmp_path / "project", source, module='functions.calls = "int32(int32)"'))
     assert done.said == (
         f"warning: {MODULE}.functions.calls: a helper that it calls raises ValueError (pkg/_k.py:4); the C ABI has no "
         "way to report it, so callers get an undefined value there"
@@ -446,6 +444,7 @@ def misspelt(tmp_path: Path) -> Path:
     return write(tmp_path / "project", GOOD, module='kernels.g = "void(float32[::1])"')
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     "command",
     [
@@ -475,9 +474,8 @@ def test_an_editable_install_is_refused_and_keeps_what_was_built_before(misspelt
     config = misspelt / "pyproject.toml"
     text = config.read_text() + '\n[tool.hatch.build]\ndev-mode-dirs = ["."]\n'
     config.write_text(text.replace("kernels.g", "kernels.f"))
-    command = projects.command(editable=True)
-    projects.succeed(misspelt, *command)
+    projects.back_end(misspelt, editable=True)
     assert (misspelt / "pkg" / "k.py").is_file()
     config.write_text(text)
-    done = refused(misspelt, *command)
+    done = refused(misspelt, editable=True)
     assert done.said == f"{MODULE}.kernels.g: pkg._k has no function g; it has f"

@@ -100,10 +100,10 @@ def f(x, y):
         ("fp8e5", "sm_80", "float8_e5m2"),
         ("fp8e4b15", "sm_80", "|u1"),
         ("fp8e4nv", "sm_89", "float8_e4m3fn"),
-        ("fp8e4nv", "sm_90", "float8_e4m3fn"),
+        pytest.param("fp8e4nv", "sm_90", "float8_e4m3fn", marks=pytest.mark.matrix),
         ("fp8e4nv", "sm_80", None),
-        ("fp8e4b8", "sm_90", None),
-        ("fp8e5b16", "sm_90", None),
+        pytest.param("fp8e4b8", "sm_90", None, marks=pytest.mark.matrix),
+        pytest.param("fp8e5b16", "sm_90", None, marks=pytest.mark.matrix),
     ],
 )
 def test_float8_pointers_are_built_where_the_target_has_the_type(

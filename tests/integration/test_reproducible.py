@@ -51,6 +51,7 @@ def somewhere_else(name: str, folder: Path) -> Path:
     return project
 
 
+@pytest.mark.matrix  # test_two_front_ends has a wheel of both front ends
 def test_a_wheel_depends_on_nothing_but_its_inputs(wheel_of: Callable[..., Path], tmp_path: Path) -> None:
     first = wheel_of("features", **projects.ARCH_OF_FEATURES)
     command = [sys.executable, "-c", ALONE, *HATCHLING[1:]]
@@ -87,8 +88,13 @@ def test_it_does_not_matter_whether_scipy_is_installed(tmp_path: Path) -> None:
     ("before", "after"),
     [
         pytest.param("return a * x + y", "return a * x - y", id="code of a helper"),
-        pytest.param('["sm_80", "compute_80"]', '["sm_80"]', id="targets"),
-        pytest.param("[tool.aotcuda]", "[tool.aotcuda]\noptions = { fastmath = true }", id="options"),
+        pytest.param('["sm_80", "compute_80"]', '["sm_80"]', id="targets", marks=pytest.mark.matrix),
+        pytest.param(
+            "[tool.aotcuda]",
+            "[tool.aotcuda]\noptions = { fastmath = true }",
+            id="options",
+            marks=pytest.mark.matrix,  # test_stamp_inputs has targets and options
+        ),
     ],
 )
 def test_other_inputs_give_another_wheel(before: str, after: str, tmp_path: Path) -> None:

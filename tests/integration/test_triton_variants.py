@@ -140,6 +140,7 @@ def with_clusters(folder: Path, incomplete: str) -> Path:
     copy = projects.copy("tritoninplace", folder / "project")
     whole = json.loads((copy / "tritoninplace/norm.variants.json").read_text())
     whole["kernels"]["norm"]["variants"] = [SHARED, {**SHARED, "num_ctas": 2}]
+    whole["kernels"]["add"] = {"parameters": ["x"], "variants": [{"types": ["*i8"], "constexprs": {}}]}
     (copy / "tritoninplace/norm.variants.json").write_text(json.dumps(whole))
     table = (copy / "pyproject.toml").read_text().replace("compute_80", "sm_86")
     table = "\n".join(line for line in table.splitlines() if not line.startswith("kernels.add"))
@@ -149,14 +150,22 @@ def with_clusters(folder: Path, incomplete: str) -> Path:
     return copy
 
 
+OTHER_PARAMETERS = (
+    'tool.aotcuda.modules."tritoninplace.norm".variants: kernels.add: add has other parameters than when it was '
+    "recorded: x, y, out, n, BLOCK; record it again: aotcuda record --write -- COMMAND"
+)
+
+
 def test_a_variant_that_a_target_cannot_have_is_left_out_there(tmp_path: Path) -> None:
     copy = with_clusters(tmp_path, "warn")
     said = projects.back_end(copy).err
     reason = "num_ctas > 1 requires NVIDIA SM90+"
     for target in ("sm_80", "sm_86"):
         assert f"kernels.norm: 1 of its 2 variants cannot be had for {target}, where it is left out: " in said
+    assert f"{OTHER_PARAMETERS}; its one variant is left out\n" in said
     (wheel,) = (copy / "dist").glob("*.whl")
     manifest = manifest_of(content(wheel), "tritoninplace.norm")
+    assert [item["name"] for item in manifest["kernels"]] == ["norm"]
     assert [(note["kernel"], note["target"]) for note in manifest["left_out"]] == [("norm", "sm_80"), ("norm", "sm_86")]
     assert all(reason in note["reason"] for note in manifest["left_out"])
     (plain, special) = manifest["kernels"][0]["overloads"]
@@ -170,6 +179,16 @@ def test_a_variant_that_a_target_cannot_have_is_left_out_there(tmp_path: Path) -
         ]
         done = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", command, wheel)
         assert "left out" in done.out
+
+
+def test_a_recorded_kernel_that_the_source_has_otherwise_is_refused_where_triton_would_not_serve_it(
+    tmp_path: Path,
+) -> None:
+    copy = with_clusters(tmp_path, "warn")
+    config = copy / "pyproject.toml"
+    config.write_text(config.read_text().replace('modules."tritoninplace.norm"', 'modules."tritoninplace.k"'))
+    said = projects.refused(copy).said
+    assert said == OTHER_PARAMETERS.replace("tritoninplace.norm", "tritoninplace.k")
 
 
 def test_with_incomplete_error_it_ends_the_build(tmp_path: Path) -> None:

@@ -296,7 +296,9 @@ class TestFallback:
     @pytest.mark.parametrize(
         ("module", "kernel", "absent"), [("waves", "reverse", "numba"), ("fields", "differences", "numba_cuda_mlir")]
     )
-    @pytest.mark.parametrize(("typestr", "device"), [("<f8", "8.0"), ("<f4", "12.0")])
+    @pytest.mark.parametrize(
+        ("typestr", "device"), [pytest.param("<f8", "8.0", marks=pytest.mark.matrix), ("<f4", "12.0")]
+    )
     def test_a_module_is_compiled_by_its_own_front_end(
         self, installed: Machine, tmp_path: Path, module: str, kernel: str, absent: str, typestr: str, device: str
     ) -> None:
@@ -355,6 +357,7 @@ class TestFallback:
             "install a version of it that was built for sm_75 too"
         )
 
+    @pytest.mark.matrix  # test_fallback has an edited tree
     def test_an_edited_source_tree_compiles_what_is_linked_too(self, machine: Machine) -> None:
         from aotcuda.builder import api, source_tree
 

@@ -131,6 +131,7 @@ def test_drivers_from_525_on_can_read_and_load_it(files: dict[str, bytes], manif
     assert len(packed) < 0.7 * sum(image["bytes"] for image in manifest["images"])
 
 
+@pytest.mark.matrix  # the first test has a wheel of both
 def test_additions_of_floats_are_one_instruction_for_every_gpu(files: dict[str, bytes]) -> None:
     for arch in (*OLD, *NEW):
         code = cuobjdump(images(files, "k")[arch], "--dump-sass")
@@ -231,6 +232,7 @@ def test_sources_that_ask_which_gpu_it_is_are_imported_for_each_by_both(
     assert [image["arch"] for image in other["ltoir"]] == ["sm_75", "sm_90", "sm_110", "compute_75"]
 
 
+@pytest.mark.matrix  # test_building has one toolkit
 def test_what_a_module_has_once_must_be_the_same_by_both(front_end: str, tmp_path: Path, cuda12: str) -> None:
     text = ASKS.replace("@cuda.jit\n", "@cuda.jit(launch_bounds=BOUNDS)\n")
     asking = write(tmp_path / "project", text, module=ASKING)
@@ -241,6 +243,7 @@ def test_what_a_module_has_once_must_be_the_same_by_both(front_end: str, tmp_pat
     )
 
 
+@pytest.mark.matrix  # the first test has a wheel of both
 @pytest.mark.front_end("numba-cuda")
 def test_modules_in_place_have_the_images_of_both(front_end: str, tmp_path: Path, cuda12: str) -> None:
     made = projects.copy("inplace", tmp_path / "project")

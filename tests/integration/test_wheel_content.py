@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KERNELS = "from numba import cuda\n\n@cuda.jit\ndef f(x):\n    x[0] = 1\n"
+FUNCTION = 'extern "C" __device__ int g() { return 1; }'
 HATCHLING = """\
 [build-system]
 requires = ["hatchling", "aotcuda[cu13]"]
@@ -87,7 +88,11 @@ CHOICES = {
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_build_imports_the_package_that_the_back_end_packs(name: str, tmp_path: Path) -> None:
     back_end, choice, lies = CHOICES[name]
-    files = projects.content(projects.build_wheel(write(tmp_path, back_end, choice, lies=lies), *command(back_end)))
+    project = write(tmp_path, back_end, choice, lies=lies)
+    done = projects.forked_run(project, *command(back_end))
+    assert done.status == 0, done.err
+    (wheel,) = (project / "dist").glob("*.whl")
+    files = projects.content(wheel)
     assert {"ripple/__init__.py", "ripple/_kernels.py", "ripple/k.py", "ripple/k.aotcuda/manifest.json"} <= {*files}
 
 
@@ -173,16 +178,37 @@ def test_an_sdist_has_all_files_that_the_table_names_and_no_records(packer: str,
     assert ".aotcuda-record.json" not in sdist(project, packer)
 
 
-def test_a_wheels_build_warns_of_what_an_sdist_would_lack(tmp_path: Path) -> None:
-    project = write(tmp_path, "hatchling", "", lies="src/ripple")
+WHEEL_HOOK = "in place of [tool.hatch.build.targets.wheel.hooks.aotcuda], which leaves sdists to hatchling"
+LACKING = {
+    "a file that git ignores": ({"f.cu": FUNCTION, ".gitignore": "*.cu\n"}, "lacks f.cu"),
+    "a record": ({"f.cu": FUNCTION, ".aotcuda-record.json": "{}"}, "has .aotcuda-record.json"),
+    "both": (
+        {"f.cu": FUNCTION, ".gitignore": "*.cu\n", ".aotcuda-record.json": "{}"},
+        "lacks f.cu and has .aotcuda-record.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_the_wheels_own_hook_table_refuses_sdists_with_other_files(name: str, tmp_path: Path) -> None:
+    files, fact = LACKING[name]
+    project = linking(tmp_path)
+    projects.put(project, files)
+    said = f"pyproject.toml: an sdist of this project {fact}; write [tool.hatch.build.hooks.aotcuda] {WHEEL_HOOK}"
+    assert projects.refused(project, *projects.HATCHLING).err == f"aotcuda: {said}\n"
+    if name == "both":
+        editable = (*projects.HATCHLING[:-1], "wheel:editable")
+        assert f"aotcuda: warning: {said}" in projects.succeed(project, *editable).err
+        config = project / "pyproject.toml"
+        config.write_text(config.read_text().replace("targets.wheel.hooks", "hooks"))
+        assert "an sdist" not in projects.succeed(project, *projects.HATCHLING).err
+
+
+def linking(folder: Path) -> Path:
+    """Return a project with the wheel's own hook table that links `f.cu`, which it lacks."""
+    project = write(folder, "hatchling", "", lies="ripple")
     config = project / "pyproject.toml"
-    config.write_text(config.read_text().replace('source = "ripple', 'link = ["f.cu"]\nsource = "ripple'))
-    config.write_text(config.read_text().replace('name = "other-name"', 'name = "ripple"'))
-    projects.put(project, {"f.cu": 'extern "C" __device__ int g() { return 1; }', ".gitignore": "*.cu\n"})
+    text = config.read_text().replace('source = "ripple', 'link = ["f.cu"]\nsource = "ripple')
+    config.write_text(text.replace('name = "other-name"', 'name = "ripple"'))
     (project / ".git").mkdir()
-    said = (
-        "aotcuda: warning: an sdist of this project lacks f.cu; call the table [tool.hatch.build.targets.wheel.hooks."
-    )
-    assert said in projects.succeed(project, *projects.HATCHLING).err
-    config.write_text(config.read_text().replace("targets.wheel.hooks", "hooks"))
-    assert "an sdist" not in projects.succeed(project, *projects.HATCHLING).err
+    return project

@@ -321,8 +321,11 @@ def test_a_folder_of_headers_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "headers").mkdir()
     table = {**TABLE, "options": {"include-dirs": ["headers", "heders"]}}
-    message = rf'^tool\.aotcuda\.modules\."?pkg\.k"?\.options\.include-dirs: {tmp_path}/heders is no folder; correct it'
-    with pytest.raises(ConfigError, match=message):
+    message = rf'^tool\.aotcuda\.modules\."?pkg\.k"?\.options\.include-dirs: {tmp_path}/heders is no folder; '
+    with pytest.raises(ConfigError, match=f"{message}paths are relative to"):
+        api.build(table, tmp_path)
+    (tmp_path / "PKG-INFO").write_text("")
+    with pytest.raises(ConfigError, match=f"{message}the sdist lacks it: "):
         api.build(table, tmp_path)
 
 

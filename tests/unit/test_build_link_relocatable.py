@@ -84,7 +84,10 @@ def test_they_take_the_same_resources(target: str, options: Options, size: int) 
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("target", images.ARCHS)
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(name, marks=[pytest.mark.matrix] * (name not in ("sm_75", "sm_120"))) for name in images.ARCHS],
+)
 def test_code_without_tables_in_memory_is_the_same(target: str, size: int) -> None:
     """The addresses of tables come from a constant bank when a program is whole, and from the loader otherwise."""
     listings = [instructions(data) for data, _ in both_ways(target, Options(), size)]

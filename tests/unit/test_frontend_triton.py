@@ -82,6 +82,22 @@ class TestTheTable:
         kept = [", ".join(map(str, item.types)) for item in config.specialised(unit, {2: {1, 16}})]
         assert kept[0] == "*fp32:16, i32:16, i32"
 
+    def test_configs_have_options_and_targets_of_their_own_else_the_kernels(self) -> None:
+        options = {"maxnreg": 64, "launch-pdl": True, "launch-cooperative-grid": True, "fma": False}
+        own = {"maxnreg": 0, "launch-pdl": False, "launch-cooperative-grid": False, "fma": True, "arch": ["compute_80"]}
+        kernel = {"signature": "*i8", **options, "arch": ["sm_90"], "configs": [{"num-warps": 8}, own]}
+        (made,) = plan.make(parse(table(kernel, arch=("sm_80", "sm_90", "compute_80")), environ={}))
+        launched = "maxnreg=64, launch_pdl=True, launch_cooperative_grid=True"
+        assert [(unit.signature, list(map(str, made.compiled_for(unit)))) for unit in made.units] == [
+            (
+                f"void(*i8; num_warps=8, num_stages=3, {launched}) on sm_90a",
+                ["sm_90a"],
+            ),
+            ("void(*i8; num_warps=4, num_stages=3, enable_fp_fusion=True) on sm_80", ["sm_80"]),
+        ]
+        assert [str(target) for target in made.targets] == ["sm_80", "sm_90a", "compute_80"]
+        assert [unit.options.fma for unit in made.units] == [False, False]
+
     def test_none_is_a_string_in_the_table_and_other_strings_stay(self) -> None:
         found = units({"signature": ADD, "constexprs": {"ACT": ["None", "none"]}})
         assert [unit.constexprs for unit in found] == [(("ACT", None),), (("ACT", "none"),)]
@@ -167,6 +183,29 @@ WRONG = [
     ({"constexprs": {"BLOCK": 3}}, {}, f"{KEY}.kernels.add.signatures: this key is missing; write for example"),
     ({"signature": ADD, "num-warps": 3}, {}, f"{KEY}.kernels.add.num-warps: 3 is no power of two"),
     ({"signature": ADD, "num_warps": 4}, {}, f"{KEY}.kernels.add.num_warps: unknown key; did you mean num-warps?"),
+    ({"signature": ADD, "launch_pdl": True}, {}, f"{KEY}.kernels.add.launch_pdl: unknown key; did you mean launch-pdl"),
+    (
+        {"signature": ADD, "launch-pdl": 1},
+        {},
+        f"{KEY}.kernels.add.launch-pdl: expected true or false, found the integer 1",
+    ),
+    ({"signature": ADD, "arch": []}, {}, f"{KEY}.kernels.add.arch: expected a list of targets, found an empty list"),
+    (
+        {"signature": ADD, "arch": ["sm90"]},
+        {},
+        f"{KEY}.kernels.add.arch[0]: expected a target, such as sm_90, found the str",
+    ),
+    ({"signature": ADD, "arch": ["sm_9"]}, {}, f"{KEY}.kernels.add.arch[0]: 'sm_9' is no target; write sm_XY for mac"),
+    (
+        {"signature": ADD, "configs": [{"arch": ["sm_100f"]}]},
+        {},
+        f"{KEY}.kernels.add.configs[0].arch[0]: Triton compiles for one architecture or for all later ones",
+    ),
+    (
+        {"signature": ADD, "arch": ["sm_90"]},
+        {},
+        f"{KEY}: no kernel is for a target in tool.aotcuda.arch; add one there",
+    ),
     (
         {"signature": ADD, "constexprs": {"B": [[1]]}},
         {},

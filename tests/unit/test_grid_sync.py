@@ -50,6 +50,7 @@ CASES = [
     *((target, form) for target in ("sm_75", "sm_90", "sm_100") for form in ("ltoir", "ptx", "cubin")),
     *((target, "ltoir") for target in ("sm_80", "sm_89", "sm_90a", "sm_103", "sm_110", "sm_120", "sm_121")),
 ]
+OF_CI = ("sm_75", "sm_90", "sm_100", "sm_120")
 
 
 LOWEST = {7: "75", 8: "75", 9: "90", 10: "100", 11: "100", 12: "100"}
@@ -72,7 +73,10 @@ def assembled(item: LinkInput, target: arch.Target, folder: Path) -> LinkInput:
     return LinkInput(kind="cubin", name="meet.cubin", data=(folder / "meet.cubin").read_bytes())
 
 
-@pytest.mark.parametrize(("name", "form"), CASES)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [pytest.param(*case, marks=[pytest.mark.matrix] * (case[0] not in OF_CI)) for case in CASES],
+)
 def test_kernels_that_synchronize_the_grid_are_found_in_machine_code(name, form, tmp_path):
     target = arch.parse(name)
     lowest = arch.parse(f"sm_{LOWEST[target.major]}")

@@ -100,7 +100,8 @@ def test_accepted_options_change_machine_code_and_ptx(option, by):
 @pytest.mark.parametrize(
     ("target", "by"),
     [
-        *((target, built) for target in ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")),
+        *((target, built) for target in ("sm_90", "compute_75")),
+        *(pytest.param(target, built, marks=pytest.mark.matrix) for target in ("sm_75", "sm_80", "sm_100", "sm_120")),
         *((target, via_front_end) for target in ("sm_90", "compute_75")),  # tests/integration/test_fma.py has others
     ],
 )

@@ -19,7 +19,7 @@ PATCHES = (
     "interop/numba_cuda_mlir.py",
     "numba_cuda_mlir/additions.py",
     "numba/gpu.py",
-    "triton/compiler.py",
+    "triton/compilation.py",
     "triton/torch_questions.py",
     "in_place/entry.py",
     "in_place/triton/functions.py",

@@ -13,6 +13,7 @@ import pytest
 
 from aotcuda.builder import progress, report
 from aotcuda.builder.worker import flows, pool, telemetry
+from aotcuda.builder.worker.telemetry import Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,17 @@ def test_a_log_has_a_line_every_five_seconds_with_what_is_done_now() -> None:
         clock.now = 100 + second
         lines.show(f"kernel {second}", second, 40) if second < 9 else lines.tick()
     lines.clear()
-    assert log.getvalue() == "aotcuda [5/40] kernel 5, 5 s\naotcuda [8/40] kernel 8, 10 s\n"
+    assert log.getvalue() == (
+        "aotcuda [5/40] about 35 s left, kernel 5, 5 s\naotcuda [8/40] about 32 s left, kernel 8, 10 s\n"
+    )
+
+
+def test_the_slowest_step_is_named_behind_the_current_one() -> None:
+    log, clock = io.StringIO(), Clock()
+    lines = progress.Lines(log, clock)
+    clock.now += 5
+    lines.show("kernel 3", 3, 4, "kernel 1 12.5 s")
+    assert log.getvalue() == "aotcuda [3/4] kernel 3, slowest: kernel 1 12.5 s, 5 s\n"
 
 
 def test_a_line_on_a_terminal_is_written_over_and_fits() -> None:
@@ -112,7 +123,7 @@ SUMMARY = report.Summary(
     targets=6,
     seconds=14.26,
     size=1_234_567,
-    steps=(("a for sm_80", 0.5), ("b for sm_80", 2.25), *((f"n{number}", 0.01) for number in range(20))),
+    steps=(Step("a for sm_80", 0.5), Step("b for sm_80", 2.25), *(Step(f"n{number}", 0.01) for number in range(20))),
 )
 
 
@@ -169,7 +180,7 @@ def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixtur
         assert flows.run(tasks, 2, lambda _: None) == [1, 1]
     noted = telemetry.take()
     assert noted.warnings == ["pkg/_k.py:7: UserWarning: mind the gap"] * 3
-    assert sorted(title for title, _ in noted.steps) == ["one", "other"]
+    assert sorted(title for title, *_ in noted.steps) == ["one", "other"]
     assert telemetry.take() == telemetry.Telemetry()
     assert capfd.readouterr().err == ""
 
@@ -179,7 +190,7 @@ def test_a_phase_ends_when_the_next_begins_and_when_children_take_over() -> None
     phases = telemetry.Phases()
     for title in ("starting", "importing a", "importing a", "importing b", None, None, "packing"):
         phases.begin(title)
-    assert [title for title, _ in telemetry.take().steps] == ["starting", "importing a", "importing b"]
+    assert [title for title, *_ in telemetry.take().steps] == ["starting", "importing a", "importing b"]
 
 
 def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> None:

@@ -79,3 +79,46 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
         records.add(tmp_path / "nowhere" / "record.json", run(one(1)))
     assert records.load(tmp_path / "nowhere" / "record.json") == records.Recorded()
+
+
+IGNORED = {
+    "no .gitignore": ({".git/HEAD": ""}, ".gitignore", ".aotcuda-record.json\n"),
+    "one without a last newline": (
+        {".git/HEAD": "", ".gitignore": "dist"},
+        ".gitignore",
+        "dist\n.aotcuda-record.json\n",
+    ),
+    "that of the repository around": (
+        {"../.git/HEAD": "", "../.gitignore": "dist\n"},
+        "../.gitignore",
+        "dist\n.aotcuda-record.json\n",
+    ),
+    "none in the repository, and one above it": (
+        {".git/HEAD": "", "../.gitignore": "dist\n"},
+        ".gitignore",
+        ".aotcuda-record.json\n",
+    ),
+    "no repository": ({"../.gitignore": "dist\n"}, ".gitignore", ".aotcuda-record.json\n"),
+    "its name": ({".gitignore": "/.aotcuda-record.json\n"}, None, None),
+    "a pattern": ({".gitignore": "dist\n.aotcuda-*\n"}, None, None),
+    "another encoding": ({".gitignore": "\udcff\n"}, None, None),
+}
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_git_ignores_the_file_of_records(name: str, tmp_path: Path) -> None:
+    files, changed, content = IGNORED[name]
+    root = tmp_path / "project"
+    root.mkdir()
+    for path, text in files.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text, errors="surrogateescape")
+    found = records.ignore(root)
+    assert found == (None if changed is None else Path(os.path.normpath(root / changed)))
+    assert found is None or found.read_text() == content
+    assert records.ignore(root) is None
+    assert all(
+        (root / path).read_bytes() == text.encode(errors="surrogateescape")
+        for path, text in files.items()
+        if path != changed
+    )

@@ -104,6 +104,24 @@ def test_options_choose_as_constants_do(cuda, package) -> None:
         k[1](x, 1.0, 16, BLOCK=128, num_warps=8)
 
 
+def test_a_variant_that_no_image_here_has_gives_way_to_the_next(cuda, package) -> None:
+    record = kernel(variant("other", 128), variant("own", 128))
+    launches = record["overloads"][0]["launches"]
+    launches["sm_80"] = launches.pop("sm_90")
+    k, x = package(record), at(cuda, 0)
+    for _ in range(2):
+        k[1](x, 1.0, 16, BLOCK=128)
+        assert launch_of(cuda)[0] == "own"
+
+
+def test_a_kernel_that_no_image_here_has_is_refused_with_the_images_target(cuda, package) -> None:
+    record = kernel(variant("other", 128))
+    launches = record["overloads"][0]["launches"]
+    launches["sm_80"] = launches.pop("sm_90")
+    with pytest.raises(ArgumentError, match=r"other of mypkg.kernels, .* is not in the image for GPU 0 .* takes sm_90"):
+        package(record)[1](at(cuda, 0), 1.0, 16, BLOCK=128)
+
+
 @pytest.mark.parametrize(("n", "wanted"), [(1, "few"), (100, "few"), (101, "many"), (0, "many")])
 def test_bounds_choose_a_variant(cuda, package, n, wanted) -> None:
     k, x = package(kernel(variant("few", 128, least=1, most=100), variant("many", 128))), at(cuda, 0)

@@ -249,6 +249,7 @@ def errors() -> list[str]:
     return re.findall(r"^ERROR tests/unit/test_runtime_(\w+)\.py::", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.matrix  # it tests tests
 @pytest.mark.parametrize("module", FAST_PATHS)
 def test_tests_of_the_fast_path_fail_where_nothing_is_learnt(module, errors):
     """Without this, a test would pass where the fast path declines everything."""

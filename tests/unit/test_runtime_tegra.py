@@ -57,12 +57,12 @@ def packed() -> bytes:
 
 def test_a_part_of_a_fatbin_is_one_with_the_same_images(packed: bytes) -> None:
     whole = {entry.arch: entry.content for entry in fatbin.read(packed, "whole")}
-    part = subset.only(packed, {"sm_80", "compute_75"}, "it")
+    part = subset.only([packed], {"sm_80", "compute_75"}, "it")
     assert {entry.arch: entry.content for entry in fatbin.read(part, "part")} == {
         arch: whole[arch] for arch in ("sm_80", "compute_75")
     }
     assert images.cuobjdump(part, "--list-elf").count("ELF file") == 1
-    assert subset.only(packed, whole.keys(), "it") == packed
+    assert subset.only([packed], whole.keys(), "it") == packed
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:40], lambda data: b"\0" + data[1:], lambda data: b""])
@@ -70,6 +70,6 @@ def test_a_fatbin_that_cannot_be_taken_apart_is_said_in_one_line(damage: object,
     with pytest.raises(
         ManifestError, match=r"^it does not hold the images that its manifest lists; install the package"
     ):
-        subset.only(damage(packed), {"sm_80"}, "it")  # type: ignore[operator]
+        subset.only([damage(packed)], {"sm_80"}, "it")  # type: ignore[operator]
     with pytest.raises(ManifestError):
-        subset.only(packed, {"sm_87"}, "it")
+        subset.only([packed], {"sm_87"}, "it")

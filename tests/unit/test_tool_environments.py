@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +47,7 @@ def test_a_folder_is_made_again_for_other_requirements(
         folder.mkdir()
         installed.append([str(part) for part in command][-len(requirements) :])
 
-    monkeypatch.setattr(tool, "run", install)
+    monkeypatch.setattr(tool, "install", install)
     for requirements in lists:
         tool.install_beside(tmp_path / "bin" / "python", "oldest", requirements)
         assert installed[-1] == requirements
@@ -59,7 +62,17 @@ def test_a_folder_whose_installation_failed_is_made_again(
         (tmp_path / "oldest").mkdir()
         raise SystemExit(1)
 
-    monkeypatch.setattr(tool, "run", fail)
+    monkeypatch.setattr(tool, "install", fail)
     for _ in range(2):
         with pytest.raises(SystemExit):
             tool.install_beside(tmp_path / "bin" / "python", "oldest", ["a==1"])
+
+
+def test_uv_finds_packages_where_pip_does(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "file:///one https://two.example")
+    monkeypatch.setenv("PIP_FIND_LINKS", "/wheels")
+    found = tool._settings(Path(sys.executable))
+    pairs = {*itertools.pairwise(found)}
+    assert {("--extra-index-url", "file:///one"), ("--extra-index-url", "https://two.example")} <= pairs
+    assert ("--find-links", "/wheels") in pairs

@@ -124,13 +124,16 @@ class CompileCache:
         """Return True for what may be at a URL that was not asked for it."""
         return self.has_url and name not in self._have
 
-    def keep(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> None:
-        """Keep results under their names, if they have one; `titles` and `kind` are for lists of the cache."""
+    def keep(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> bool:
+        """Keep results under their names, if they have one; `titles` and `kind` are for lists of the cache.
+
+        Returns False if a result that has a name could not be kept.
+        """
         self.made += len(made)
         fresh = {named[key]: value for key, value in made.items() if named.get(key)}
-        if self._store is not None and fresh:
-            about = {named[key]: titles[key] for key in made if named.get(key)}
-            self._store.put(fresh, kind, about)
+        if self._store is None or not fresh:
+            return not fresh
+        return self._store.put(fresh, kind, {named[key]: titles[key] for key in made if named.get(key)})
 
     def _shown(self, folder: str) -> str:
         """Return a path in the project from its folder on: it is the same in every checkout."""

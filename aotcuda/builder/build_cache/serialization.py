@@ -16,14 +16,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.arch import Target
 from aotcuda.builder.built import Output
-from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.protocol import (
+    Assembled,
+    Callbacks,
+    CompiledFunction,
+    CompiledKernel,
+    External,
+    Fault,
+    LinkInput,
+)
 from aotcuda.builder.report import Summary
 from aotcuda.manifest import linkable, schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CLASSES: Mapping[str, type] = {item.__name__: item for item in (Assembled, CompiledKernel, LinkInput, Output, Summary)}
+CLASSES: Mapping[str, type] = {
+    item.__name__: item
+    for item in (
+        *(Assembled, Callbacks, CompiledFunction, CompiledKernel, External, Fault, LinkInput),
+        *(Output, Summary),
+    )
+}
 
 
 class ForeignValueError(ValueError):
@@ -123,12 +137,13 @@ def _decode(data: Any, rest: _Bytes) -> Any:
 
 
 _NAMES = {
-    "Kind": Literal[tuple(linkable.SUFFIXES)],
+    "Kind": Literal["ir", *linkable.SUFFIXES],
     "Argument": schema.Argument,
     "FixedLaunch": schema.FixedLaunch,
     "Parameter": schema.Parameter,
     "Stamp": types.NoneType,  # entries have no notes of what was read
     "Generated": types.NoneType,
+    "Step": types.NoneType,
     "Path": Path,
     "Summary": Summary,
     "Target": Target,

@@ -89,8 +89,11 @@ class Store:
             self._spoilt(self._settings.url)
         return {name: packed for name, packed in fetched.items() if packed is not None}
 
-    def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> None:
-        """Keep values under their names, if they can be encoded; `kind` and `about` are for lists of the cache."""
+    def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> bool:
+        """Keep values under their names, if they can be encoded; `kind` and `about` are for lists of the cache.
+
+        Returns False if a value is not everywhere where the cache is to keep it.
+        """
         packed: dict[str, Packed] = {}
         for name, value in made.items():
             try:
@@ -104,6 +107,9 @@ class Store:
             self._tally()
         if self._settings.sends and self._settings.url is not None and packed and self.answers:
             self._heard(self._send(self._settings.url, packed))
+        in_folder = self._usable and self._writes
+        kept = in_folder if not self._settings.sends else self.answers
+        return kept and len(packed) == len(made)
 
     def _read(self, name: str) -> Packed | None:
         for _ in range(2):  # half of it may be old, where another build has just replaced it

@@ -35,7 +35,7 @@ class FrontEndName:
         raise key.error(problem, remedy)
 
     def schema(self) -> dict[str, Any]:
-        """See Shape; with the names that are registered here."""
+        """Implement Shape.schema: with the names that are registered here."""
         return {"type": "string", "enum": list(registry.names())}
 
 
@@ -70,7 +70,7 @@ class OfFrontEnd:
 
     @property
     def expected(self) -> str:
-        """See Shape; as for the default front end."""
+        """Implement Shape.expected: as for the default front end."""
         return self.default.expected
 
     @property
@@ -86,7 +86,7 @@ class OfFrontEnd:
         return Unread(value, key, self.which)
 
     def schema(self) -> dict[str, Any]:
-        """See Shape; what any of the registered front ends takes."""
+        """Implement Shape.schema: what any of the registered front ends takes."""
         found = {json.dumps(schema): schema for schema in (shape.schema() for shape in self._shapes(registry.names()))}
         schemas = list(found.values())
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}

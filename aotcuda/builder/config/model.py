@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _FLAG = Flag()
 _FRONT_END = FrontEndName()
-_FMA = "Whether multiplications and additions become fused multiply-adds; false keeps the rounding of both."
-FMA = setting(_FLAG, _FMA, "false", default="`fma` of `options`")
+FMA_MEANING = "Whether multiplications and additions become fused multiply-adds; false keeps the rounding of both."
+FMA = setting(_FLAG, FMA_MEANING, "false", default="`fma` of `options`")
 """The metadata of the key `fma` of one kernel or function, for front ends that have it."""
 
 _STRINGS = ListOf(item=Text(), expected="a list of strings that are not empty")
@@ -42,7 +42,7 @@ class Options:
     )
     fma: bool | None = field(
         default=None,
-        metadata=setting(_FLAG, _FMA, "false", default="the front end's own"),
+        metadata=setting(_FLAG, FMA_MEANING, "false", default="the front end's own"),
     )
     lineinfo: bool = field(
         default=False,

@@ -47,7 +47,7 @@ class ConstantShape:
     strings: Callable[[str], object] | None = None
 
     def read(self, value: object, key: Key) -> tuple[Constant, ...]:
-        """See Shape."""
+        """Implement Shape.read."""
         values = value if isinstance(value, list | tuple) and value else [value]
         if not all(isinstance(item, int | float) or self._takes(item) for item in values):
             raise key.mismatch(self.expected, value)
@@ -57,13 +57,13 @@ class ConstantShape:
         return self.strings is not None and isinstance(text, str) and bool(self.strings(text))
 
     def schema(self) -> dict[str, Any]:
-        """See Shape."""
+        """Implement Shape.schema."""
         one = {"type": ["number", *(["string"] if self.strings else []), "boolean"]}
         return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
 
 
 def path_setting(decorator: str, example: str) -> Mapping[str, Any]:
-    """What `field` is told of the key `python`, a kernel's path in the sources."""
+    """Return the settings of the key `python`, a kernel's path in the sources."""
     return setting(
         rules.PYTHON_PATH,
         f"The `{decorator}` function in `source`; `package.module:object.attribute` for one that objects hold.",
@@ -76,7 +76,7 @@ def path_setting(decorator: str, example: str) -> Mapping[str, Any]:
 def signatures_setting(
     parse: Callable[[str], object], meaning: str, example: str, *, default: str = ""
 ) -> Mapping[str, Any]:
-    """What `field` is told of the key `signatures`; `parse` reads one of them."""
+    """Return the settings of the key `signatures`; `parse` reads one of them."""
     return setting(
         ListOf(
             item=Text("the types of the arguments, in one string", r"", parse),
@@ -92,7 +92,7 @@ def signatures_setting(
 
 
 def specialise_setting(meaning: str) -> Mapping[str, Any]:
-    """What `field` is told of the key `specialise`."""
+    """Return the settings of the key `specialise`."""
     return setting(Choice(("auto", "exact")), meaning, '"exact"')
 
 
@@ -113,7 +113,7 @@ class VariantUnit(PythonUnit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantKernel(Entry):
-    """What the table has of every such kernel; a front end's own class says in which notation."""
+    """A kernel with variants, as the table has it; a front end's subclass adds the notation."""
 
     python: str
     signatures: tuple[Any, ...]
@@ -121,7 +121,7 @@ class VariantKernel(Entry):
 
 
 def common(module: Module, kernel: VariantKernel, number: int) -> dict[str, Any]:
-    """What the classes of units are given alike, for the variant `number` of a kernel."""
+    """Return the arguments that all classes of units take, for the variant `number` of a kernel."""
     holder, colon, path = kernel.python.rpartition(":")
     sources = (holder,) if colon else modules(module)
     return {
@@ -141,7 +141,7 @@ def common(module: Module, kernel: VariantKernel, number: int) -> dict[str, Any]
 
 
 def modules(module: Module) -> tuple[str, ...]:
-    """The Python modules among a module's sources, which all are."""
+    """Return a module's sources, which are all Python modules."""
     return cast("tuple[str, ...]", module.source)
 
 
@@ -153,7 +153,7 @@ def combinations(constants: Constants) -> list[tuple[tuple[str, Constant], ...]]
 
 
 def of_one_value(constants: Constants) -> frozenset[str]:
-    """The constants that have one value alone, which a launch need not give."""
+    """Return the constants that have one value alone, which a launch need not give."""
     return frozenset(name for name, values in constants if len(values) == 1)
 
 

@@ -86,7 +86,10 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
 def unread(path: Path, root: Path) -> str:
     """Return the remedy for a file of the table that cannot be read; sdists lack files that git ignores."""
     if not path.exists() and (root / "PKG-INFO").is_file():
-        return "the sdist lacks it: list it in tool.hatch.build.targets.sdist.artifacts, or in MANIFEST.in (setuptools)"
+        return (
+            "the sdist lacks it: enable the hook by [tool.hatch.build.hooks.aotcuda], or list the file in "
+            "tool.hatch.build.targets.sdist.artifacts (setuptools: MANIFEST.in)"
+        )
     return "paths are relative to the folder of pyproject.toml"
 
 

@@ -31,6 +31,7 @@ class Step:
     title: str
     done: int
     total: int
+    slowest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ class Sender:
         self._connection = connection
         self._pid = os.getpid()
 
-    def __call__(self, *, step: str, done: int, total: int) -> None:
-        """Report a step."""
-        self.send(Step(step, done, total))
+    def __call__(self, *, step: str, done: int, total: int, slowest: str = "") -> None:
+        """Report a step, and the slowest one so far."""
+        self.send(Step(step, done, total, slowest))
 
     def send(self, message: Step | Failed | Finished) -> None:
         """Send a message; end the process if it is a copy that a source has forked, since one build is enough."""

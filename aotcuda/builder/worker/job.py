@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.toolkits import Toolkit
+    from aotcuda.builder.worker.telemetry import Step
     from aotcuda.manifest import Source
 
 
@@ -46,6 +47,10 @@ class Job:
         toolkit: Whose compilers are used; None for those that the bindings find.
         images: Images of its modules that another toolkit has made, to be packed with these.
         cache: Where what steps make is kept; None if it is not.
+        shard: Compile and keep this part of the units alone: its number, from 1, and how many there are.
+        from_cache_only: Take all units from the cache that shards have filled, or fail.
+        costs: Recorded seconds of units, by module and symbol, to divide them among shards.
+        inputs: What shards and the build that takes their results must have in common, beside what sources read.
     """
 
     root: str
@@ -68,11 +73,20 @@ class Job:
     toolkit: Toolkit | None = None
     images: Mapping[str, tuple[Image, ...]] = field(default_factory=dict)
     cache: Settings | None = None
+    shard: tuple[int, int] | None = None
+    from_cache_only: bool = False
+    costs: Mapping[str, float] = field(default_factory=dict)
+    inputs: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def frontend(self) -> str:
         """Return the name of the front end."""
         return self.plans[0].frontend
+
+    @property
+    def is_shared(self) -> bool:
+        """Return True if several machines share the build."""
+        return self.shard is not None or self.from_cache_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +144,7 @@ class Result:
         made: How many were made.
         problems: What the user should know of the build cache.
         unanswered: Its URL did not answer.
+        part: Of a shard, how many units it has compiled or found, and how many there are.
     """
 
     toolchain: dict[str, str]
@@ -144,4 +159,5 @@ class Result:
     made: int = 0
     problems: tuple[str, ...] = ()
     unanswered: bool = False
-    steps: tuple[tuple[str, float], ...] = ()
+    steps: tuple[Step, ...] = ()
+    part: tuple[int, int] = (0, 0)

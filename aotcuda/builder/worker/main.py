@@ -66,9 +66,9 @@ def _timed(tell: Callable[..., None]) -> Callable[..., None]:
     """Return `tell` with the times of the worker's own steps collected."""
     phases = telemetry.Phases()
 
-    def told(*, step: str, done: int, total: int) -> None:
+    def told(*, step: str, done: int, total: int, slowest: str = "") -> None:
         phases.begin(None if total else step)
-        tell(step=step, done=done, total=total)
+        tell(step=step, done=done, total=total, slowest=slowest)
 
     return told
 
@@ -100,6 +100,19 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     cache = CompileCache(job.cache, job.root, job.frontend, tools)
     getattr(front, "keep_in", lambda _: None)(cache)
     pipeline, loaded = _loaded(job, front, packager, cache, tell)
+    if job.shard is not None:
+        part = pipeline.run_shard()
+        return Result(
+            toolchain={},
+            modules=(),
+            sources=(),
+            warnings=(*loaded.warnings, *pipeline.warnings),
+            part=part,
+            reused=cache.reused,
+            made=cache.made,
+            problems=cache.problems,
+            unanswered=not cache.answers,
+        )
     own = imports.project_files(job.import_roots, {*job.extensions.values()})
     modules = pipeline.run()
     toolchain.check_loaded()
@@ -165,9 +178,10 @@ def _loaded(
             tell(step="reading what is linked", done=0, total=0)
             with loaded.attempt():
                 pipeline = Pipeline(loaded.job, front, packager, loaded.functions, tell, cache=cache)
+        part = pipeline.share(loaded.seen)
         if spare is not None and any(question.depends for question in loaded.questions):
             tell(step="importing the sources for each target", done=0, total=0)
-            pipeline.elsewhere = spare()
+            pipeline.elsewhere = spare(part)
     return pipeline, loaded
 
 
@@ -254,5 +268,5 @@ _OBJECTS = 50_000
 
 
 def _askers(job: Job) -> str:
-    """Who wants the job's front end, as errors say it: the key that names it, and the modules."""
+    """Return, for errors, the table's key that names the job's front end, and the modules that use it."""
     return f"{job.plans[0].frontend_key}: the front end of {', '.join(item.config.name for item in job.plans)}"

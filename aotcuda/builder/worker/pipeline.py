@@ -22,10 +22,12 @@ from aotcuda.builder.link import nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link.images import described
 from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import flows, kernel_groups, left_out, pool, source_loading
+from aotcuda.builder.worker import flows, kernel_groups, left_out, pool, source_loading, telemetry
 from aotcuda.builder.worker.job import LinkedItem
 from aotcuda.builder.worker.observer import INSTALLED
 from aotcuda.builder.worker.packaging import Parts
+from aotcuda.builder.worker.shards import part_of
+from aotcuda.builder.worker.unit_cache import UnitCache
 from aotcuda.cache import compilers
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import CompileError
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aotcuda.builder.build_cache.compile_cache import CompileCache, Name
-    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.config.model import LinkItem, Options
     from aotcuda.builder.frontends.protocol import Callbacks, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
@@ -83,13 +85,17 @@ class Pipeline:
         self.tell = tell
         self.elsewhere: Sequence[Elsewhere] = ()
         self.cache = cache
+        self.units: UnitCache | None = None
+        self.own_targets = source_loading.targets(job)
+        self._all_plans = {plan.config.name: plan for plan in job.plans}
+        self._have: Compiled = {}
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
         self.seen = Stamp()
         self._folders_searched: dict[str, list[str]] = {}
         self.linked: dict[str, Linked] = {
-            plan.config.name: link_inputs.read(plan.config.link, Path(job.root), job.linkable) for plan in job.plans
+            plan.config.name: link_inputs.read(_links_of(plan, job), Path(job.root), job.linkable) for plan in job.plans
         }
         self.done = 0
         self.total = sum(
@@ -105,12 +111,67 @@ class Pipeline:
         Raises:
             AotcudaError: Something cannot be compiled or linked.
         """
+        self._find_units()
         modules = []
         for parts, packed in flows.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
             modules.append(self.packager.finish(parts, packed, self._sources_compiled))
             if parts.name in self.job.wanted:
                 self.linkable[parts.name] = self.packager.linkable(parts, modules[-1], self._sources_compiled)
         return modules
+
+    def share(self, seen: Stamp) -> frozenset[tuple[str, str]] | None:
+        """Use entries of units, and leave a shard its part of the units: return modules with symbols."""
+        if not self.job.is_shared:
+            return None
+        of_sources = Stamp()
+        for plan in self.job.plans:
+            headers = self._headers(plan)
+            for path in (*headers.files, *headers.missing):
+                of_sources.ask("file", os.path.normpath(path))
+        self.units = UnitCache(self.job, self.cache, [seen, of_sources], self.unseen())
+        if self.job.shard is None:
+            return None
+        chosen = part_of(self.job, self.functions, in_groups=self._assemble is None)
+        part = frozenset((unit.module, unit.symbol) for unit in chosen)
+        plans = [plan.only_with(part) for plan in self.job.plans]
+        self.job = replace(self.job, plans=tuple(plan for plan in plans if plan.units))
+        self.total = len(chosen)
+        return part
+
+    def run_shard(self) -> tuple[int, int]:
+        """Compile the shard's units and machine code into the cache; return how many units it and the build have.
+
+        Raises:
+            AotcudaError: Something cannot be compiled, or kept.
+        """
+        self._find_units()
+        flows.flow(map(self._shard, self.job.plans), self.job.jobs, self._done)
+        if self.units is not None:
+            self.units.record()
+        own, every = (sum(len(plan.units) for plan in plans) for plans in (self.job.plans, self._all_plans.values()))
+        return own, every
+
+    def _shard(self, plan: ModulePlan) -> flows.Flow[None]:
+        """Compile a module's part, with machine code of whole groups; link a module that is whole."""
+        whole = self._all_plans[plan.config.name]
+        if len(plan.units) == len(whole.units) and not any(item.module for item in plan.config.link):
+            yield from self._made(plan)
+            return
+        compiled, _ = yield from self._compile(plan)
+        yield from self._objects(plan, compiled)
+
+    def _find_units(self) -> None:
+        """Find the entries of all units; a build from the cache alone has them or fails."""
+        if self.units is not None:
+            self._have = self.units.find(source_loading.wanted_of(self.job.plans, self._targets_here()))
+            for unit in dict.fromkeys(unit for unit, _ in self._have):
+                work = tuple((unit.module, unit.symbol, str(target)) for one, target in self._have if one is unit)
+                telemetry.note_cached(work, self.units.seconds.get((unit.module, unit.symbol), 0.0))
+
+    def _targets_here(self) -> list[Target]:
+        """Return the targets that this process compiles for."""
+        here = self.own_targets[: 1 if self.elsewhere else None]
+        return [target for found in here for target in found]
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
         """Return the project's files that were linked and their headers, with digests; the paths are absolute."""
@@ -139,9 +200,16 @@ class Pipeline:
 
     def _done(self, task: pool.Task) -> None:
         self.done += task.steps
-        self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
+        slow = telemetry.slowest()
+        slowest = f"{slow.title} {slow.seconds:.1f} s" if slow is not None else ""
+        self.tell(step=task.title, done=self.done, total=max(self.total, self.done), slowest=slowest)
 
     def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
+        parts = yield from self._made(plan)
+        return parts, (yield from self._packing(parts))
+
+    def _made(self, plan: ModulePlan) -> flows.Flow[Parts]:
+        """Compile and link a module."""
         compiled, lacking = yield from self._compile(plan)
         plan, notes = self._without(plan, lacking)
         built = ((unit, one) for (unit, _), one in compiled.items())
@@ -159,13 +227,12 @@ class Pipeline:
         tasks = merges | self._links(plan, compiled, merged, objects)
         made = yield from self._cached_round(_LINK, plan, tasks, compiled, merged, objects)
         plan, more = self._without(plan, _refused(plan, made))
-        parts = replace(self._parts(plan, compiled, merged | made, surveyed), left_out=(*notes, *more))
-        return parts, (yield from self._packing(parts))
+        return replace(self._parts(plan, compiled, merged | made, surveyed), left_out=(*notes, *more))
 
     def _without(
         self, plan: ModulePlan, found: Mapping[tuple[Unit, Target], LeftOut]
     ) -> tuple[ModulePlan, list[manifest.LeftOut]]:
-        """A plan without kernels that targets cannot have, and the notes of these."""
+        """Return a plan without the kernels that targets cannot have, and the notes about these kernels."""
         plan, notes, warnings = left_out.without(plan, found, self.job.incomplete)
         self.warnings += warnings
         return plan, notes
@@ -190,18 +257,21 @@ class Pipeline:
 
         What other processes have compiled is taken as it is.
         """
-        here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
-        own = [target for found in here for target in found]
+        own = self._targets_here()
         batches = self._batch_names(plan, own)
-        have: Compiled = {}
+        have: Compiled = {key: built for key, built in self._have.items() if key[0].module == plan.config.name}
         for (units, target), built in self.cache.find(batches, lambda _: list[CompiledKernel]).items():
             if len(built) == len(units):
                 have |= {(unit, target): one for unit, one in zip(units, built, strict=True)}
+                _note_cached(units, target)
         self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
         compiled = yield from source_loading.compiling(
             self.job, self.front, plan, self.functions, own, self.cache, have
         )
-        self._keep_compiled(plan, batches, {key: built for key, built in compiled.items() if key not in have})
+        made = {key: built for key, built in compiled.items() if key not in have}
+        self._keep_compiled(plan, batches, made)
+        if self.units is not None:
+            self.units.keep(made)
         others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
         for one in (compiled, *(found for _, found in others)):
             self.seen.add(built.seen for built in one.values())
@@ -218,7 +288,7 @@ class Pipeline:
 
     def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
         """Return the names of the code of batches that are compiled from files, and no Python, for each target."""
-        if not hasattr(self.front, "declared") or self.elsewhere:
+        if not hasattr(self.front, "declared") or self.elsewhere or self.units is not None:
             return {}
         found: dict[str, list[Unit]] = {}
         for unit in plan.units:
@@ -247,6 +317,8 @@ class Pipeline:
         generated = {key: built.generated for key, built in made.items() if getattr(built, "generated", None)}
         fresh = {key: found for key, found in generated.items() if found.value is not None}
         self.cache.count_reused(len(generated) - len(fresh))
+        for unit, target in generated.keys() - fresh.keys():
+            _note_cached([unit], target)
         values = {key: found.value for key, found in fresh.items()}
         named = {key: found.name for key, found in fresh.items()}
         self.cache.keep(values, named, {key: f"{key[0].title} for {key[1]}" for key in fresh}, "code")
@@ -273,6 +345,8 @@ class Pipeline:
         named = names()
         have = self.cache.find(named, lambda key: bytes if key[0] == "functions" else self._linked)
         self.done += len(have)
+        for kind, target in have:
+            _note_cached(plan.kernels_for(target) if kind == "image" else plan.functions, target)
         left = {key: task for key, task in tasks.items() if key not in have}
         made = (yield from self._left(rank, left, objects)) if left else {}
         if made:
@@ -387,7 +461,8 @@ class Pipeline:
         What did not change is taken from the cache, so after an edit a target costs a few kernels and not a module.
         """
         kernels = {unit.symbol: unit for unit in plan.kernels}
-        groups = kernel_groups.grouped(list(kernels))
+        every_kernel = (self._all_plans[plan.config.name] if self.job.shard is not None else plan).kernels
+        groups = kernel_groups.grouped([unit.symbol for unit in every_kernel])
         parts: Apart = {
             (group, target): [
                 item for symbol in group for item in compiled[kernels[symbol], plan.code_targets[target]].code
@@ -395,13 +470,18 @@ class Pipeline:
             for target in plan.targets
             if len(groups) > 1 and self._is_split(plan, target, compiled)
             for group in groups
+            if kernels.keys() >= {*group}
         }
         named = {key: self._link_name(plan, "object", part, key[1]) for key, part in parts.items()}
         have = self.cache.find(named, lambda _: _CODE)
+        for group, target in have:
+            _note_cached([kernels[symbol] for symbol in group], target)
         left: dict[Group, Apart] = {}
         for (group, target), part in parts.items():
             if (group, target) not in have:
                 left.setdefault(group, {})[group, target] = part
+        if left and self.units is not None and self.job.from_cache_only:
+            raise self.units.lacking_code((plan.config.name, group) for group in left)
         tasks = [self._object_task(plan, share) for share in kernel_groups.shares(list(left.values()), self.job.jobs)]
         self.total += len(tasks)
         made: Objects = {}
@@ -422,7 +502,7 @@ class Pipeline:
         return (
             self._assemble is None
             and target.kind == "sass"
-            and not self.linked[plan.config.name].inputs
+            and not plan.config.link
             and all(kernel.self_contained for kernel in kernels)
         )
 
@@ -431,7 +511,8 @@ class Pipeline:
         targets = ", ".join(dict.fromkeys(str(target) for _, target in parts))
         title = f"{plan.config.name}: machine code of {kernel_groups.and_more(names)} for {targets}"
         run = partial(kernel_groups.relocatable, plan.config.name, parts, self._generate(plan), *self._settings(plan))
-        return pool.Task(title, run)
+        work = tuple((plan.config.name, symbol, str(target)) for group, target in parts for symbol in group)
+        return pool.Task(title, run, work=work)
 
     def _links(
         self, plan: ModulePlan, compiled: Compiled, merged: PerTarget, objects: Objects
@@ -608,6 +689,15 @@ class Pipeline:
             run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
             tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
         return dict(zip(tasks, flows.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
+
+
+def _note_cached(units: Iterable[Unit], target: Target) -> None:
+    telemetry.note_cached(tuple((unit.module, unit.symbol, str(target)) for unit in units))
+
+
+def _links_of(plan: ModulePlan, job: Job) -> list[LinkItem]:
+    """Return what a module links; a shard has no other modules of the wheel to link."""
+    return [item for item in plan.config.link if item.module is None or job.shard is None]
 
 
 _CODE = tuple[bytes, dict[str, int]]

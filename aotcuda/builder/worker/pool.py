@@ -37,6 +37,7 @@ class Task:
         steps: How many steps it is, as progress counts them.
         instead: Makes the result in another way if the task fails or its process dies.
         counted: Returns the number of steps by the result, where `steps` does not tell.
+        work: The kernels and functions that it serves, with their targets.
         notes_steps: `run` itself collects how long its steps took; else the task is one step.
     """
 
@@ -47,6 +48,7 @@ class Task:
     instead: Callable[[], Any] | None = None
     counted: Callable[[Any], int] | None = None
     notes_steps: bool = False
+    work: telemetry.Work = ()
 
     @property
     def where(self) -> str:
@@ -144,7 +146,7 @@ def _work(task: Task, sender: Connection) -> NoReturn:
     try:
         telemetry.take()  # the parent has collected this
         try:
-            with nullcontext() if task.notes_steps else telemetry.step(task.title):
+            with nullcontext() if task.notes_steps else telemetry.step(task.title, task.work):
                 outcome: Any = (task.run(),)
         except BaseException as error:  # noqa: BLE001 (a child reports everything; nobody else would)
             if os.environ.get("AOTCUDA_DEBUG") == "1":
@@ -184,26 +186,25 @@ def _death(task: Task, status: int) -> BuildError:
 
 
 @contextmanager
-def spare(work: Callable[[Callable[..., None]], Any], tell: Callable[..., None]) -> Iterator[Callable[[], Any]]:
+def spare(work: Callable[[Any, Callable[..., None]], Any], tell: Callable[..., None]) -> Iterator[Callable[[Any], Any]]:
     """Yield a function that does `work` in a copy of this process as it is now; the copy ends with the block.
 
-    The function returns the result of `work`, or raises as `run` does. `work` is given a function by which it, or one
-    child of it at a time, reports steps as by `tell`.
+    The function returns the result of `work`, or raises as `run` does. `work` is given the function's argument, and a
+    function by which it, or one child of it at a time, reports steps as by `tell`.
     """
     bell, ring = Pipe(duplex=False)
     news, reporter = Pipe(duplex=False)
 
     def wait_and_work() -> Any:
         ring.close()
-        bell.recv()
-        return work(lambda **step: reporter.send(step))
+        return work(bell.recv(), lambda **step: reporter.send(step))
 
     child = start(0, Task("the sources, imported for each target", wait_and_work, notes_steps=True))
     bell.close()
     reporter.close()
 
-    def call() -> Any:
-        ring.send(True)
+    def call(argument: Any) -> Any:
+        ring.send(argument)
         while child.outcome is None:
             wait_for([child])
             with suppress(EOFError):  # the copy has ended

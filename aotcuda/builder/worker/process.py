@@ -65,9 +65,9 @@ def run(job: Job, watcher: Progress | None = None) -> Result:
                 while not messages.poll(_TICK):
                     watcher.tick()
                 match ipc.read(messages):
-                    case ipc.Step(title, done, total):
+                    case ipc.Step(title, done, total, slowest):
                         step = title
-                        watcher.show(title, done, total)
+                        watcher.show(title, done, total, slowest)
                     case ipc.Failed(error):
                         _await_end(process, messages)
                         raise error

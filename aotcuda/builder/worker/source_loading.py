@@ -20,11 +20,12 @@ from aotcuda.builder import failures, plan
 from aotcuda.builder.frontends import error_table, loading, python_source
 from aotcuda.builder.frontends.protocol import Wanted
 from aotcuda.builder.worker import flows, imports, observer, pool, telemetry
+from aotcuda.builder.worker.unit_cache import UnitCache
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import CompileError, ConfigError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from aotcuda.builder.build_cache.compile_cache import CompileCache
@@ -106,7 +107,7 @@ def _load(
     for item in job.plans:
         for unit in item.units:
             tell(step=unit.loading, done=0, total=0)
-            with attempt(), _recorded(unit, left_out):
+            with attempt(), _recorded(unit, left_out) if item.in_place else nullcontext():
                 found = front.load(unit, job.root)
                 for settled in settle(unit, found):
                     signature = front.resolve(settled, found)
@@ -122,7 +123,10 @@ def _load(
 
 @contextmanager
 def _recorded(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[None]:
-    """Collect the error of a recorded unit whose source is there but does not fit it; the errors of others go on."""
+    """Collect the error of a recorded unit whose source is there but does not fit it: the compiler itself serves it.
+
+    The errors of other units go on.
+    """
     try:
         yield
     except (CompileError, SourceError) as error:
@@ -228,21 +232,35 @@ def targets(job: Job) -> list[list[Target]]:
 
 
 def elsewhere(
-    job: Job, front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]], tell: Callable[..., None]
+    job: Job,
+    front: FrontEnd,
+    cache: CompileCache,
+    which: Sequence[Sequence[Target]],
+    part: Container[tuple[str, str]] | None,
+    tell: Callable[..., None],
 ) -> list[Elsewhere]:
     """Load and compile everything once more, for each of several compute capabilities, in a process for each.
+
+    Of a shard only the units in `part` are compiled, which has modules with symbols.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
     """
     tasks = [
-        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own, tell))  # type: ignore[misc]
+        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own, part, tell))  # type: ignore[misc]
         for own in which
     ]
     return flows.run(tasks, 1, lambda _: None)
 
 
-def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], tell: Callable[..., None]) -> Elsewhere:
+def _for(
+    job: Job,
+    front: FrontEnd,
+    cache: CompileCache,
+    own: Sequence[Target],
+    part: Container[tuple[str, str]] | None,
+    tell: Callable[..., None],
+) -> Elsewhere:
     tell(step=f"importing the sources for {own[0]}", done=0, total=0)
     with loaded(job, front, own[0], lambda **_: None) as found:
         pass
@@ -253,17 +271,29 @@ def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], 
         done += task.steps
         tell(step=task.title, done=done, total=max(done, len(found.functions)))
 
-    compiled_flows = [compiling(found.job, front, item, found.functions, own, cache) for item in found.job.plans]
+    plans = [item.only_with(part) for item in found.job.plans] if part is not None else found.job.plans
+    units = UnitCache(job, cache, [found.seen]) if job.is_shared else None
+    have = units.find(wanted_of(plans, own)) if units is not None else {}
+    compiled_flows = [compiling(found.job, front, item, found.functions, own, cache, have) for item in plans]
     compiled: Compiled = {}
     for of_module in flows.flow(compiled_flows, job.jobs, step):
         compiled |= of_module
+    if units is not None:
+        units.keep({key: built for key, built in compiled.items() if key not in have})
     return Elsewhere(
-        units=tuple(found.functions),
+        units=tuple(unit for item in plans for unit in item.units),
         compiled=compiled,
         questions=tuple(found.questions),
         seen=found.seen,
         sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
     )
+
+
+def wanted_of(plans: Iterable[ModulePlan], own: Sequence[Target]) -> dict[Unit, list[Target]]:
+    """Return the units of modules, with those of their targets that are among `own`."""
+    return {
+        unit: [target for target in item.compiled_for(unit) if target in own] for item in plans for unit in item.units
+    }
 
 
 def compiling(
@@ -279,8 +309,8 @@ def compiling(
 
     Children look in the cache's folder alone. What may be at its URL is asked for at once, and compiled again then.
     """
-    wanted = {unit: [target for target in item.compiled_for(unit) if target in own] for unit in item.units}
-    found: Compiled = dict(have)
+    wanted = wanted_of([item], own)
+    found: Compiled = {key: built for key, built in have.items() if key[0] in wanted}
 
     def left() -> dict[Unit, list[Target]]:
         return {unit: [target for target in targets if (unit, target) not in found] for unit, targets in wanted.items()}
@@ -367,7 +397,7 @@ def _row(
             one = _task(front, [unit], functions, targets)
             before = telemetry.take()
             try:
-                with telemetry.step(one.title):
+                with telemetry.step(one.title, one.work):
                     found |= one.run()
             except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
                 telemetry.take()
@@ -422,4 +452,5 @@ def _task(
 
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
-    return pool.Task(f"{title} for {', '.join(map(str, targets))}", compiled, key=first.key)
+    work = tuple((unit.module, unit.symbol, str(target)) for unit in units for target in targets)
+    return pool.Task(f"{title} for {', '.join(map(str, targets))}", compiled, key=first.key, work=work)

@@ -10,7 +10,7 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aotcuda.builder.frontends import error_table
 
@@ -18,12 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+Work = tuple[tuple[str, str, str], ...]
+"""The kernels and functions that a step serves: module, symbol and target of each."""
+
+
+class Step(NamedTuple):
+    """A step that has ended, or a result of the build cache with the seconds that it took another machine."""
+
+    title: str
+    seconds: float
+    work: Work = ()
+    cached: bool = False
+
+
 @dataclass(slots=True)
 class Telemetry:
     """Collected warnings and times."""
 
     warnings: list[str] = field(default_factory=list)
-    steps: list[tuple[str, float]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
 
 
 _collected = Telemetry()
@@ -47,14 +60,37 @@ def add(others: Telemetry) -> None:
     _collected.steps.extend(others.steps)
 
 
+def seconds_by_unit() -> dict[tuple[str, str], float]:
+    """Return the seconds that steps took for each unit, by module and symbol; what several share counts in parts."""
+    found: dict[tuple[str, str], float] = {}
+    for step in _collected.steps:
+        for module, symbol, _ in step.work:
+            found[module, symbol] = found.get((module, symbol), 0.0) + step.seconds / len(step.work)
+    return found
+
+
+def note_cached(work: Work, seconds: float = 0.0) -> None:
+    """Note results that came from the build cache."""
+    _collected.steps.append(Step("", seconds, work, cached=True))
+
+
+def slowest() -> Step | None:
+    """Return the collected step that took the longest of those that serve units."""
+    return max(
+        (step for step in _collected.steps if step.work and not step.cached),
+        key=lambda step: step.seconds,
+        default=None,
+    )
+
+
 @contextmanager
-def step(title: str) -> Iterator[None]:
+def step(title: str, work: Work = ()) -> Iterator[None]:
     """Time a block that is a step, whether or not it succeeds."""
     start = time.monotonic()
     try:
         yield
     finally:
-        _collected.steps.append((title, time.monotonic() - start))
+        _collected.steps.append(Step(title, time.monotonic() - start, work))
 
 
 class Phases:
@@ -68,7 +104,7 @@ class Phases:
         now = time.monotonic()
         if self._open is not None and self._open[0] != title:
             before, start = self._open
-            _collected.steps.append((before, now - start))
+            _collected.steps.append(Step(before, now - start))
             self._open = None
         if title is not None and self._open is None:
             self._open = (title, now)

@@ -154,7 +154,7 @@ class Cuda(Proxy):
         self.jit = cuda_jit(package)
 
     def of_numba(self) -> Any:
-        """See Proxy."""
+        """Implement Proxy.of_numba."""
         return of_owner(need(self._package, f"{self._package}.cuda"), "cuda")
 
     def __getattr__(self, name: str) -> Any:

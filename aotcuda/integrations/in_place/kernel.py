@@ -39,7 +39,7 @@ class PackagedKernel(PackagedBase):
 
     @property
     def launchers(self) -> dict[object, Any]:
-        """See above."""
+        """Return the launchers."""
         return self._cache().launchers
 
     def __getitem__(self, configuration: object) -> Any:
@@ -69,7 +69,7 @@ class _Launcher(Launcher):
     __slots__ = ()
 
     def launch(self, args: tuple[object, ...]) -> None:
-        """See Launcher."""
+        """Implement Launcher.launch."""
         try:
             self._launch_as_numba(args)
         except RuntimeUnavailableError as error:

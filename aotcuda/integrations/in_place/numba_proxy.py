@@ -66,7 +66,7 @@ class NumbaProxy(Proxy):
     _make: Callable[[], Any]
 
     def of_numba(self) -> Any:
-        """See Proxy."""
+        """Implement Proxy.of_numba."""
         if "_found" not in self.__dict__:
             need(self._package, self._words)
             self.__dict__["_found"] = self._make()

@@ -1,4 +1,4 @@
-"""What the arguments of a launch mean; here, how an argument is read: by a function that its type alone decides.
+"""Read the arguments of a launch: an argument's type alone selects the function that reads it.
 
 An array gives its view, a number a plain one, and so on. The parameters of
 `aotcuda.runtime.arguments.parameter_kinds` then take it, or do not.

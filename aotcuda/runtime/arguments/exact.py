@@ -52,7 +52,7 @@ _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "fl
 
 
 class Way:
-    """How an argument of some type becomes a code.
+    """The function that makes a code of an argument, and the conditions on the argument.
 
     Attributes:
         read: Reads the argument.
@@ -74,7 +74,7 @@ class ExactOverloads(OverloadTable):
     __slots__ = ("_arguments", "_keys", "_made", "_records", "_values")
 
     def __init__(self, kernel: Kernel, where: str, live: Mark, device: Callable[[], int | None] = lambda: None) -> None:
-        """See OverloadTable."""
+        """Implement OverloadTable.__init__."""
         super().__init__({**kernel, "overloads": []}, where, live, device)
         self._records = kernel["overloads"]
         self._arguments = kernel.get("arguments", [])
@@ -94,23 +94,23 @@ class ExactOverloads(OverloadTable):
 
     @property
     def is_exact(self) -> bool:
-        """See OverloadTable."""
+        """Implement OverloadTable.is_exact."""
         return True
 
     def every(self) -> list[PackedOverload]:
-        """See OverloadTable."""
+        """Implement OverloadTable.every."""
         return [self._overload(number) for number in range(len(self._records))]
 
     def is_idle(self) -> bool:
-        """See OverloadTable."""
+        """Implement OverloadTable.is_idle."""
         return all(overload.is_idle() for overload in [*self._made.values()])
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
-        """See OverloadTable."""
+        """Implement OverloadTable.refusal."""
         return aotcuda.errors.MissingVariantError(lambda: self._explained(args))
 
     def unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
-        """See OverloadTable."""
+        """Implement OverloadTable.unreadable."""
         return aotcuda.errors.MissingVariantError(lambda: self._unreadable(args, error, at))
 
     def _overload(self, number: int) -> PackedOverload:

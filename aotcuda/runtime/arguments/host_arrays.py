@@ -69,7 +69,7 @@ class _Copy:
 
 
 class _Described:
-    """What a NumPy array's copy would be, for a look at arguments that nothing is launched with."""
+    """The description of a NumPy array's copy, for checks of arguments without a launch."""
 
     __slots__ = ("__cuda_array_interface__",)
 

@@ -32,7 +32,7 @@ _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
 
 
 class Kind:
-    """What a kind of parameter does; `parameter` is its entry in the manifest."""
+    """The behaviour of a kind of parameter; `parameter` is its entry in the manifest."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
         """Return how near it is to a value's type: 0 is best; None means that it never takes such a value."""

@@ -1,4 +1,4 @@
-"""Which Python values count as numbers, and which scalar parameters take them."""
+"""Match Python values with scalar parameters."""
 
 # A Python bool, int, float or complex adopts the parameter's type, and so do NumPy's scalars and anything with
 # `__index__`, `__float__` or `__complex__`. It may widen in kind (bool -> int -> float -> complex), never narrow: a

@@ -1,4 +1,4 @@
-"""What errors and signatures call arguments, and arrays' types."""
+"""Name arguments and array types in errors and signatures."""
 
 from __future__ import annotations
 

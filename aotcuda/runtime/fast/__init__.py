@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.grid_binding import Named
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 26
+_VERSION = 27
 """The version of the interface; in an editable install the extension may be older than the Python code."""
 
 _VARIABLE = "AOTCUDA_EXTENSION"
@@ -103,6 +103,21 @@ def hold(launcher: object, stream: object) -> Any:
     """Return a launcher that keeps a stream alive too; None for a launcher that is not the extension's."""
     module = in_use()
     return module.hold(launcher, stream) if module is not None and type(launcher) is module.Launcher else None
+
+
+def layered(layers: tuple[Any, ...], kinds: bytes, cache_type: type, config_type: type) -> Any:
+    """Return the fast path of launches with Triton's heuristics and autotuners; None without the extension.
+
+    Its method `with_grid(launcher, grid)` returns what launches.
+
+    Args:
+        layers: These, from the outside, and what the innermost is around.
+        kinds: Of each, `h` for heuristics or `t` for an autotuner.
+        cache_type: The type of an autotuner's `cache`, beside dict.
+        config_type: The type of configs.
+    """
+    module = in_use()
+    return None if module is None else module.Layered(layers, kinds, layers[0].arg_names, cache_type, config_type)
 
 
 def configurations(launchers: dict[object, Any]) -> Any:

@@ -39,7 +39,7 @@
  *
  * FILES: arrays.c reads arrays. streams.c knows the streams of the data and orders them. block.c packs parameter blocks.
  * specializations.c adds and finds specializations. launcher.c launches. configurations.c finds the launcher of kernel[grid, block].
- * xla.c launches inside programs that XLA compiled. module.c makes the module.
+ * layers.c runs Triton's heuristics and autotuners before a launch. xla.c launches inside programs that XLA compiled. module.c makes the module.
  */
 #ifndef AOTCUDA_LAUNCH_H
 #define AOTCUDA_LAUNCH_H
@@ -79,7 +79,22 @@ PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 #define Py_END_CRITICAL_SECTION() }
 #endif
 
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL /* the stable ABI names it from 3.12 on */
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+#endif
+
+#ifdef _WIN32 /* for MSVC, which lacks what others have; GCC for Windows takes the same, so that it is tested */
+#include <intrin.h>
+#include <malloc.h>
+#define __atomic_load_n(place, order) _InterlockedExchangeAdd((volatile long *)(place), 0)
+#define __atomic_store_n(place, value, order) _InterlockedExchange((volatile long *)(place), value)
+#define __atomic_fetch_add(place, number, order) _InterlockedExchangeAdd((volatile long *)(place), number)
+#define __atomic_fetch_sub(place, number, order) _InterlockedExchangeAdd((volatile long *)(place), -(long)(number))
+#define ON_STACK(type, name, count) type *name = _alloca((count) * sizeof(type))
+#else /* a DLL shows nothing by itself */
+#define ON_STACK(type, name, count) type name[count]
 #pragma GCC visibility push(hidden)
+#endif
 
 enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096 };
 
@@ -433,8 +448,11 @@ int block_init(PyObject *module);
 int specializations_init(PyObject *module);
 int launcher_init(PyObject *module);
 int configurations_init(PyObject *module);
+int layers_init(PyObject *module);
 
 extern PyMethodDef streams_functions[], launcher_functions[], configurations_functions[], xla_functions[];
 
+#ifndef _WIN32
 #pragma GCC visibility pop
+#endif
 #endif

@@ -1,4 +1,4 @@
-"""Which packaged image a GPU takes, and why: the tiers of `aotcuda.arch.preference` plus what the driver can load.
+"""Choose the packaged image for a GPU, by the tiers of `aotcuda.arch.preference` and the driver's version.
 
 SASS runs on any driver of the CUDA major version it was built with, and on newer ones. PTX carries the version of the
 CUDA that it is written for, and a driver for an older one refuses it.
@@ -28,9 +28,10 @@ class Choice:
         kind: `"sass"`, `"ptx"`, `"jit"` for what the JIT fallback compiled, or None.
         why: Why this image, or why none.
         rejected: The other images, each with the reason why it was not taken.
+        better: The image that would be taken if the wheel had not been split, or its parts were all installed.
     """
 
-    __slots__ = ("arch", "capability", "gpu", "kind", "rejected", "too_old", "why")
+    __slots__ = ("arch", "better", "capability", "gpu", "kind", "rejected", "too_old", "why")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Choice:
         rejected: tuple[tuple[str, str], ...],
         *,
         too_old: bool = False,
+        better: Target | None = None,
     ) -> None:
         self.gpu = gpu
         self.capability = capability
@@ -49,6 +51,7 @@ class Choice:
         self.why = why
         self.rejected = rejected
         self.too_old = too_old
+        self.better = None if better is None else str(better)
 
     def __str__(self) -> str:
         taken = f"{self.arch}, {self.why}" if self.arch else f"no image: {self.why}"
@@ -67,9 +70,9 @@ class Choice:
     def error(self, module: str) -> RuntimeUnavailableError:
         """Return the error of a launch for which no image can run."""
         kind = DriverTooOldError if self.too_old else NoImageError
-        others = "; ".join(f"{name} {reason}" for name, reason in self.rejected)
+        others = "; ".join(f"{name} {reason}" for name, reason in self.rejected if name != self.better)
         message = f"{module} has no image for {self.gpu}: {self.why}" + (f" ({others})" if others else "")
-        if others and not self.too_old:
+        if others and not self.too_old and self.better is None:
             message += f"; it runs here if it is built with {self._missing()}"
         return kind(message)
 
@@ -128,10 +131,12 @@ def choose(
         for image in manifest["images"]
         if image["kind"] != "ltoir"
     }
+    absent = {arch.parse(image["arch"]): image["absent"] for image in manifest["images"] if "absent" in image}
     targets = list(written)
     fitting = sorted((key, str(target), target) for target in targets if (key := arch.preference(target, capability)))
     loadable = [target for _, _, target in fitting if driver is None or _loads(target, written[target], driver)]
-    taken = loadable[0] if loadable else None
+    taken = next((target for target in loadable if target not in absent), None)
+    better = loadable[: loadable.index(taken) if taken else None]  # in other parts of a split wheel
     rejected = []
     for target in targets:
         if target == taken:
@@ -142,11 +147,16 @@ def choose(
                 reason += f", and {_dotted(capability)} is Tegra's, which takes machine code of its own alone"
         elif driver is not None and not _loads(target, written[target], driver):
             reason = f"needs a driver for CUDA {_dotted(_floor(target, written[target]))}"
+        elif target in better:
+            reason = absent[target]
         else:
             reason = f"would also run here, but {taken} is preferred"
         rejected.append((str(target), reason))
     if taken is not None:
-        return Choice(gpu, capability, taken, _why(taken, capability), tuple(rejected))
+        why = _why(taken, capability)
+        return Choice(gpu, capability, taken, why, tuple(rejected), better=next(iter(better), None))
+    if better:
+        return Choice(gpu, capability, None, f"{better[0]} {absent[better[0]]}", tuple(rejected), better=better[0])
     if fitting and driver is not None:
         floor, first = min((_floor(target, written[target]), str(target)) for _, _, target in fitting)
         needed = next(image.get("min_driver") for image in manifest["images"] if image["arch"] == first)

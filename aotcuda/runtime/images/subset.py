@@ -1,5 +1,6 @@
-"""A fatbin with some of its images alone, for GPUs whose driver might take another one than is promised to run.
+"""Take fatbins apart: some of the images alone, or those of several fatbins as one.
 
+A Tegra GPU's driver might take another image than is promised to run; split wheels have their images in several files.
 `aotcuda.binary.fatbin` says what is known of the format. Entries are copied as they are, so nothing is decompressed.
 """
 
@@ -11,42 +12,41 @@ from aotcuda.errors import ManifestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
 _CONTAINER = struct.Struct("<IHHQ")
-_MAGIC = 0xBA55ED50
+_MAGIC, _VERSION = 0xBA55ED50, 1
 _KIND, _SIZES, _NUMBER, _FLAGS = struct.Struct("<H"), struct.Struct("<IQ"), struct.Struct("<I"), struct.Struct("<Q")
 _PTX = 1
 
 
-def only(data: bytes, archs: Collection[str], where: str) -> bytes:
-    """Return a fatbin with only the images for `archs`.
+def only(fatbins: Sequence[bytes], archs: Collection[str], where: str) -> bytes:
+    """Return a fatbin with the images for `archs` alone, in this order.
 
     Args:
-        data: The fatbin.
+        fatbins: The fatbins that hold them.
         archs: Targets as manifests have them: `sm_87`, `compute_75`.
         where: What to call it in errors.
 
     Raises:
-        ManifestError: It cannot be taken apart, or lacks one of them.
+        ManifestError: They cannot be taken apart, or lack one of the images.
     """
     try:
-        kept = {arch: entry for arch, entry in _entries(data) if arch in archs}
+        found = {arch: entry for data in fatbins for arch, entry in _entries(data)}
     except struct.error:
-        kept = {}
-    if kept.keys() != set(archs):
+        found = {}
+    if not found.keys() >= set(archs):
         message = f"{where} does not hold the images that its manifest lists; install the package again"
         raise ManifestError(message)
-    entries = b"".join(kept.values())
-    magic, version, header_size, _ = _CONTAINER.unpack_from(data)
-    return _CONTAINER.pack(magic, version, header_size, len(entries)) + data[_CONTAINER.size : header_size] + entries
+    entries = b"".join([found[arch] for arch in archs])
+    return _CONTAINER.pack(_MAGIC, _VERSION, _CONTAINER.size, len(entries)) + entries
 
 
 def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield target and entry of each image in the first container."""
     magic, version, position, size = _CONTAINER.unpack_from(data)
     end = position + size
-    if magic != _MAGIC or version != 1 or end > len(data):
+    if magic != _MAGIC or version != _VERSION or end > len(data):
         raise struct.error
     while position < end:
         header, payload = _SIZES.unpack_from(data, position + 4)

@@ -222,6 +222,8 @@ def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: S
 
 def _images(manifest: Manifest) -> Iterator[Image]:
     for image in manifest["images"]:
+        if "absent" in image:  # of a split wheel
+            continue
         lowest = image.get("min_driver")
         toolkit = image.get("cuda", manifest["toolchain"].get("cuda", ""))
         if lowest is None and toolkit:

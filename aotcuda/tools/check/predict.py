@@ -62,6 +62,8 @@ def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
     words = f"a GPU of compute capability {gpu_facts.dotted(gpu.capability)}"
     choice = choose(manifest, gpu.capability, driver=driver.cuda, gpu=words)
     taken, image, why = tier(choice), choice.arch, choice.why
+    if image is not None and choice.better is not None:  # a split wheel
+        why = f"{why}; {choice.better} {dict(choice.rejected)[choice.better]}"
     if driver.cuda < LOWEST:
         taken, image = "nothing", None
         first = gpu_facts.branches()[0]

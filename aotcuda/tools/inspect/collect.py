@@ -45,10 +45,11 @@ def collect(target: str) -> Report:
 
 def _built(module: targets.PackagedModule) -> Module:
     content = module.manifest
-    kernels = _images(module, "kernels", content["files"].get("kernels"), content["images"])
+    here = [image for image in content["images"] if "absent" not in image]
+    kernels = _images(module, "kernels", content["files"].get("kernels"), here)
     functions = _images(module, "functions", content["files"].get("functions"), content["ltoir"])
     own = content["toolchain"].get("cuda", "")
-    made = [(image, item.get("linker", own)) for image, item in zip(kernels, content["images"], strict=True)]
+    made = [(image, item.get("linker", own)) for image, item in zip(kernels, here, strict=True)]
     made += [(image, own) for image in functions]
     for other in content.get("toolchains", ()):
         file = other.get("functions")

@@ -25,6 +25,8 @@ class Run:
         started: A Python process of it has had the recorder.
         imported: The front ends that its processes imported.
         without_gpu: Front ends whose launches failed because there is no GPU.
+        results: Where processes first read what a launch that was not executed would have computed: the call and
+            `file:line`.
         failures: What could not be recorded, with tracebacks.
     """
 
@@ -33,6 +35,7 @@ class Run:
     started: bool
     imported: frozenset[str]
     without_gpu: frozenset[str]
+    results: tuple[tuple[str, str], ...]
     failures: tuple[tuple[str, str], ...]
 
 
@@ -49,6 +52,7 @@ def read(folder: Path, root: Path) -> Run:
         started=(folder / "started").exists(),
         imported=frozenset(item["frontend"] for item in of("imported")),
         without_gpu=frozenset(item["frontend"] for item in of("no-gpu")),
+        results=tuple((item["call"], _relative(item["site"], root)) for item in of("result")),
         failures=tuple((item["what"], item["traceback"]) for item in of("failure")),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import tempfile
 from pathlib import Path
@@ -11,11 +10,13 @@ from typing import TYPE_CHECKING
 from aotcuda.common import foreign, project_file
 from aotcuda.errors import ConfigError
 from aotcuda.tools.record import collect, process, project, pyproject, records, report, tables, variant_files
+from aotcuda.tools.record import dry as dry_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aotcuda.tools.record.collect import Run
+    from aotcuda.tools.record.dry import Mode
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Recorded
 
@@ -25,20 +26,32 @@ _NOT_EXECUTABLE = 126
 """A shell's exit statuses for a command that it cannot run."""
 
 
-def run(command: Sequence[str], *, write: bool = False, check: bool = False, out: Path | None = None) -> int:
+def run(
+    command: Sequence[str],
+    *,
+    write: bool = False,
+    check: bool = False,
+    out: Path | None = None,
+    dry: bool | None = None,
+    gpu: str | None = None,
+) -> int:
     """Record a command and return its exit status.
 
     That is the command's own (128 and the signal's number where a signal ended it), or, where that is 0, 1 if something
-    could not be recorded, or `check` and the tables lack something.
+    could not be recorded, or `check` and the tables lack something. A command that fails because launches were not
+    executed is no failure: 0 if something was recorded.
 
     Args:
         command: The program and its arguments.
         write: Merge what is missing into pyproject.toml and the variants files.
         check: Say what the tables lack of this run.
         out: Where runs add up; by default a file beside pyproject.toml, which `check` alone leaves out.
+        dry: Execute no launch; False: execute them; None: execute them where there is a GPU.
+        gpu: The GPU that answers in the place of the missing one.
 
     Raises:
         ConfigError: A file cannot be read, merged or written; pyproject.toml is as it was.
+        TargetError: No GPU is called `gpu`.
         DependencyError: tomlkit is not installed, and `write` needs it.
     """
     owner = _project(needed=write or check)
@@ -48,24 +61,31 @@ def run(command: Sequence[str], *, write: bool = False, check: bool = False, out
     keep = write or not check or out is not None
     if keep:
         records.check(path)  # to be known now, and not after an hour of tests
+    mode = dry_runs.choose(owner.aotcuda, dry=dry, gpu=gpu)
+    report.say(mode.said)
     with tempfile.TemporaryDirectory(prefix="aotcuda-record-") as folder:
         try:
-            status = process.run(command, Path(folder), project_file.table(owner.aotcuda, "types"))
+            status = process.run(command, Path(folder), mode, project_file.table(owner.aotcuda, "types"))
         except OSError as error:
             report.say(f"{command[0]} cannot be run: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
         done = collect.read(Path(folder), owner.root)
     every = records.Recorded().plus(done.records, done.choices)
     if keep:
-        every = records.add(path, every) if done.records else records.load(path)
+        every = _add(path, every, owner, out) if done.records else records.load(path)
     kept = f"; {every.runs} run{'s' * (every.runs != 1)} in {path}" if keep and done.records else ""
     report.summary(done, owner, kept)
+    report.result(done)
     lacking = _check(done, owner) if check else []
     if write:
         _write(every, project.read(owner.root))
     elif not check:
         _print(every, owner)
-    troubled = _troubles(done, check=check)
+    troubled = _troubles(done, mode, check=check)
+    if mode.dry and status:
+        recorded = any(item.launches for item in done.records)
+        report.failed(status, recorded=recorded)
+        status = 0 if recorded else status
     return status or int(bool(lacking) or troubled)
 
 
@@ -87,11 +107,18 @@ def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
     for file in files:
         kind = variant_files.kind_of(file)
         if kind is None:
-            every = records.add(path, records.load_given(file))
+            every = _add(path, records.load_given(file), owner, out)
             report.say(f"{file}: merged into {path}")
             _write(every, project.read(owner.root))
         else:
             report.say(f"{file}: merged into {variant_files.merge(file, kind, owner)}")
+
+
+def _add(path: Path, more: Recorded, owner: Project, out: Path | None) -> Recorded:
+    every = records.add(path, more)
+    if out is None and owner.text is not None and (ignoring := records.ignore(owner.root)):
+        report.say(f"{ignoring}: {records.FILE_NAME} added, so that git and sdists leave it out")
+    return every
 
 
 def _project(*, needed: bool) -> Project:
@@ -175,12 +202,12 @@ def _print(every: Recorded, owner: Project) -> None:
     sys.stdout.flush()
 
 
-def _troubles(done: Run, *, check: bool) -> bool:
+def _troubles(done: Run, mode: Mode, *, check: bool) -> bool:
     """Print what was not recorded, and return True if there is something."""
     found = [f"{what}:\n{trace.rstrip()}" for what, trace in done.failures]
     for frontend in sorted(done.imported & _WITHOUT_GPU.keys()):
         silent = not any(item.launches and item.frontend == frontend for item in done.records)
-        if frontend in done.without_gpu or (silent and not _has_gpu()):
+        if frontend in done.without_gpu or (silent and not mode.dry and not dry_runs.has_gpu()):
             found.append(_WITHOUT_GPU[frontend])
     if not done.started:
         found.append(
@@ -206,12 +233,3 @@ _WITHOUT_GPU = {
         "the kernels, and that is recorded as well"
     ),
 }
-
-
-def _has_gpu() -> bool:
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    count = ctypes.c_int()
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0

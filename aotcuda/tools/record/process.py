@@ -16,30 +16,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
 
+    from aotcuda.tools.record.dry import Mode
+
 _INJECT = Path(__file__).parent / "inject"
 
 
-def run(command: Sequence[str], folder: Path, types: Mapping[str, object] = MappingProxyType({})) -> int:
+def run(command: Sequence[str], folder: Path, mode: Mode, types: Mapping[str, object] = MappingProxyType({})) -> int:
     """Run a command with the recorder in each of its Python processes; returns its exit status as a shell tells it.
 
     Args:
         command: The program and its arguments.
         folder: Where the processes write what they launch.
+        mode: The way to record.
         types: The names that the project's tables have for types.
 
     Raises:
         OSError: There is no such program, or it cannot be run.
     """
-    status = _wait(subprocess.Popen([_program(command[0]), *command[1:]], env=_environment(folder, types)))
+    status = _wait(subprocess.Popen([_program(command[0]), *command[1:]], env=_environment(folder, mode, types)))
     return 128 - status if status < 0 else status
 
 
-def _environment(folder: Path, types: Mapping[str, object]) -> dict[str, str]:
+def _environment(folder: Path, mode: Mode, types: Mapping[str, object]) -> dict[str, str]:
     path = os.environ.get("PYTHONPATH", "")
     return {
         # In place, packaged modules launch what was packaged, and Numba sees nothing of it.
         "AOTCUDA_IN_PLACE": "0",
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in mode.removed},
+        **mode.environ,
         "AOTCUDA_RECORD_FOLDER": str(folder),
         "AOTCUDA_RECORD_TYPES": json.dumps({name: text for name, text in types.items() if isinstance(text, str)}),
         "PYTHONPATH": f"{_INJECT}{os.pathsep}{path}" if path else str(_INJECT),

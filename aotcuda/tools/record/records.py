@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import fnmatch
 import json
 import os
 from collections import Counter
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME = ".aotcuda-record.json"
+_GIT = ".gitignore"
 _VERSION = 1
 _LARGEST = 256 << 20
 _REMEDY = "remove it, or name another file with --out"
@@ -201,6 +203,28 @@ def check(path: Path) -> None:
         what = "cannot be written in" if folder.exists() else "does not exist"
         message = f"{path} cannot be written: the folder {folder} {what}; name another file with --out"
         raise ConfigError(message)
+
+
+def ignore(root: Path) -> Path | None:
+    """Have git ignore the file of records in a project, so that packagers that follow git leave it out of sdists.
+
+    The nearest `.gitignore` of the project or of the repository around it gets a line, unless one of its patterns fits;
+    a new one in the project would keep hatchling from reading that of the repository.
+
+    Returns:
+        The file that has a new line, or None.
+    """
+    repository = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+    folders = [folder for folder in (root, *root.parents) if folder.is_relative_to(repository)]
+    path = next((folder / _GIT for folder in folders if (folder / _GIT).is_file()), root / _GIT)
+    try:
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if any(fnmatch.fnmatchcase(FILE_NAME, line.strip().lstrip("/")) for line in text.splitlines()):
+            return None
+        path.write_text(text + "\n" * (text[-1:] not in ("", "\n")) + FILE_NAME + "\n", encoding="utf-8")
+    except (OSError, ValueError):  # a file that cannot be written or is not UTF-8 stays as it is
+        return None
+    return path
 
 
 def add(path: Path, more: Recorded) -> Recorded:

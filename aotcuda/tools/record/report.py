@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.variant_files import VariantModule
 
 
+_DRY = "not executed"
+"""The name in place of a GPU's that the recorder counts launches of `--dry` under."""
+
+
 def say(text: str) -> None:
     """Print one message."""
     foreign.show(f"aotcuda: {text}", sys.stderr)
@@ -34,7 +38,7 @@ def summary(done: Run, owner: Project, kept: str) -> None:
         gpus.update(record.launches)
     functions = {(record.module, record.function) for record in done.records if record.kind == "kernel"}
     devices = {(record.module, record.function) for record in done.records if record.kind == "device"}
-    where = ", ".join(f"{count} on {gpu}" for gpu, count in sorted(gpus.items()))
+    where = ", ".join(f"{count} {'' if gpu == _DRY else 'on '}{gpu}" for gpu, count in sorted(gpus.items()))
     say(
         f"recorded {_number(gpus.total(), 'launch', 'launches')}{f' ({where})' if where else ''}: "
         f"{_number(len(functions), 'kernel')}, {_number(len(devices), 'device function')}{kept}"
@@ -48,6 +52,21 @@ def summary(done: Run, owner: Project, kept: str) -> None:
     for item in left:
         record = item.record
         say(f"left out: {record.place}: {record.module}.{record.function} {record.signature}: {item.reason}")
+
+
+def result(done: Run) -> None:
+    """Print the first place that read what a launch would have computed."""
+    for call, site in done.results[:1]:
+        say(
+            f"{site}: {call} reads what a recorded launch would have computed; nothing was executed, so what the "
+            "program launches after it may differ (--execute runs kernels)"
+        )
+
+
+def failed(status: int, *, recorded: bool) -> None:
+    """Print the exit status of a command whose launches were not executed."""
+    kept = "what it launched until then is recorded" if recorded else "it launched nothing"
+    say(f"the command ended with exit status {status}, as programs may that need results; {kept}")
 
 
 def lacking(additions: Iterable[Addition]) -> list[str]:

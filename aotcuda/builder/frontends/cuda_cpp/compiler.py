@@ -53,12 +53,12 @@ class File:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether it defines any, named in the table or not."""
+        """Return True if a file defines kernels, named in the table or not."""
         return any(found.is_kernel for found in self.declared.values())
 
 
 class FrontEnd:
-    """See `aotcuda.builder.frontends.protocol.FrontEnd`."""
+    """Implement `aotcuda.builder.frontends.protocol.FrontEnd`."""
 
     def __init__(self) -> None:
         self._root = ""
@@ -70,23 +70,23 @@ class FrontEnd:
         self._named: dict[tuple[str, str], CppUnit] = {}
 
     def prepare(self, root: str) -> dict[str, str]:
-        """See FrontEnd: there is nothing to warm up."""
+        """Implement FrontEnd.prepare: there is nothing to warm up."""
         self._root = root
         _, major, minor = bindings.nvrtcVersion()
         return {"nvrtc": f"{major}.{minor}"}
 
     def keep_in(self, cache: CompileCache) -> None:
-        """See FrontEnd: to compile a file for its debug information takes as long as to compile it for a target."""
+        """Implement FrontEnd.keep_in: reading a file's debug information takes as long as compiling it."""
         self._cache = cache
 
     @contextmanager
     def importing(self, target: Target) -> Iterator[Iterable[Question]]:
-        """See FrontEnd: what files declare, they declare for some target."""
+        """Implement FrontEnd.importing: what files declare, they declare for some target."""
         self._target = target
         yield ()
 
     def load(self, unit: CppUnit, root: str) -> tuple[File, ...]:
-        """The files of the unit's module, and what they declare; the one of the unit is among them.
+        """Return the files of the unit's module, and what they declare; the one of the unit is among them.
 
         Raises:
             SourceError: A file cannot be read, or none has the kernel.
@@ -107,7 +107,7 @@ class FrontEnd:
         return files
 
     def settled(self, unit: CppUnit, files: tuple[File, ...]) -> list[CppUnit]:
-        """The unit, with its file and its symbol."""
+        """Return the unit, with its file and its symbol."""
         if unit.kind == "function":
             file = next((file for file in files if unit.name in file.declared), files[0])
             return [replace(unit, origin=f"{file.item.name}:{unit.name}")]
@@ -123,17 +123,17 @@ class FrontEnd:
         return [replace(unit, origin=origin, symbol=file.symbols[name], batch=unit.module)]
 
     def sources(self, unit: CppUnit, files: tuple[File, ...], root: str) -> tuple[LinkInput, ...]:
-        """See FrontEnd."""
+        """Implement FrontEnd.sources."""
         del unit, root
         return tuple(file.item for file in files)
 
     def declared(self, unit: CppUnit, files: tuple[File, ...]) -> object:
-        """See FrontEnd: what the files declare, for the target that they were read for."""
+        """Implement FrontEnd.declared: what the files declare, for the target that they were read for."""
         del unit
         return [(file.names, file.symbols, file.declared) for file in files]
 
     def resolve(self, unit: CppUnit, files: tuple[File, ...]) -> str:
-        """The signature; a kernel's has the C++ types.
+        """Return the signature; a kernel's has the C++ types.
 
         Raises:
             CompileError: The table and the declaration do not go together, or no launch could choose this one.
@@ -153,7 +153,7 @@ class FrontEnd:
         return found
 
     def compile_kernel(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledKernel:
-        """See FrontEnd: the code of the module's files, which all of its kernels share, and this one's arguments."""
+        """Implement FrontEnd.compile_kernel: the module's kernels share the code of its files."""
         declaration = _kernel(unit, files)
         arguments = parameters.of(declaration, dict(unit.stated), unit.key)
         code = self._code(unit.module, unit.options, target)
@@ -175,7 +175,7 @@ class FrontEnd:
 
     @functools.cache  # noqa: B019 (it lives as long as the child that it runs in)
     def _code(self, module: str, options: Options, target: Target) -> tuple[LinkInput, ...]:
-        """The files of a module compiled, for the kernels of a batch."""
+        """Return the files of a module compiled, for the kernels of a batch."""
         files = self._modules[module]
         folders = files[0].folders
         items = file_variables.kept_apart([file.item for file in files], target, options, folders)
@@ -189,7 +189,7 @@ class FrontEnd:
         )
 
     def compile_function(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledFunction:
-        """See FrontEnd: the prototype; the code of all is compiled at once, where they are merged."""
+        """Implement FrontEnd.compile_function: the prototype; `merge_functions` compiles the code."""
         del target
         return _function(unit, files)
 
@@ -200,7 +200,7 @@ class FrontEnd:
         options: Options,
         form: Literal["ltoir", "ptx"] = "ltoir",
     ) -> bytes:
-        """See FrontEnd: the file that has them, without its kernels.
+        """Implement FrontEnd.merge_functions: the file that has them, without its kernels.
 
         Raises:
             CompileError: They are in several files, or the file does not compile without kernels.
@@ -223,7 +223,7 @@ class FrontEnd:
             return _compiled(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
 
     def include_dirs(self) -> list[str]:
-        """See FrontEnd: none beside the toolkit's and the files' own."""
+        """Implement FrontEnd.include_dirs: none beside the toolkit's and the files' own."""
         return []
 
 
@@ -237,7 +237,7 @@ _QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
 
 
 def _without_kernels(item: LinkInput, word: str) -> LinkInput:
-    """A file whose kernels are device functions: entry points would be in every image that links its functions.
+    """Return a file whose kernels are device functions, since entry points would be in every image that links it.
 
     Inline ones that nobody calls are no code at all.
     """
@@ -263,7 +263,7 @@ _GLOBAL = r"__global__(?:[^;{}()]|\([^;{}()]*\))*?"
 
 
 def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tuple[File, ...]:
-    """The files of the unit's module, with what they declare."""
+    """Return the files of the unit's module, with what they declare."""
     key = _key(unit.module)
     found: dict[str, tuple[LinkInput, list[str]]] = {}
     for path in unit.sources:
@@ -307,7 +307,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
 
 
 def _placed(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
-    """The file of a kernel, which is looked for by its text alone, and what C++ calls it there."""
+    """Return the file of a kernel, which is looked for by its text alone, and what C++ calls it there."""
     path, colon, name = expression.partition(".cu:")
     if colon and f"{path}.cu" in texts and not name.startswith(":"):
         return f"{path}.cu", name
@@ -316,12 +316,12 @@ def _placed(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
 
 
 def _plain(expression: str) -> str:
-    """The last name of an expression: `scale` of `ns::scale<ns::Point>`."""
+    """Return the last name of an expression: `scale` of `ns::scale<ns::Point>`."""
     return expression.partition("<")[0].rpartition(":")[2].strip()
 
 
 def _kernels_in(text: bytes) -> list[str]:
-    """The names that a text seems to declare as kernels, to choose and to suggest from."""
+    """Return the names that a text seems to declare as kernels, to choose and to suggest from."""
     return [name.decode() for name in re.findall(rb"__global__(?:[^;{}()]|\([^;{}()]*\))*?\b(?!__)(\w+)\s*\(", text)]
 
 
@@ -338,7 +338,7 @@ _Description = tuple[bytes, dict[str, str]]
 def _described(
     file: File, target: Target, options: Options, key: str, keys: Mapping[str, str], have: _Description | None
 ) -> tuple[File, _Description]:
-    """A file with what it declares; `keys` say where the table names each kernel of it, `have` is what is kept of it.
+    """Return a file and its declarations; `keys` name the table's key of each kernel, `have` is the cached part.
 
     Raises:
         CompileError: The file does not compile.
@@ -388,20 +388,20 @@ def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
 
 
 def _template(text: bytes, name: str) -> str:
-    """The head of a kernel's template, `template <class T, int N> `, as far as the text itself shows it."""
+    """Return the head of a kernel's template, `template <class T, int N> `, as far as the text itself shows it."""
     pattern = rb"template\s*(<[^{};]*>)\s*(?=[^{};<>]*__global__[^{};]*\b%b\s*\()" % name.encode()
     found = re.search(pattern, text)
     return f"template {' '.join(found[1].decode(errors='replace').split())} " if found else "the template "
 
 
 def _is_static(text: bytes, name: str) -> bool:
-    """Whether a text seems to define a kernel as `static`."""
+    """Return True if a text seems to define a kernel as `static`."""
     heads = re.findall(rb"([^;{}]*)\b%b\s*\([^;{}]*\)\s*\{" % name.encode(), text)
     return any({b"static", b"__global__"} <= {*head.split()} for head in heads)
 
 
 def _file_of(unit: CppUnit, files: Sequence[File]) -> tuple[File, str]:
-    """The file of a kernel, and what C++ calls it there."""
+    """Return the file of a kernel, and what C++ calls it there."""
     path, name = _placed(unit.expression, {file.item.name: file.item.data for file in files})
     return next(file for file in files if file.item.name == path), name
 
@@ -424,7 +424,7 @@ def _kernel(unit: CppUnit, files: Sequence[File]) -> Declaration:
 
 
 def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
-    """An exported function, as its callers see it.
+    """Return an exported function, as its callers see it.
 
     Raises:
         SourceError: No file defines it with C linkage.

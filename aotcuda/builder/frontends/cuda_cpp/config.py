@@ -1,4 +1,4 @@
-"""How the tables of modules in CUDA C++ are read: files, and the kernels and device functions that they define."""
+"""Read the tables of modules in CUDA C++: files, and the kernels and device functions that they define."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FORMS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """What the table says of a parameter: its type, or which array it is taken from.
+    """A parameter as the table states it: its type, or the array that gives its value.
 
     Attributes:
         text: As the table has it.
@@ -187,13 +187,13 @@ class CppUnit(Unit):
 
     @property
     def loading(self) -> str:
-        """See Unit."""
+        """Implement Unit.loading."""
         first, *more = self.sources
         return f"reading {first}{f' and {len(more)} more' if more else ''}"
 
 
 def check(module: Module) -> None:
-    """See Tables."""
+    """Implement Tables.check."""
     normal = [posixpath.normpath(path) for path in module.source]
     for index, path in enumerate(normal):
         if path in normal[:index]:
@@ -210,12 +210,12 @@ def check(module: Module) -> None:
 
 
 def modules(module: Module) -> Sequence[str]:
-    """See Tables: the sources are no Python modules."""
+    """Implement Tables.modules: the sources are no Python modules."""
     return ()
 
 
 def units(module: Module) -> list[CppUnit]:
-    """See Tables."""
+    """Implement Tables.units."""
     kernels = cast("tuple[Kernel, ...]", module.kernels)
     sources = tuple(posixpath.normpath(path) for path in module.source)
     every = tuple((name, key) for kernel in kernels for name, key in _expressions(kernel))
@@ -260,13 +260,13 @@ def units(module: Module) -> list[CppUnit]:
 
 
 def _expressions(kernel: Kernel) -> list[tuple[str, str]]:
-    """What C++ calls a kernel, or its instances, and the keys that say so."""
+    """Return the C++ names of a kernel or its instances, each with the table's key."""
     if kernel.instances:
         return [(name, f"{kernel.key}.instances[{number}]") for number, name in enumerate(kernel.instances)]
     return [(kernel.function, kernel.key)]
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """See Tables: there are none."""
+    """Implement Tables.widened: there are none."""
     message = f"{kernel.key}: a kernel in CUDA C++ takes what it declares, and not {signature}"
     raise CompileError(message)

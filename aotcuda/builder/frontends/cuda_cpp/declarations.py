@@ -1,4 +1,4 @@
-"""What NVRTC says of kernels and device functions: their parameters, by name, type and place.
+"""Read kernels and device functions from NVRTC's PTX: their parameters, by name, type and offset.
 
 PTX that is compiled with debug information has all of it. The directives tell how parameters lie in memory (PTX ISA,
 "Kernel Function Parameters"), DWARF what they are in C++: names, types, and the members of structs (DWARF 2, "Data
@@ -84,7 +84,7 @@ class Declaration:
 
 
 def read(ptx: bytes) -> dict[str, Declaration]:
-    """The kernels and functions that a module in PTX defines for others, by symbol.
+    """Return the kernels and functions that a module in PTX defines for others, by symbol.
 
     Raises:
         ValueError: It was not compiled with debug information.
@@ -156,7 +156,7 @@ def _bounds(directives: str) -> tuple[int, ...]:
 
 
 def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
-    """The functions that the debug information describes, by symbol."""
+    """Return the functions that the debug information describes, by symbol."""
     sections = {
         f"{name}_sec": DebugSectionDescriptor(
             io.BytesIO(data), name=f".{name}", global_offset=0, size=len(data), address=0
@@ -182,7 +182,7 @@ _NUMBER = re.compile(r"\s*-?(0x[0-9a-fA-F]+|0|[1-9][0-9]*)\s*")
 
 
 def _section(text: str, name: str) -> bytes:
-    """The bytes of a section; addresses in it are zeros, as nothing is linked yet."""
+    """Return the bytes of a section; addresses in it are zeros, as nothing is linked yet."""
     match = re.search(rf"^\s*\.section\s+{re.escape(name)}\s*\{{(.*?)^\s*\}}", text, re.DOTALL | re.MULTILINE)
     if match is None:
         message = f"the PTX has no section {name}"
@@ -240,7 +240,7 @@ class _Types:
         self._known: dict[int, CppType] = {}
 
     def of(self, die: Any, *, plain: bool = False) -> CppType:
-        """The type of what `die` describes; `plain` without const, which for what is passed is nobody else's affair."""
+        """Return the type that `die` describes; `plain` is without const, which does not matter for arguments."""
         found = die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
         while plain and found is not None and found.tag == "DW_TAG_const_type" and "DW_AT_type" in found.attributes:
             found = found.get_DIE_from_attribute("DW_AT_type")
@@ -286,7 +286,7 @@ class _Types:
         )
 
     def _array(self, die: Any) -> CppType:
-        """An array in a struct, or behind a pointer."""
+        """Return an array in a struct, or behind a pointer."""
         inner = self.of(die)
         extents = [
             _number(child, "DW_AT_count") or _number(child, "DW_AT_upper_bound") + 1
@@ -344,19 +344,19 @@ class _Types:
 
 
 def _field(kind: CppType) -> str:
-    """A type inside a struct: its fields alone, where it is one, as NumPy's description nests them."""
+    """Return a type inside a struct: its fields alone, where it is one, as NumPy's description nests them."""
     _, brace, fields = kind.dtype.partition("{")
     return f"{{{fields}" if brace and kind.dtype.startswith("|V") else kind.dtype
 
 
 def _moved(text: str, start: int) -> str:
-    """A field of a base, in the struct that has the base at `start`."""
+    """Return a field of a base class, at its place in the struct that has the base at `start`."""
     head, _, offset = text.rpartition("@")
     return f"{head}@{int(offset) + start}"
 
 
 def _location(member: Any) -> int:
-    """The offset of a member: a number, or DWARF's expression `DW_OP_plus_uconst`, which is followed by LEB128."""
+    """Return the offset of a member: a number, or DWARF's expression `DW_OP_plus_uconst` with a LEB128 number."""
     value = member.attributes["DW_AT_data_member_location"].value
     if isinstance(value, int):
         return value

@@ -1,4 +1,4 @@
-"""What a kernel's launch is given: its declaration, and what the table says besides, as the manifest describes it.
+"""Describe a kernel's arguments for the manifest, from its declaration and the table.
 
 | C++ | argument |
 |---|---|
@@ -40,7 +40,7 @@ class Arguments(NamedTuple):
 
 
 def of(declaration: Declaration, stated: Mapping[str, Stated], key: str) -> Arguments:
-    """The arguments of a kernel.
+    """Return the arguments of a kernel.
 
     Args:
         declaration: The kernel.
@@ -116,7 +116,7 @@ def _pointer(element: CppType, said: Stated | None, where: str, kind: CppType) -
 
 
 def _holds(element: CppType, base: str, dtype: str) -> bool:
-    """Whether memory of such elements may be an array of a dtype: `float2` of float32, or of complex64."""
+    """Return True if an array of a dtype may hold such elements: `float2` fits float32 and complex64."""
     if dtype == base or base in _ANY - {"<u8"}:
         return True
     parts = {"<c8": "<f4", "<c16": "<f8"}

@@ -103,7 +103,7 @@ class CutileFrontEnd:
             raise toolchain.unknown_target(_name(target), where, f"tileiras {versions.dotted(self._cuda)}", self._known)
 
     def load(self, unit: CutileUnit, root: str) -> Any:
-        """See FrontEnd: the kernel that `@ct.kernel` has made.
+        """Implement FrontEnd.load: the kernel that `@ct.kernel` has made.
 
         Raises:
             SourceError: A source cannot be imported, or has no such kernel.
@@ -118,7 +118,7 @@ class CutileFrontEnd:
         raise SourceError(message)
 
     def settled(self, unit: CutileUnit, loaded: Any) -> Sequence[CutileUnit]:
-        """See FrontEnd: a unit for each specialisation.
+        """Implement FrontEnd.settled: a unit for each specialisation.
 
         Raises:
             CompileError: The table does not fit the function.
@@ -127,7 +127,7 @@ class CutileFrontEnd:
         return config.specialised(unit)
 
     def sources(self, unit: CutileUnit, loaded: Any, root: str) -> tuple[LinkInput, ...]:
-        """See FrontEnd: Python modules alone."""
+        """Implement FrontEnd.sources: Python modules alone."""
         return ()
 
     def resolve(self, unit: CutileUnit, loaded: Any) -> str:
@@ -135,7 +135,7 @@ class CutileFrontEnd:
         return unit.signature
 
     def compile_kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel:
-        """See FrontEnd; to Tile IR, which `assemble` makes again with that of the module's other kernels.
+        """Implement FrontEnd.compile_kernel: to Tile IR, which `assemble` makes again for the whole module.
 
         The compile cache names images by what is returned: it has no lines of files, which are not in images either,
         and the level that `assemble` asks for.
@@ -164,7 +164,7 @@ class CutileFrontEnd:
         )
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """See FrontEnd; by tileiras."""
+        """Implement FrontEnd.assemble: by tileiras."""
         units = [self._loaded[module, item.name] for item in inputs]
         bytecode = self._bytecode(units, target, with_lines=True)  # tileiras names the user's line by them
         levels = {_options(loaded).opt_level_for_target(_name(target)) for _, loaded in units}

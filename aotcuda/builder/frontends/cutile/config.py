@@ -208,7 +208,7 @@ modules = variants.modules
 
 
 def target(wanted: Target) -> Target:
-    """See Tables: from compute capability 9.0 on, tileiras makes code for one GPU architecture alone.
+    """Implement Tables.target: from compute capability 9.0 on, tileiras makes code for one GPU architecture alone.
 
     Raises:
         ValueError: It makes nothing for that target; what to write instead.
@@ -230,7 +230,7 @@ def units(module: Module) -> list[CutileUnit]:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """See Tables; nobody asks, since cuTile's kernels are made for what the table says."""
+    """Implement Tables.widened: nobody asks, since cuTile's kernels are made for what the table says."""
     message = f"{kernel.key}: cuTile's kernels are compiled for what the table has alone, and not for {signature}"
     raise CompileError(message)
 

@@ -136,10 +136,10 @@ class NumbaFrontEnd(ABC):
 
     @abstractmethod
     def include_dirs(self) -> list[str]:
-        """See FrontEnd."""
+        """Implement FrontEnd.include_dirs."""
 
     def sources(self, unit: NumbaUnit, loaded: object, root: str) -> tuple[LinkInput, ...]:
-        """See FrontEnd: Python modules alone."""
+        """Implement FrontEnd.sources: Python modules alone."""
         return ()
 
     def given(self, loaded: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class NumbaFrontEnd(ABC):
         return units.resolve(unit, loaded, self.convention.notation, self.root)
 
     def compile_kernel(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledKernel:
-        """See FrontEnd; to LLVM IR.
+        """Implement FrontEnd.compile_kernel: to LLVM IR.
 
         Raises:
             CompileError: The compiler refuses it, or it takes an argument that cannot be passed to a packaged kernel.
@@ -171,7 +171,7 @@ class NumbaFrontEnd(ABC):
         return self._kernels(unit, loaded, [target])[target]
 
     def compile_function(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledFunction:
-        """See FrontEnd; down to LLVM IR.
+        """Implement FrontEnd.compile_function: down to LLVM IR.
 
         Raises:
             CompileError: The compiler refuses it, it raises, or a type in its signature has no counterpart in C.
@@ -271,7 +271,7 @@ class NumbaFrontEnd(ABC):
         return {"needed": needed.inputs, "callbacks": needed.callbacks, "externals": externals}
 
     def generated(self, unit: NumbaUnit, loaded: Found, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
-        """See FrontEnd; by libNVVM."""
+        """Implement FrontEnd.generated: by libNVVM."""
         fastmath, opt_level, debug, *texts = json.loads(item.data)
         options = replace(unit.options, fastmath=fastmath, opt_level=opt_level, debug=debug)
         with explained(unit, loaded.python, self.root):
@@ -284,7 +284,7 @@ class NumbaFrontEnd(ABC):
         options: Options,
         form: Literal["ltoir", "ptx"] = "ltoir",
     ) -> bytes:
-        """See FrontEnd.
+        """Implement FrontEnd.merge_functions.
 
         Fast math is in the instructions of each function; the settings of the whole (flush to zero, approximate
         division and square root) are used only if all functions ask for them.

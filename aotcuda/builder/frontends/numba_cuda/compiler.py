@@ -58,7 +58,7 @@ class NumbaCuda(NumbaFrontEnd):
         }
 
     def given(self, loaded: Any) -> dict[str, Any]:
-        """See NumbaFrontEnd; `@njit` has none that matter."""
+        """Implement NumbaFrontEnd.given: `@njit` has none that matter."""
         return loaded.targetoptions if isinstance(loaded, CUDADispatcher) else {}
 
     def compiling(

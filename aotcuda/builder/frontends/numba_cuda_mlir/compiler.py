@@ -63,7 +63,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
     ) -> Any:
-        """See NumbaFrontEnd; to MLIR, and the metadata of what comes out holds the module."""
+        """Implement NumbaFrontEnd.lower: to MLIR, and the metadata of what comes out holds the module."""
         check(inspect.signature(python).parameters, args)
         check_result(result)
         options = jit.options
@@ -112,7 +112,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
         return [text]
 
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
-        """See NumbaFrontEnd; one, as libNVVM reads it for the target, helpers included."""
+        """Implement NumbaFrontEnd.function_texts: one, as libNVVM reads it for the target, helpers included."""
         mlir_optimization.optimize(compiled)
         text = llvm_ir.settle(compiled.metadata["ltoir"].decode(), self.root)
         return [llvm_ir.with_fast_math(text) if jit.options.fastmath else text]
@@ -120,7 +120,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def texts(
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str]]]:
-        """See NumbaFrontEnd: the MLIR is the same but for the name of the target, and all that follows is told it."""
+        """Implement NumbaFrontEnd.texts: MLIR of targets differs in the target's name alone."""
         found: list[tuple[Sequence[Target], list[str]]] = []
         for target in targets:
             for_it = patches.retargeted(compiled, target)

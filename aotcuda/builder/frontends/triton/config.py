@@ -11,12 +11,12 @@ import itertools
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from aotcuda.builder.config import keys, rules
-from aotcuda.builder.config.model import FMA
+from aotcuda.builder.config.model import FMA, FMA_MEANING
 from aotcuda.builder.config.settings import Record, setting
-from aotcuda.builder.config.shapes import Integer, ListOf, TableOf
+from aotcuda.builder.config.shapes import Flag, Integer, ListOf, TableOf, Text
 from aotcuda.builder.frontends import variants
 from aotcuda.builder.frontends.protocol import Recorded
 from aotcuda.builder.frontends.triton import type_notation, variants_file
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from aotcuda.arch import Target
     from aotcuda.builder.config.model import Module
     from aotcuda.builder.frontends.triton.type_notation import Type, Value
     from aotcuda.builder.frontends.triton.variants_file import RecordedKernel, Variant
     from aotcuda.builder.frontends.variants import Constant, Constants
+
+T = TypeVar("T")
 
 OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
 """The options that a launch may name, as in Triton; each with its default."""
@@ -61,6 +64,20 @@ _BOUNDS = ListOf(
 )
 _WHEN = TableOf(name=variants.PARAMETER_NAME, value=_BOUNDS, expected="a table of integers or of pairs of them")
 _WARPS = Integer(1, 32)
+_REGISTERS = Integer(0, 255)
+_FLAG = Flag()
+_OWN = "the kernel's"
+"""The default of a config's options."""
+
+
+_TARGETS = ListOf(
+    item=Text("a target, such as sm_90", r"^(sm|compute)_", type_notation.code_target),
+    expected="a list of targets",
+    shortest=1,
+)
+_ARCH = "The targets of `arch` that it is for."
+_PDL = "Launches are programmatic dependent ones: they may begin before the kernel before them has ended."
+_COOPERATIVE = "Launches are cooperative: all blocks of the grid run at the same time."
 
 
 def _several(shape: Integer, what: str) -> ListOf:
@@ -77,16 +94,25 @@ class Settings:
     )
     num_warps: int | None = field(
         default=None,
-        metadata=setting(_WARPS, "Warps of a block: a power of two.", "8", default="the kernel's"),
+        metadata=setting(_WARPS, "Warps of a block: a power of two.", "8", default=_OWN),
     )
     num_stages: int | None = field(
         default=None,
-        metadata=setting(Integer(0, 64), "Stages of software pipelines.", "4", default="the kernel's"),
+        metadata=setting(Integer(0, 64), "Stages of software pipelines.", "4", default=_OWN),
     )
     num_ctas: int | None = field(
         default=None,
-        metadata=setting(Integer(1, 16), "Blocks of a cluster.", "1", default="the kernel's"),
+        metadata=setting(Integer(1, 16), "Blocks of a cluster.", "1", default=_OWN),
     )
+    maxnreg: int | None = field(
+        default=None, metadata=setting(_REGISTERS, "Registers a thread may use.", "128", default=_OWN)
+    )
+    fma: bool | None = field(default=None, metadata=setting(_FLAG, FMA_MEANING, "false", default=_OWN))
+    launch_pdl: bool | None = field(default=None, metadata=setting(_FLAG, _PDL, "true", default=_OWN))
+    launch_cooperative_grid: bool | None = field(
+        default=None, metadata=setting(_FLAG, _COOPERATIVE, "true", default=_OWN)
+    )
+    arch: tuple[Target, ...] = field(default=(), metadata=setting(_TARGETS, _ARCH, '["sm_90"]', default=_OWN))
     when: tuple[tuple[str, tuple[int, ...]], ...] = field(
         default=(),
         metadata=setting(
@@ -156,9 +182,12 @@ class Kernel(VariantKernel):
     num_ctas: int = field(default=OPTIONS["num_ctas"], metadata=setting(Integer(1, 16), "Blocks of a cluster.", "2"))
     maxnreg: int = field(
         default=0,
-        metadata=setting(Integer(0, 255), "Registers a thread may use.", "128", default="`max-registers`"),
+        metadata=setting(_REGISTERS, "Registers a thread may use.", "128", default="`max-registers`"),
     )
     fma: bool | None = field(default=None, metadata=FMA)
+    launch_pdl: bool = field(default=False, metadata=setting(_FLAG, _PDL, "true"))
+    launch_cooperative_grid: bool = field(default=False, metadata=setting(_FLAG, _COOPERATIVE, "true"))
+    arch: tuple[Target, ...] = field(default=(), metadata=setting(_TARGETS, _ARCH, '["sm_90"]', default="all of them"))
     configs: tuple[Settings, ...] = field(
         default=(),
         metadata=setting(
@@ -396,8 +425,7 @@ class _Set:
     num_warps: int
     num_stages: int
     num_ctas: int
-    when: tuple[tuple[str, int, int], ...]
-    signatures: tuple[tuple[Type, ...], ...]
+    config: Settings
 
 
 def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
@@ -407,30 +435,38 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
     made = [
         (types, constants)
         for types, constants in itertools.product(kernel.signatures, sets)
-        if not constants.signatures or types in constants.signatures
+        if not constants.config.signatures or types in constants.config.signatures
     ]
     found = []
     for number, (types, constants) in enumerate(made):
-        found.append(
-            TritonUnit(
-                **variants.common(module, kernel, number),
-                signature=_shown(types, constants),
-                chosen=frozenset(() if in_place else chosen),
-                is_exact=in_place,
-                in_place=in_place,
-                types=types,
-                constexprs=constants.constexprs,
-                num_warps=constants.num_warps,
-                num_stages=constants.num_stages,
-                num_ctas=constants.num_ctas,
-                maxnreg=kernel.maxnreg or module.options.max_registers,
-                when=constants.when,
-                alone=variants.of_one_value(kernel.constexprs),
-                configs=kernel.configs,
-                signatures=constants.signatures or kernel.signatures,
-            )
+        config = constants.config
+        unit = TritonUnit(
+            **variants.common(module, kernel, number),
+            chosen=frozenset(() if in_place else chosen),
+            is_exact=in_place,
+            in_place=in_place,
+            types=types,
+            constexprs=constants.constexprs,
+            num_warps=constants.num_warps,
+            num_stages=constants.num_stages,
+            num_ctas=constants.num_ctas,
+            maxnreg=_first(config.maxnreg, kernel.maxnreg) or module.options.max_registers,
+            enable_fp_fusion=config.fma,
+            launch_pdl=_first(config.launch_pdl, kernel.launch_pdl),
+            launch_cooperative_grid=_first(config.launch_cooperative_grid, kernel.launch_cooperative_grid),
+            only=config.arch or kernel.arch,
+            when=tuple((name, bounds[0], bounds[-1]) for name, bounds in sorted(config.when)),
+            alone=variants.of_one_value(kernel.constexprs),
+            configs=kernel.configs,
+            signatures=config.signatures or kernel.signatures,
         )
+        found.append(replace(unit, signature=_shown(types, unit)))
     return found
+
+
+def _first(own: T | None, kernels: T) -> T:
+    """Return a config's option, or the kernel's."""
+    return kernels if own is None else own
 
 
 def _sets(kernel: Kernel) -> list[_Set]:
@@ -438,16 +474,12 @@ def _sets(kernel: Kernel) -> list[_Set]:
     found = []
     for config in kernel.configs or (Settings(),):
         own = tuple((name, values[0]) for name, values in sorted(config.constexprs))
-        when = tuple((name, bounds[0], bounds[-1]) for name, bounds in sorted(config.when))
-        warps = (config.num_warps,) if config.num_warps is not None else kernel.num_warps
-        stages = (config.num_stages,) if config.num_stages is not None else kernel.num_stages
-        ctas = config.num_ctas if config.num_ctas is not None else kernel.num_ctas
+        warps = kernel.num_warps if config.num_warps is None else (config.num_warps,)
+        stages = kernel.num_stages if config.num_stages is None else (config.num_stages,)
+        ctas = _first(config.num_ctas, kernel.num_ctas)
         for values in variants.combinations(kernel.constexprs):
             constants = tuple((name, None if value == type_notation.NONE else value) for name, value in (*values, *own))
-            found += [
-                _Set(constants, warp, stage, ctas, when, config.signatures)
-                for warp, stage in itertools.product(warps, stages)
-            ]
+            found += [_Set(constants, warp, stage, ctas, config) for warp, stage in itertools.product(warps, stages)]
     return found
 
 
@@ -456,16 +488,16 @@ def conditions(when: Sequence[tuple[str, int, int]]) -> str:
     return ", ".join(f"{name} = {low}" if low == high else f"{low} <= {name} <= {high}" for name, low, high in when)
 
 
-def _shown(types: Sequence[Type], of: _Set | TritonUnit) -> str:
+def _shown(types: Sequence[Type], of: TritonUnit) -> str:
     """A variant as reports and errors write it: `void(*fp32:16, i32; BLOCK=256, num_warps=4, num_stages=3)`."""
     constants = [f"{name}={value!r}" for name, value in of.constexprs]
     constants += [f"num_warps={of.num_warps}", f"num_stages={of.num_stages}"]
     constants += [f"num_ctas={of.num_ctas}"] if of.num_ctas > 1 else []
-    if isinstance(of, TritonUnit) and of.is_exact:
-        given = {"maxnreg": of.maxnreg or None, **{name: getattr(of, name) for name in _SWITCHES}}
-        constants += [f"{name}={value}" for name, value in given.items() if value is not ALL_OPTIONS[name]]
+    given = {"maxnreg": of.maxnreg or None, **{name: getattr(of, name) for name in _SWITCHES}}
+    constants += [f"{name}={value}" for name, value in given.items() if value is not ALL_OPTIONS[name]]
     when = f" when {conditions(of.when)}" if of.when else ""
-    return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}"
+    on = f" on {', '.join(map(str, of.only))}" if of.only and not of.recorded else ""
+    return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}{on}"
 
 
 def undecided(configs: Sequence[Settings], tuned: AbstractSet[str]) -> frozenset[str]:

@@ -6,7 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from aotcuda.arch import Target
+from aotcuda import arch
 from aotcuda.builder.config import keys
 
 _TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
@@ -170,7 +170,7 @@ def check_constant(value: object) -> None:
         raise ValueError(message)
 
 
-def target(wanted: Target) -> Target:
+def target(wanted: arch.Target) -> arch.Target:
     """See Tables: from compute capability 9.0 on, Triton's code is for one GPU architecture alone.
 
     Raises:
@@ -187,4 +187,14 @@ def target(wanted: Target) -> Target:
             "write compute_89 or a lower one, which all later ones compile"
         )
         raise ValueError(message)
-    return Target(wanted.kind, wanted.major, wanted.minor, "a")
+    return arch.Target(wanted.kind, wanted.major, wanted.minor, "a")
+
+
+def code_target(text: str) -> arch.Target:
+    """Return the `sm_*` target whose code the images for a target have.
+
+    Raises:
+        ValueError: The text is no target, or one that Triton makes nothing for.
+    """
+    found = target(arch.parse(text))
+    return arch.Target("sass", found.major, found.minor, found.suffix)

@@ -12,7 +12,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from aotcuda import arch
 from aotcuda.builder.frontends.triton import type_notation
 from aotcuda.common import foreign
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from aotcuda import arch
     from aotcuda.builder.frontends.triton.type_notation import Type, Value
 
 FORMAT, TUNING, VERSION = "aotcuda variants", "aotcuda tuning", 1
@@ -176,7 +176,7 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
         options[name] = value[name]
     targets = _of(value, "arch", list, where) if "arch" in value else []
     try:
-        wanted = tuple(type_notation.target(arch.parse(item)) for item in targets)
+        wanted = tuple(map(type_notation.code_target, targets))
     except (ValueError, TypeError, AttributeError):
         _refuse(f"{where}.arch", "is no list of targets")
     return Variant(

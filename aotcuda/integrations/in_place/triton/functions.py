@@ -14,6 +14,7 @@ import threading
 from aotcuda.errors import LaunchError
 from aotcuda.integrations.in_place import sources
 from aotcuda.integrations.in_place.triton import bases, private_parts
+from aotcuda.runtime import fast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,20 +92,85 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
         super()._unsafe_update_src(new_src)
 
 
+def _get_item(self: Any, grid: Any) -> Callable[..., Any]:
+    """Return what launches the kernel with a grid."""
+    launcher = _launcher(self, grid) if type(self).run is _run else None
+    return launcher or self.triton.__getitem__(self, grid)  # type: ignore[no-any-return]
+
+
+def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Launch the kernel, as Triton's method does."""
+    if kwargs.get("warmup") is False and "grid" in kwargs:
+        launcher = _launcher(self, kwargs["grid"])
+        if launcher is not None:
+            del kwargs["grid"], kwargs["warmup"]
+            return launcher(*args, **kwargs)
+    return self.run_by_triton(*args, **kwargs)
+
+
+def _launcher(wrapper: Any, grid: Any) -> Any:
+    """Return what launches the kernel in a wrapper by the fast path, with a grid; None if that does not."""
+    if _is_traced():
+        return None
+    path = wrapper.path
+    if path is None:
+        path = wrapper.path = _path(wrapper)
+    if not path:
+        return None
+    function, is_direct, layered = path
+    kernel = function.ready()
+    if kernel is None:
+        return None
+    try:
+        launcher = kernel[grid] if is_direct else None
+    except LaunchError:  # Triton says what is wrong with the grid
+        return None
+    return launcher if layered is None else layered.with_grid(launcher, grid)
+
+
+def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any]:
+    """Return the packaged kernel in a wrapper, if the path ends there, and the fast path of the layers down to its end.
+
+    It ends before a layer that a package gave a `run` of its own. It has no layers where the packaged kernel itself
+    finds the values of all heuristics. It is empty where launches are Triton's.
+    """
+    function = _innermost(wrapper)
+    kernel = function.packaged() if function is not None else None
+    if function is None or kernel is None:
+        return ()
+    layers = [wrapper, wrapper.fn]
+    while isinstance(layers[-1], Autotuner | Heuristics) and type(layers[-1]).run is _run:
+        layers.append(layers[-1].fn)
+    is_direct, names = layers[-1] is function, kernel.literals().keys()
+    if is_direct and all(isinstance(each, Heuristics) and each.values.keys() <= names for each in layers[:-1]):
+        return function, True, None
+    if bases.is_installed and not private_parts.are_wrappers_ordinary():
+        return ()
+    kinds = b"".join([layer.kind for layer in layers[:-1]])
+    layered = fast.layered((*layers,), kinds, Choices, bases.triton.Config)
+    return () if layered is None else (function, is_direct, layered)
+
+
 class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
     """An autotuner around a packaged kernel; it takes a config from the package's tables, and times none."""
 
+    triton: Any = bases.Autotuner
+    kind = b"t"
+    path: tuple[Any, ...] | None = None
     cache: Choices
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Launch the kernel with the config for the arguments, as Triton's method does."""
+    __getitem__ = _get_item
+    run = _run
+
+    def run_by_triton(self, *args: Any, **kwargs: Any) -> Any:
+        """Launch the kernel with the config for the arguments, by Triton's own method."""
         choices = self.cache
         if type(choices) is not Choices:
             choices = self.cache = Choices(self, choices)
         before = getattr(_now, "launch", None)
         _now.launch = self, kwargs
         try:
-            return super().run(*args, **kwargs)
+            return self.triton.run(self, *args, **kwargs)
         finally:
             _now.launch = before
 
@@ -148,27 +214,16 @@ class Choices(dict[object, object]):
 class Heuristics(bases.Heuristics):  # type: ignore[misc]  # it has no types
     """Heuristics around a packaged kernel. Where all only ask if arguments are None, its launch finds that out."""
 
-    _is_literal: bool | None = None
+    triton: Any = bases.Heuristics
+    kind = b"h"
+    path: tuple[Any, ...] | None = None
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Return what launches the kernel with a grid."""
-        if not _is_traced():
-            function = _innermost(self)
-            if function is not None and function.ready() is not None and self._literal(function):
-                return function[grid]
-        found: Callable[..., Any] = super().__getitem__(grid)
-        return found
+    __getitem__ = _get_item
+    run = _run
 
-    def _literal(self, function: JITFunction) -> bool:
-        """Return True if the packaged kernel finds the values of all heuristics between here and the function."""
-        if self._is_literal is None:
-            kernel = function.packaged()
-            names = kernel.literals() if kernel is not None else {}
-            at: Any = self
-            while isinstance(at, Heuristics) and at.values.keys() <= names.keys():
-                at = at.fn
-            self._is_literal = at is function
-        return self._is_literal
+    def run_by_triton(self, *args: Any, **kwargs: Any) -> Any:
+        """Launch the kernel by Triton's own method."""
+        return self.triton.run(self, *args, **kwargs)
 
 
 def adopt(item: Any) -> Any:

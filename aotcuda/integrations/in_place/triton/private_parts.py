@@ -59,6 +59,7 @@ VARIABLES = (
 """Environment variables with which Triton compiles other code: kernels are Triton's where one is set."""
 
 _known: list[bool] = []
+_ordinary: list[bool] = []
 
 
 def are_known() -> bool:
@@ -92,3 +93,53 @@ def _missing() -> str | None:
 def has_attributes(kind: str, item: object) -> bool:
     """Return True if an object of a class has the attributes that packaged kernels use."""
     return all(hasattr(item, name) for name in ATTRIBUTES[kind])
+
+
+def are_wrappers_ordinary() -> bool:
+    """Return True if `run` of Triton's heuristics and autotuners does what the fast path does in its place.
+
+    That is tried once, with a kernel that only notes what it is given. Another release may do something else.
+    """
+    if not _ordinary:
+        tuners: Any = import_module(_TUNER)
+        try:
+            _ordinary.append(_try_heuristics(tuners) and _try_autotuner(tuners))
+        except Exception:  # noqa: BLE001 (they need what this does not know)
+            _ordinary.append(False)
+    return _ordinary[0]
+
+
+def _try_heuristics(tuners: Any) -> bool:
+    kernel, given = _Kernel(), []
+
+    def note(args: dict[str, Any]) -> int:
+        given.append(dict(args))
+        return 1
+
+    values = {"A": note, "B": lambda args: args["A"] + 1}
+    tuners.Heuristics(kernel, kernel.arg_names, values).run(5, grid=(1,), warmup=False, C=3)
+    named = {"grid": (1,), "warmup": False, "C": 3}
+    return given == [{"x": 5, **named}] and kernel.launched == [((5,), {**named, "A": 1, "B": 2})]
+
+
+def _try_autotuner(tuners: Any) -> bool:
+    kernel, configs = _Kernel(), [tuners.Config({"A": value}) for value in (1, 2)]
+    tuner = tuners.Autotuner.__new__(tuners.Autotuner)
+    vars(tuner).update(fn=kernel, arg_names=kernel.arg_names, configs=configs, keys=["n"], cache={(7, "T"): configs[1]})
+    named = {"grid": (1,), "warmup": False, "n": 7}
+    tuner.run(kernel, **named)
+    is_marked = tuner.best_config is configs[1] and tuner.nargs is None
+    return is_marked and kernel.launched == [((kernel,), {**named, **configs[1].all_kwargs()})]
+
+
+class _Kernel:
+    """In the place of a kernel, and of an array."""
+
+    arg_names = ["x", "n", "A", "B", "C"]  # noqa: RUF012 (as those of Triton's kernels)
+    dtype = "T"
+
+    def __init__(self) -> None:
+        self.launched: list[object] = []
+
+    def run(self, *args: object, **named: object) -> None:
+        self.launched.append((args, named))

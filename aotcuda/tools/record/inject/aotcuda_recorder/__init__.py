@@ -20,17 +20,27 @@ if TYPE_CHECKING:
 FOLDER = "AOTCUDA_RECORD_FOLDER"
 """The environment variable that names the folder where the processes of a recorded command write."""
 
-_PATCHES = {
-    "numba.cuda.dispatcher": "numba_cuda",
-    "numba.cuda.simulator.api": "simulator",
-    "numba.cuda.simulator.cudadrv.devices": "simulator",
-    "numba.cuda.simulator.kernel": "simulator",
-    "numba_cuda_mlir.descriptor": "numba_cuda_mlir",
-    "triton.runtime.autotuner": "triton",
-    "triton.runtime.interpreter": "triton",
-    "triton.runtime.jit": "triton",
+_PATCHES: dict[str, tuple[str, ...]] = {
+    "numba.cuda.dispatcher": ("numba_cuda",),
+    "numba.cuda.simulator.api": ("simulator",),
+    "numba.cuda.simulator.cudadrv.devices": ("simulator",),
+    "numba.cuda.simulator.kernel": ("simulator",),
+    "numba_cuda_mlir.descriptor": ("numba_cuda_mlir",),
+    "triton.runtime.autotuner": ("triton",),
+    "triton.runtime.interpreter": ("triton",),
+    "triton.runtime.jit": ("triton",),
 }
-"""Modules to patch, and the module of this package that does it."""
+"""Modules to patch, and the modules of this package that record their launches."""
+
+_DRY = {
+    "numba.cuda.cudadrv.driver": ("dry_driver",),
+    "numba.cuda.cudadrv.nvvm": ("dry_driver",),
+    "numba.cuda.dispatcher": ("dry_numba_cuda",),
+    "numba_cuda_mlir.descriptor": ("dry_numba_cuda_mlir",),
+    "numba_cuda_mlir.numba_cuda.cudadrv.driver": ("dry_driver",),
+    "numba_cuda_mlir.numba_cuda.cudadrv.nvvm": ("dry_driver",),
+}
+"""Modules to patch first where launches are not executed, and the modules of this package that do it."""
 
 
 def start() -> None:
@@ -40,6 +50,8 @@ def start() -> None:
         return
     os.close(os.open(os.path.join(folder, "started"), os.O_WRONLY | os.O_CREAT, 0o600))
     sys.meta_path.insert(0, _Finder())
+    if os.environ.get("AOTCUDA_RECORD_DRY"):
+        _PATCHES.update({name: (*patches, *_PATCHES.get(name, ())) for name, patches in _DRY.items()})
     for name in _PATCHES:  # a .pth file of the environment may have imported Numba already
         if name in sys.modules:
             _patch(sys.modules[name])
@@ -51,9 +63,11 @@ def _patch(module: ModuleType) -> None:
     from aotcuda_recorder import log  # noqa: PLC0415
 
     try:
-        patch = importlib.import_module(f"aotcuda_recorder.{_PATCHES[module.__name__]}")
-        log.note({"kind": "imported", "frontend": patch.FRONT_END})
-        patch.patch(module)
+        for name in _PATCHES[module.__name__]:
+            patch = importlib.import_module(f"aotcuda_recorder.{name}")
+            if hasattr(patch, "FRONT_END"):
+                log.note({"kind": "imported", "frontend": patch.FRONT_END})
+            patch.patch(module)
     except Exception:  # noqa: BLE001 (a Numba of another make: the command runs on, and its record says what is missing)
         log.failed(f"the launches of {module.__name__} cannot be recorded")
 

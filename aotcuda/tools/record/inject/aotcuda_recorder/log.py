@@ -120,6 +120,13 @@ class _State:
                 self._notes.add(key)
                 self.slot(facts)
 
+    def note_first(self, facts: Facts) -> None:
+        kind = str(facts["kind"])
+        with self.lock:
+            if kind not in self._failures:
+                self._failures.add(kind)
+                self.slot(facts)
+
     def failed(self, what: str) -> None:
         with self.lock:
             if what in self._failures:
@@ -141,6 +148,11 @@ def entry(facts: Facts, later: Callable[[], Facts]) -> Entry:
 def note(facts: Facts) -> None:
     """Write down something that is not counted, once."""
     _state.note(facts)
+
+
+def note_first(facts: Facts) -> None:
+    """Write down the first note of its kind in this process."""
+    _state.note_first(facts)
 
 
 def failed(what: str) -> None:

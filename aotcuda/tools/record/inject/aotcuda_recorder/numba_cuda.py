@@ -10,7 +10,7 @@ import functools
 import sys
 import threading
 
-from aotcuda_recorder import functions, log, types
+from aotcuda_recorder import dry, functions, log, types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ def patch(module: ModuleType) -> None:
     launches = _Launches(Gpus("numba.cuda.cudadrv.devices"))
     kernel.launch = launches.of_kernel(kernel.launch)
     module.__dict__["launch"] = launches.by_driver(module.__dict__["launch"])
+    if dry.target() is not None:
+        dispatcher.__init__ = making(dispatcher.__init__, FRONT_END)
     lazy = {getattr(dispatcher, name).__code__ for name in ("call", "specialize")}
+    lazy |= {function.__wrapped__.__code__ for function in [dispatcher.call] if hasattr(function, "__wrapped__")}
     dispatcher.add_overload = _adding(dispatcher.add_overload, lazy)
     dispatcher.compile_device = compiling_device(dispatcher.compile_device, FRONT_END)
 
@@ -54,6 +57,8 @@ class Gpus:
 
     def current(self) -> object:
         """Return the ordinal of the current GPU. With several GPUs this calls the driver, which takes microseconds."""
+        if dry.target() is not None:
+            return 0
         if self._only is None:
             self._only = len(sys.modules[self._devices].gpus) == 1
         return 0 if self._only else self._context().device.id
@@ -63,6 +68,8 @@ class Gpus:
 
     def label(self) -> str:
         """Name and compute capability of the current GPU."""
+        if dry.target() is not None:
+            return dry.LABEL
         device = self._context().device
         name = device.name.decode() if isinstance(device.name, bytes) else str(device.name)
         return f"{name} ({'.'.join(map(str, device.compute_capability))})"
@@ -87,6 +94,21 @@ def facts_of(front_end: str, kind: str, function: FunctionType, given: dict[str,
 def launched(function: FunctionType) -> Callable[[], Facts]:
     """Return the facts of a function at its first launch, when its module is imported."""
     return lambda: {**functions.reach(function), "site": functions.site()}
+
+
+def making(init: Callable[..., None], front_end: str) -> Callable[..., None]:
+    """Wrap `__init__` of a dispatcher to note device functions, which may be inlined before they have types."""
+
+    @functools.wraps(init)
+    def recorded(self: Any, py_func: Any, *args: Any, **more: Any) -> None:
+        init(self, py_func, *args, **more)
+        try:
+            if self.targetoptions.get("device"):
+                log.note(facts_of(front_end, "device", py_func, self.targetoptions))
+        except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
+            log.failed("a device function cannot be recorded")
+
+    return recorded
 
 
 def compiling_device(compile_device: Callable[..., Any], front_end: str) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ def patch(module: ModuleType) -> None:
     marshaller: Any = module.__dict__["_ArgMarshaller"]
     dispatcher: Any = module.__dict__["MLIRDispatcher"]
     context: Callable[[], Any] = module.__dict__["_ensure_numba_cuda_context"]
-    dispatcher.__init__ = _making(dispatcher.__init__)
+    dispatcher.__init__ = numba_cuda.making(dispatcher.__init__, FRONT_END)
     marshaller._launch = _launching(marshaller._launch, numba_cuda.Gpus("numba_cuda_mlir.numba_cuda.cudadrv.devices"))
     marshaller.__call__ = _calling(marshaller.__call__, context)
     lazy = {getattr(dispatcher, name).__code__ for name in ("specialize", "_compile")}
@@ -76,21 +76,6 @@ def _compiled(dispatcher: Any, argtypes: tuple[Any, ...]) -> tuple[Any, ...]:
         overload for overload in overloads if len(overload) == len(argtypes) and all(map(takes, overload, argtypes))
     )
     return next(fitting, argtypes)
-
-
-def _making(init: Callable[..., None]) -> Callable[..., None]:
-    """`__init__` of a dispatcher. Most device functions are inlined before they have types, and never compiled."""
-
-    @functools.wraps(init)
-    def recorded(self: Any, py_func: Any, *args: Any, **more: Any) -> None:
-        init(self, py_func, *args, **more)
-        try:
-            if self.targetoptions.get("device"):
-                log.note(numba_cuda.facts_of(FRONT_END, "device", py_func, self.targetoptions))
-        except Exception:  # noqa: BLE001 (as above)
-            log.failed("a device function cannot be recorded")
-
-    return recorded
 
 
 def _compiling(compile_: Callable[..., Any], lazy: Container[CodeType]) -> Callable[..., Any]:

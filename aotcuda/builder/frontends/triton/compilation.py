@@ -1,0 +1,258 @@
+"""Compile variants to PTX by Triton, and a module's PTX to machine code by Triton's assembler."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.arch import Target
+from aotcuda.builder.build_cache import hashing
+from aotcuda.builder.frontends import error_table
+from aotcuda.builder.frontends.protocol import Generated, Wanted
+from aotcuda.builder.frontends.triton import compile_errors, gpu, source_function, type_notation
+from aotcuda.builder.worker import telemetry
+from aotcuda.common import gpu_facts as versions
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aotcuda.builder.build_cache.compile_cache import CompileCache
+    from aotcuda.builder.frontends.protocol import LinkInput
+    from aotcuda.builder.frontends.triton.config import TritonUnit
+    from aotcuda.builder.frontends.triton.type_notation import Value
+
+WARP = 32
+_LAST_FUSING = (3, 9)
+"""The last version of Triton that fuses multiplications and additions by default."""
+
+
+def _of_triton(value: Value) -> Any:
+    """Return a constexpr's value as Triton has it: `tl.float32` is the type."""
+    import triton.language as tl  # noqa: PLC0415 (only workers have Triton)
+
+    if isinstance(value, tuple):
+        return tuple(map(_of_triton, value))
+    return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The PTX of a variant.
+
+    Attributes:
+        ptx: The text.
+        metadata: Values of Triton's metadata that launches need.
+        generated: For the compile cache.
+    """
+
+    ptx: str
+    metadata: Any
+    generated: Generated | None
+
+
+class _KnownError(BaseException):
+    """Ends a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
+
+
+CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | None]]
+"""The type of an entry of the compile cache: PTX and metadata."""
+
+
+_METADATA = (
+    *("shared", "num_warps", "num_ctas", "cluster_dims", "global_scratch_size", "profile_scratch_size"),
+    *("launch_cooperative_grid", "launch_pdl"),
+)
+"""Keys of Triton's metadata that launches need; some versions lack some."""
+
+
+def compile_variant(
+    unit: TritonUnit, function: Any, target: Target, root: str, cache: CompileCache | None
+) -> Code | Wanted:
+    """Return the PTX that Triton makes of a variant.
+
+    Raises:
+        CompileError: It refuses.
+    """
+    import triton  # noqa: PLC0415 (only workers have Triton)
+    from triton.compiler import ASTSource  # noqa: PLC0415
+
+    constants = source_function.constants(unit, function)
+    signature, attributes, values = {}, {}, {}
+    types = iter(unit.types)
+    for number, parameter in enumerate(function.params):
+        kind = None if parameter.is_constexpr else next(types)
+        if kind is None or kind.scalar == type_notation.NOTHING or kind.hint == 1:
+            signature[parameter.name] = "constexpr"
+            values[(number,)] = _of_triton(constants[parameter.name]) if kind is None else None if kind.hint != 1 else 1
+            continue
+        signature[parameter.name] = kind.plain
+        if kind.hint:
+            attributes[(number,)] = [["tt.divisibility", kind.hint]]
+    own = gpu_target(target)
+    warned = telemetry.warning_count()
+    base = cache.name("ptx") if cache is not None and not _is_inspected() else ""
+
+    class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
+        """Ends the compilation at Triton's own IR, if the compile cache has PTX of that."""
+
+        name_in_cache = ""
+
+        def make_ir(self, target: Any, options: Any, *more: Any) -> Any:
+            module = super().make_ir(target, options, *more)
+            if cache is not None and base:
+                name = hashing.digest(base, str(module), str(target), options.hash())
+                found = cache.find_here(name, CODE)
+                if found is not None:
+                    text, values = found
+                    raise _KnownError(Code(text, SimpleNamespace(**values), Generated(name=name)))
+                if cache.must_ask(name):
+                    raise _KnownError(Wanted(name=name, shape=CODE))
+                self.name_in_cache = name
+            return module
+
+    with compile_errors.explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
+        source = Source(function, signature, values, attributes)
+        try:
+            triton.compile(source, target=own, options=_options(unit))
+        except _KnownError as known:
+            (found,) = known.args
+            return found  # type: ignore[no-any-return]
+        except _Finished as finished:
+            text, known_of = finished.args
+    metadata = {name: known_of[name] for name in _METADATA if name in known_of}
+    kept = None
+    if source.name_in_cache and telemetry.warning_count() == warned:  # a warning would not come with what is taken
+        kept = Generated(name=source.name_in_cache, value=(text, metadata))
+    return Code(text, SimpleNamespace(**metadata), kept)
+
+
+def _is_inspected() -> bool:
+    """Return True if a source has told Triton to run functions of its own between the stages."""
+    from triton import knobs  # noqa: PLC0415 (only workers have Triton)
+
+    found = (getattr(knobs.runtime, "add_stages_inspection_hook", None), getattr(knobs.compilation, "listener", None))
+    return any(hook is not None for hook in found) or bool(getattr(knobs.compilation, "instrumentation_mode", ""))
+
+
+def warm_up() -> None:
+    """Compile once for each of Triton's assemblers: the first compilation of a process takes ten times as long."""
+    import triton  # noqa: PLC0415 (only workers have Triton)
+    from triton.compiler import ASTSource  # noqa: PLC0415
+
+    from aotcuda.builder.frontends.triton.small_kernel import small_kernel  # noqa: PLC0415 (it imports Triton)
+
+    source = ASTSource(small_kernel, {"x": "*fp32", "n": "i32", "block": "constexpr"}, {(2,): 64}, {})
+    for capability in ((8, 0), (10, 0)):
+        with _unassembled(), contextlib.suppress(_Finished):
+            triton.compile(source, target=gpu_target(Target("sass", *capability)), options=_fused())
+
+
+def _options(unit: TritonUnit) -> dict[str, object]:
+    return {
+        "num_warps": unit.num_warps,
+        "num_stages": unit.num_stages,
+        "num_ctas": unit.num_ctas,
+        **({"maxnreg": unit.maxnreg} if unit.maxnreg else {}),
+        **_fused(unit.options.fma if unit.enable_fp_fusion is None else unit.enable_fp_fusion),
+        **({"launch_pdl": True} if unit.launch_pdl else {}),
+        **({"launch_cooperative_grid": True} if unit.launch_cooperative_grid else {}),
+    }
+
+
+def _fused(fma: bool | None = None) -> dict[str, object]:
+    """Return Triton's option for `fma`. Triton 3.9 warns where it is left out: 3.10 has another default."""
+    import triton  # noqa: PLC0415 (only workers have Triton)
+
+    if fma is not None:
+        return {"enable_fp_fusion": fma}
+    return {"enable_fp_fusion": release(triton.__version__) <= _LAST_FUSING}
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version."""
+    return versions.pair(".".join(version.split(".")[:2]))
+
+
+def gpu_target(target: Target) -> Any:
+    """Return a target as Triton has it."""
+    from triton.backends.compiler import GPUTarget  # noqa: PLC0415 (only workers have Triton)
+
+    return GPUTarget("cuda", target.major * 10 + target.minor, WARP)
+
+
+class _Nowhere:
+    """Takes the place of Triton's cache, which writes the result of each stage: it keeps and has nothing."""
+
+    def __init__(self, key: str) -> None:
+        del key
+
+    def get_group(self, filename: str) -> None:
+        """See Triton's CacheManager."""
+        del filename
+
+    def put(self, data: object, filename: str, binary: bool = True) -> str:
+        """See Triton's CacheManager."""
+        del data, binary
+        return filename
+
+
+class _Finished(BaseException):
+    """Ends a compilation by Triton at PTX: the text, and Triton's metadata."""
+
+
+@contextlib.contextmanager
+def _unassembled() -> Iterator[None]:
+    """End Triton's compilations in this block at PTX: `assemble` makes machine code of all variants at once."""
+    from triton import knobs  # noqa: PLC0415 (only workers have Triton)
+    from triton.backends.nvidia.compiler import CUDABackend  # noqa: PLC0415
+
+    def finish(_: object, text: str, metadata: dict[str, Any], *__: object) -> None:
+        raise _Finished(text, metadata)
+
+    original = CUDABackend.make_cubin
+    CUDABackend.make_cubin = finish
+    try:
+        with knobs.cache.scope():
+            knobs.cache.manager_class = _Nowhere
+            yield
+    finally:
+        CUDABackend.make_cubin = original
+
+
+def refused_kernels(inputs: Sequence[LinkInput], target: Target, fma: bool | None) -> dict[str, str]:
+    """Return the kernels that the assembler refuses by themselves, each with its reason."""
+    found = {}
+    for item in inputs:
+        try:
+            assemble(item.name, item.data.decode(), target, fma)
+        except CompileError as error:
+            found[item.name] = str(error).removeprefix(f"{item.name}: ").partition("\n")[0]
+    return found
+
+
+def assemble(module: str, text: str, target: Target, fma: bool | None) -> tuple[bytes, tuple[int, int]]:
+    """Return the machine code of a PTX text by Triton's last stage, and the CUDA version of the assembler.
+
+    Raises:
+        CompileError: It refuses.
+    """
+    from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415 (only workers have Triton)
+    from triton.compiler import make_backend  # noqa: PLC0415
+    from triton.compiler.compiler import Language  # noqa: PLC0415
+
+    gpu = gpu_target(target)
+    backend = make_backend(gpu)
+    stages: dict[str, Any] = {}
+    options = backend.parse_options(_fused(fma))
+    backend.add_stages(stages, options, Language.TRITON)
+    try:
+        with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):  # noqa: PTH123 (it prints the PTX)
+            data: bytes = stages["cubin"](text, {})
+    except Exception as error:
+        head = f"{module}: Triton's assembler refuses the kernels for {target}"
+        raise CompileError(error_table.explain(head, str(error))) from error
+    return data, versions.pair(get_ptxas(gpu.arch).version)

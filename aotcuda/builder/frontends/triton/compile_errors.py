@@ -1,0 +1,137 @@
+"""Turn what Triton raises and prints while it compiles into errors that name the key and the user's line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.frontends import error_table
+from aotcuda.errors import AotcudaError, CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from triton.compiler.errors import CompilationError
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends.triton.config import TritonUnit
+
+
+@contextlib.contextmanager
+def explained(unit: TritonUnit, function: Any, target: Target, root: str) -> Iterator[None]:
+    """Turn what Triton raises in this block into an error that names the key and the user's line.
+
+    Raises:
+        CompileError: Triton refuses.
+    """
+    from triton.compiler.errors import CompilationError  # noqa: PLC0415 (only workers have Triton)
+
+    told: list[str] = []
+    head = f"{unit.head}: Triton cannot compile it for {target}"
+    try:
+        with _heard(told):
+            yield
+    except AotcudaError:
+        raise
+    except CompilationError as error:
+        inner = error  # of a helper that it calls
+        while isinstance(inner.__cause__, CompilationError):
+            inner = inner.__cause__
+        said, place = _reason(inner).partition("\n")[0], _place(inner, function, root)
+        failure = CompileError(error_table.explain(head, said, place))
+        failure.fault = error_table.explain(unit.key, said, place)
+        raise failure from error
+    except Exception as error:
+        text = "\n".join([error_table.named(error), *told])
+        raise CompileError(error_table.explain(head, text)) from error
+
+
+_SAID = re.compile(r"error: (?!Failures have been detected)(.*)")
+"""An error of Triton's passes, which then print all of their input."""
+
+
+@contextlib.contextmanager
+def _heard(told: list[str]) -> Iterator[None]:
+    """Collect the errors that Triton's compiler writes to standard error in this block, among pages of other text.
+
+    Args:
+        told: Gets its errors, a line each; where the block succeeds, what was written is written out.
+    """
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            sys.stderr.flush()
+            file.seek(0)
+            told += _SAID.findall(file.read().decode(errors="replace"))
+            raise
+        else:
+            sys.stderr.flush()
+            file.seek(0)
+            for line in file:
+                os.write(before, line)
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def _reason(error: CompilationError) -> str:
+    """Return the reason of an error: Triton's own words, or the exception that the source has raised."""
+    raised = error.__cause__ or error.__context__
+    own = error.error_message
+    if raised is not None and own in (None, repr(raised)):
+        return first_line(raised)
+    return str(own) if own else first_line(error)
+
+
+def _place(error: CompilationError, function: Any, root: str) -> str:
+    """Return the line that Triton names, of the kernel or a function below: `mypkg/_kernels.py:12: tl.store(x, y)`."""
+    line = getattr(error.node, "lineno", None)
+    source = (error.src or "").splitlines()
+    if not line or line > len(source):
+        return ""
+    text: str = source[line - 1].strip()
+    owner = next((one for one in _called(function) if one.src == error.src), None)
+    if owner is None:
+        return text
+    lines = owner.raw_src if isinstance(owner.raw_src, list) else owner.raw_src.splitlines()
+    decorators = next((at for at, item in enumerate(lines) if item.lstrip().startswith("def ")), 0)
+    path = Path(owner.fn.__code__.co_filename)
+    name = path.relative_to(root) if root and path.is_relative_to(root) else path
+    return f"{name}:{owner.starting_line_number + decorators + line - 1}: {text}"
+
+
+def _called(function: Any) -> Iterator[Any]:
+    """Yield a function of `@triton.jit` and all that it calls, by name or as attributes of modules."""
+    from triton.runtime import JITFunction  # noqa: PLC0415 (only workers have Triton)
+
+    seen: set[object] = set()
+    waiting = [function]
+    while waiting:
+        one = waiting.pop(0)
+        if one.fn in seen:
+            continue
+        seen.add(one.fn)
+        yield one
+        code = one.fn.__code__
+        cells = zip(code.co_freevars, one.fn.__closure__ or (), strict=True)
+        named = {**one.fn.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+        values = [named[name] for name in (*code.co_names, *code.co_freevars) if name in named]
+        modules = [value for value in values if isinstance(value, ModuleType)]
+        values += [getattr(module, name, None) for module in modules for name in code.co_names]
+        waiting += [value for value in values if isinstance(value, JITFunction)]
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error's class and the first line of its text."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

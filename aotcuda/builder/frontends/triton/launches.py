@@ -1,0 +1,164 @@
+"""Describe how a compiled variant is launched: block and shared memory, parameters, and arguments by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from aotcuda.builder import code_warnings
+from aotcuda.builder.frontends.triton import config, source_function, type_notation
+from aotcuda.builder.frontends.triton.compilation import WARP
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends.triton.config import TritonUnit
+    from aotcuda.builder.frontends.triton.ptx import Field
+    from aotcuda.builder.frontends.triton.source_function import Loaded
+    from aotcuda.builder.frontends.triton.type_notation import Type, Value
+    from aotcuda.builder.frontends.variants import Constant
+    from aotcuda.manifest import Argument, FixedLaunch, Parameter
+
+_MOST_THREADS = 1024
+
+
+def fixed_launch(unit: TritonUnit, metadata: Any, target: Target) -> FixedLaunch:
+    """Return the block, shared memory and cluster of the kernel's launches.
+
+    Raises:
+        CompileError: It needs something that a packaged kernel or the target cannot have.
+    """
+    scratch = {
+        "global": getattr(metadata, "global_scratch_size", 0),
+        "profile": getattr(metadata, "profile_scratch_size", 0),
+    }
+    for what, size in scratch.items():
+        if size:
+            advice = "make no tensor descriptors in it" if what == "global" else "switch Triton's instrumentation off"
+            message = (
+                f"{unit.head}: for {target} it needs {size} bytes of {what} scratch memory for each block, which "
+                f"Triton allocates at launches; {advice}"
+            )
+            raise CompileError(message)
+    threads = WARP * metadata.num_warps  # warp specialisation may have made more of them
+    if threads > _MOST_THREADS:
+        message = (
+            f"{unit.head}: for {target} a block has {threads} threads, and {_MOST_THREADS} are possible; have fewer"
+        )
+        raise CompileError(message)
+    most = code_warnings.most_shared(str(target))
+    if metadata.shared > most:
+        message = (
+            f"{unit.head}: it needs {metadata.shared} bytes of shared memory for a block, and {target} has {most}; "
+            "have smaller tiles or fewer stages"
+        )
+        raise CompileError(message)
+    dims = tuple(getattr(metadata, "cluster_dims", None) or (metadata.num_ctas, 1, 1))
+    fixed: FixedLaunch = {"threads": threads, "shared": metadata.shared}
+    if dims != (1, 1, 1):
+        fixed["cluster"] = list(dims)
+    if unit.launch_pdl:
+        fixed["dependent"] = True
+    return fixed
+
+
+def parameters(unit: TritonUnit, function: Any, fields: Sequence[Field]) -> Iterator[Parameter]:
+    """Yield the arguments of a launch: the function's parameters in order, then the options, as constants.
+
+    Raises:
+        CompileError: Triton takes other parameters than the table says.
+    """
+    constants = source_function.constants(unit, function)
+    places = iter(fields)
+    types = iter(unit.types)
+    bounds = {name: (low, high) for name, low, high in unit.when}
+    for parameter in function.params:
+        name = parameter.name
+        if parameter.is_constexpr:
+            yield _constant(name, constants[name], optional=name in unit.chosen)
+            continue
+        kind = next(types)
+        if kind.scalar == type_notation.NOTHING or kind.hint == 1:
+            yield _constant(name, 1 if kind.hint == 1 else None, optional=False)
+            continue
+        place = next(places, None)
+        if place is None:
+            message = f"{unit.head}: Triton's kernel has no parameter for {name}; report this defect of aotcuda, please"
+            raise CompileError(message)
+        yield _argument(name, kind, place, bounds.get(name))
+    for name, value in unit.options_given.items():
+        yield _constant(name, value, optional=not unit.is_exact)
+
+
+def _constant(name: str, value: Value, *, optional: bool) -> Parameter:
+    in_json = list(value) if isinstance(value, tuple) else value
+    found: Parameter = {"name": name, "type": f"{name}={value!r}", "kind": "constant", "offset": 0, "value": in_json}
+    if optional:
+        found["optional"] = True
+    return found
+
+
+def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | None) -> Parameter:
+    found: Parameter
+    if kind.pointer:
+        found = {
+            "name": name,
+            "type": str(kind),
+            "kind": "elements",
+            "offset": place.offset,
+            "dtype": type_notation.ELEMENTS[kind.scalar],
+        }
+        if kind.const:
+            found["readonly"] = True
+    else:
+        found = {
+            "name": name,
+            "type": str(kind),
+            "kind": "number",
+            "offset": place.offset,
+            "format": type_notation.SCALARS[kind.scalar],
+        }
+    if kind.hint == source_function.DIVISOR:
+        found["divisor"] = source_function.DIVISOR
+    if bounds is not None:
+        found["least"], found["most"] = bounds
+    return found
+
+
+def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
+    """Yield the names by which a launch gives arguments, with their defaults; then the options.
+
+    The default is that of the source, else the one value that the table has. An argument that an autotuner overrules or
+    a heuristic computes has none.
+    """
+    values = dict(unit.constexprs)
+    given = (
+        {parameter.name for parameter in loaded.function.params}
+        - frozenset(loaded.computed)
+        - (loaded.tuned or frozenset())
+    )
+    for parameter in loaded.function.params:
+        name = parameter.name
+        argument: Argument = {"name": name}
+        overruled = name in loaded.computed or name in (loaded.tuned or ())
+        if source_function.is_constant(parameter) and not (parameter.is_constexpr and overruled):
+            argument["default"] = source_function.default_value(parameter)
+        elif name in unit.alone:
+            argument["default"] = cast("Constant | None", values[name])  # of the table
+        if (asked := loaded.computed.get(name)) is not None and asked.name in given:
+            argument["is_none" if asked.is_none else "is_not_none"] = asked.name
+        if unit.is_exact and not parameter.is_constexpr:
+            _add_hints(argument, parameter)
+        yield argument
+    for name, default in config.ALL_OPTIONS.items() if unit.is_exact else dict.fromkeys(config.OPTIONS).items():
+        yield {"name": name, "default": default, "keyword": True}
+
+
+def _add_hints(argument: Argument, parameter: Any) -> None:
+    """Add the facts that keep Triton from specialising an argument."""
+    hints = source_function.unhinted(parameter, exact=True)
+    if annotation := parameter.annotation_type:
+        argument["annotation"] = annotation
+    if 16 in hints:
+        argument["hints"] = "none" if 1 in hints and not annotation else "no alignment"

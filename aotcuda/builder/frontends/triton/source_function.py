@@ -1,0 +1,217 @@
+"""Read what a source module has under a kernel's path, and hold the table against it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.config import keys
+from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends.triton import type_notation
+from aotcuda.errors import CompileError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aotcuda.builder.frontends.triton import decorators
+    from aotcuda.builder.frontends.triton.config import TritonUnit
+    from aotcuda.builder.frontends.triton.type_notation import Value
+
+DIVISOR = 16
+"""The alignment that Triton's specialisation looks for in pointers and integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A function that a source module has under a kernel's path.
+
+    Attributes:
+        function: What `@triton.jit` has made.
+        tuned: The constexprs that `@triton.autotune` gives values; None where none stands around the function.
+        computed: The arguments that `@triton.heuristics` computes at each launch of Triton's, in its order, each with
+            its question if it asks only whether another argument is None.
+    """
+
+    function: Any
+    tuned: frozenset[str] | None
+    computed: Mapping[str, decorators.Asked | None]
+
+
+def decorators_on_path(unit: TritonUnit, root: str) -> list[Any]:
+    """Return the objects on the path of a kernel: `name` and `name.fn` of `name.fn.fn`."""
+    names = unit.python.split(".")
+    paths = [".".join(names[:at]) for at in range(1, len(names))]
+    return [python_source.find(replace(unit, python=path), unit.sources, root)[1] for path in paths]
+
+
+def check_function(unit: TritonUnit, name: str, function: Any) -> None:
+    """Refuse an object below all decorators that is no function of `@triton.jit`, or one that cannot be packaged.
+
+    Raises:
+        SourceError: It cannot be packaged.
+    """
+    from triton.runtime import JITFunction  # noqa: PLC0415 (only workers have Triton)
+
+    if not isinstance(function, JITFunction) or function.is_gluon():
+        kind = "a kernel of Gluon" if isinstance(function, JITFunction) else f"of type {type(function).__qualname__}"
+        message = f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another one"
+        raise SourceError(message)
+    if getattr(function, "debug", None):
+        message = f"{unit.key}: {name} has debug=True, and packaged kernels have no device_assert; leave debug out"
+        raise SourceError(message)
+
+
+def check_hooks(unit: TritonUnit, name: str, tuners: Sequence[Any], function: Any) -> None:
+    """Refuse a kernel at whose launches Triton would call functions of the source, which nothing else calls.
+
+    Raises:
+        SourceError: There are such functions.
+    """
+    if getattr(function, "pre_run_hooks", None):
+        message = f"{unit.key}: {name} has launch hooks (add_pre_run_hook), which nothing would call: take them off"
+        raise SourceError(message)
+    hooks = [config.pre_hook for tuner in tuners for config in tuner.configs if getattr(config, "pre_hook", None)]
+    if hooks or any(getattr(tuner, "user_defined_pre_hook", False) is True for tuner in tuners):
+        message = (
+            f"{unit.key}: {name} has a pre_hook in its configs, which Triton calls before each launch and nothing "
+            "would call here; do in the program what it does, and take it out"
+        )
+        raise SourceError(message)
+
+
+def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: Any) -> None:
+    """Refuse an autotuned kernel that the table has no result of tuning for.
+
+    Raises:
+        SourceError: Constexprs that are tuned have no value.
+    """
+    configs = [item for tuner in tuners for item in tuner.configs]
+    for one in configs:
+        if getattr(one, "ir_override", None):
+            message = f"{unit.key}: {name} has ir_override in its configs, which a build does not read; take it out"
+            raise SourceError(message)
+        if (registers := getattr(one, "maxnreg", None)) and not unit.maxnreg:
+            message = (
+                f"{unit.key}: {name} has maxnreg in its configs, and the table does not say how many registers a "
+                f"thread may use; write maxnreg = {registers}"
+            )
+            raise SourceError(message)
+    open_ = {parameter.name for parameter in function.params if parameter.is_constexpr and not is_constant(parameter)}
+    open_ -= {given for given, _ in unit.constexprs}
+    tuned = [item.kwargs for item in configs if open_ & item.kwargs.keys()]
+    if tuned:
+        names = [parameter.name for parameter in function.params if any(parameter.name in item for item in tuned)]
+        values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned[0].items())
+        message = (
+            f"{unit.key}.configs: {name} is autotuned, and the table does not say what is to be {' and '.join(names)}; "
+            "take it from a run, aotcuda record --write -- COMMAND, or choose: "
+            f"configs = [{{ constexprs = {{ {values} }} }}]"
+        )
+        raise SourceError(message)
+
+
+def unhinted(parameter: Any, *, exact: bool) -> frozenset[int]:
+    """Return the hints that Triton does not look for in an argument; with `exact`, because of annotations too."""
+    found = {1, DIVISOR} if parameter.do_not_specialize else set()
+    if parameter.do_not_specialize_on_alignment:
+        found.add(DIVISOR)
+    if exact and parameter.annotation_type:
+        found.add(1)  # the argument keeps its type
+    return frozenset(found)
+
+
+def defined(function: Any) -> str:
+    """Return where the Python function of a kernel begins: `mypkg.ops.norm:norm_fwd:12`."""
+    python = function.fn
+    return f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}"
+
+
+def check(unit: TritonUnit, function: Any) -> None:
+    """Hold the table against the function's parameters.
+
+    Raises:
+        CompileError: They do not agree.
+    """
+    names = tuple(parameter.name for parameter in function.params)
+    if unit.parameters is not None and unit.parameters != names:
+        message = (
+            f"{unit.key}: {unit.python} has other parameters than when it was recorded: {', '.join(names)}; "
+            "record it again: aotcuda record --write -- COMMAND"
+        )
+        raise CompileError(message)
+    plain = [parameter.name for parameter in function.params if not parameter.is_constexpr]
+    constexprs = [parameter.name for parameter in function.params if parameter.is_constexpr]
+    given = dict(unit.constexprs)
+    if len(plain) != len(unit.types):
+        message = (
+            f"{unit.key}.signature: {', '.join(map(str, unit.types)) or 'nothing'!r} has {len(unit.types)} types, and "
+            f"{unit.python} takes {len(plain)} arguments beside constexprs: {', '.join(plain) or 'none'}"
+        )
+        without = [name for name in constexprs if name not in given]
+        if without and any(kind.scalar == type_notation.NOTHING for kind in unit.types):
+            message += f'; None for a constexpr is constexprs = {{ {without[0]} = "{type_notation.NONE}" }}'
+        raise CompileError(message)
+    _check_annotations(unit, function)
+    for name in given:
+        if name not in constexprs:
+            near = difflib.get_close_matches(name, [item for item in constexprs if item not in given], n=1)
+            hint = f"its constexprs are {', '.join(constexprs)}" if constexprs else "it has none"
+            hint = f"did you mean {near[0]}?" if near and name not in plain else hint
+            what = "an argument" if name in plain else "no parameter"
+            message = f"{unit.key}.constexprs.{name}: {name} is {what} of {unit.python}, and no tl.constexpr; {hint}"
+            raise CompileError(message)
+    for parameter in function.params:
+        if parameter.is_constexpr and parameter.name not in given and not is_constant(parameter):
+            message = (
+                f"{unit.key}.constexprs: {parameter.name} is missing, a tl.constexpr of {unit.python}; "
+                f"write for example constexprs = {{ {parameter.name} = 128 }}"
+            )
+            raise CompileError(message)
+    for name, *_ in unit.when:
+        number = plain.index(name) if name in plain else -1
+        if number < 0 or unit.types[number].pointer or unit.types[number].scalar[0] not in "iu":
+            message = f"{unit.key}.configs: when names {name}, which is no integer argument of {unit.python}"
+            raise CompileError(message)
+
+
+def _check_annotations(unit: TritonUnit, function: Any) -> None:
+    """Hold the types against those that the source's annotations name: Triton's JIT takes these, whatever it is given.
+
+    Raises:
+        CompileError: They differ.
+    """
+    plain = [parameter for parameter in function.params if not parameter.is_constexpr]
+    for kind, parameter in zip(unit.types, plain, strict=True):
+        wanted = parameter.annotation_type
+        if wanted and kind.plain.replace("u1", "i1") != wanted.replace("u1", "i1"):
+            message = (
+                f"{unit.key}.signature: {keys.string(str(kind))} stands for {parameter.name}, which {unit.python} "
+                f"annotates as {wanted}; write {wanted}, or take the annotation off"
+            )
+            raise CompileError(message)
+
+
+def is_constant(parameter: Any) -> bool:
+    """Return True if a parameter has a default that is a constant."""
+    return parameter.has_default and isinstance(default_value(parameter), int | float | str | None)
+
+
+def default_value(parameter: Any) -> Any:
+    """Return the default in the source; types are in the table's notation."""
+    import triton.language as tl  # noqa: PLC0415 (only workers have Triton)
+
+    value = parameter.default.value if isinstance(parameter.default, tl.constexpr) else parameter.default
+    if isinstance(value, tl.dtype):
+        return next((f"tl.{name}" for name in type_notation.DTYPES if getattr(tl, name, None) == value), value)
+    return value
+
+
+def constants(unit: TritonUnit, function: Any) -> dict[str, Value]:
+    """Return the value of each constexpr: the table's, else the default in the source."""
+    given: dict[str, Value] = dict(unit.constexprs)
+    for parameter in function.params:
+        if parameter.is_constexpr and parameter.name not in given:
+            given[parameter.name] = default_value(parameter)
+    return given

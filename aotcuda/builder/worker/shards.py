@@ -1,0 +1,68 @@
+"""Divide the units of a build among shards, by recorded or estimated cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.worker import kernel_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends.protocol import Unit
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.worker.job import Job
+
+
+def part_of(job: Job, functions: Mapping[Unit, object], *, in_groups: bool) -> frozenset[Unit]:
+    """Return the units that a shard compiles.
+
+    Modules stay whole if they are small, since a shard then links them as well. Kernels that become machine code
+    together stay together, and so do the units of a batch. The parts go, the most expensive first, each to the shard
+    that has the least to do. Every shard computes the same division.
+    """
+    index, count = job.shard or (1, 1)
+    costs = {
+        unit: _cost(job, unit, functions[unit], plan.compiled_for(unit)) for plan in job.plans for unit in plan.units
+    }
+    largest = sum(costs.values()) / count / 4
+    parts: list[tuple[float, list[Unit]]] = []
+    for plan in job.plans:
+        whole = sum(costs[unit] for unit in plan.units) <= largest
+        of_plan = [list(plan.units)] if whole else _parts(plan, in_groups=in_groups)
+        parts += [(sum(costs[unit] for unit in part), part) for part in of_plan]
+    loads = [0.0] * count
+    chosen: list[Unit] = []
+    for cost, part in sorted(parts, key=lambda item: -item[0]):
+        least = loads.index(min(loads))
+        loads[least] += cost
+        chosen += part if least == index - 1 else ()
+    return frozenset(chosen)
+
+
+def _parts(plan: ModulePlan, *, in_groups: bool) -> list[list[Unit]]:
+    """Return a module's units in parts that one shard compiles together."""
+    group_of: dict[str, object] = {}
+    if in_groups:
+        for group in kernel_groups.grouped([unit.symbol for unit in plan.kernels]):
+            group_of |= dict.fromkeys(group, group)
+    found: dict[object, list[Unit]] = {}
+    for unit in plan.units:
+        found.setdefault(unit.batch or group_of.get(unit.symbol, unit.symbol), []).append(unit)
+    return list(found.values())
+
+
+def _cost(job: Job, unit: Unit, loaded: Any, targets: Sequence[Target]) -> float:
+    """Return the recorded seconds of a unit, or an estimate by the length of its code."""
+    recorded = job.costs.get(f"{unit.module}.{unit.symbol}")
+    if recorded is not None:
+        return recorded
+    for name in ("python", "function", "fn"):  # where front ends, and Triton's own functions, have a function of Python
+        loaded = getattr(loaded, name, loaded)
+    length = len(getattr(getattr(loaded, "__code__", None), "co_code", b""))
+    return _SECONDS * (1 + length / _TYPICAL) * (_SHARED + len(targets))
+
+
+_SECONDS, _TYPICAL, _SHARED = 0.005, 300, 4
+"""A unit's seconds for each target, the bytes of its code that double them, and targets that take as long as typing."""

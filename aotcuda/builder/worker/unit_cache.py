@@ -1,0 +1,218 @@
+"""Share one build among several machines: entries of single units in the build cache.
+
+A shard compiles its part of a project's units and keeps an entry for each. The entry's name has the build's stamp and
+the unit, and no intermediate representation. So a build from the cache alone imports the sources, computes the names,
+and finds every result without typing anything. What a function read while the compiler ran it is in its entry, and is
+compared before the entry is taken.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.build_cache import hashing
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LeftOut
+from aotcuda.builder.worker import telemetry
+from aotcuda.common.stamp import ALL_NAMES, Stamp
+from aotcuda.errors import BuildError, CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.build_cache.compile_cache import CompileCache, Name
+    from aotcuda.builder.frontends.protocol import Unit
+    from aotcuda.builder.worker.job import Job
+
+    Compiled = dict[tuple[Unit, Target], Any]
+    Inputs = dict[str, str | None]
+
+_LEFT_OUT = tuple[str, str]
+"""The type of a kernel that a target cannot have, in an entry: the error and the reason."""
+
+_READS = list[tuple[str, str, str | None]]
+"""The type of what was read while a unit was compiled, in an entry."""
+
+_OF_MACHINES = frozenset([ALL_NAMES, "PATH", "VIRTUAL_ENV", "TMPDIR", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"])
+"""Variables that say where things lie on a machine."""
+
+_SHOWN = 8
+"""The most kernels and files that an error lists."""
+
+
+class UnitCache:
+    """The entries of a build's units.
+
+    Attributes:
+        seconds: How long each unit that was found took to compile, by module and symbol.
+    """
+
+    def __init__(self, job: Job, cache: CompileCache, stamps: Iterable[Stamp], unseen: Sequence[str] = ()) -> None:
+        """Name the entries; `stamps` are what imports and sources read, `unseen` sources that do not tell all."""
+        self._job = job
+        self._cache = cache
+        self._unseen = unseen
+        self._inputs: Inputs = {**job.inputs, _VERSIONS: cache.name("versions")}
+        for stamp in stamps:
+            self._inputs |= _portable(stamp, job.root)
+        self._stamp = cache.name("units", sorted(self._inputs.items())) if not unseen else ""
+        self._changed: list[str] = []
+        self.seconds: dict[tuple[str, str], float] = {}
+
+    def find(self, wanted: Mapping[Unit, Sequence[Target]]) -> Compiled:
+        """Return what the cache has of units for targets.
+
+        Raises:
+            BuildError: Something is missing, and the build takes everything from the cache.
+        """
+        named = {unit: self._name(unit, targets) for unit, targets in wanted.items() if targets}
+        found: Compiled = {}
+        for unit, (reads, variables, seconds, built) in self._cache.find(named, _shape).items():
+            seen = Stamp({(ask, self._absolute(path)): answer for ask, path, answer in reads}, variables)
+            changed = seen.changed()
+            if changed is not None:
+                self._changed.append(changed)
+            elif built.keys() == {str(target) for target in wanted[unit]}:
+                self.seconds[unit.module, unit.symbol] = seconds
+                found |= {(unit, target): _taken(built[str(target)], seen) for target in wanted[unit]}
+        missing = [unit for unit, targets in wanted.items() if any((unit, target) not in found for target in targets)]
+        if missing and self._job.from_cache_only:
+            raise self._lacking(missing, len(wanted))
+        return found
+
+    def keep(self, made: Compiled) -> None:
+        """Keep the entries of units.
+
+        Raises:
+            BuildError: They cannot be kept.
+        """
+        seconds = telemetry.seconds_by_unit()
+        values: dict[Unit, Any] = {}
+        targets: dict[Unit, list[Target]] = {}
+        for (unit, target), built in made.items():
+            if unit not in values:
+                seen = built.seen or Stamp()
+                reads = [(ask, self._relative(path), answer) for (ask, path), answer in sorted(seen.reads.items())]
+                values[unit] = (reads, dict(seen.variables), seconds.get((unit.module, unit.symbol), 0.0), {})
+            values[unit][3][str(target)] = _plain(built)
+            targets.setdefault(unit, []).append(target)
+        named = {unit: self._name(unit, targets[unit]) for unit in values}
+        for unit, name in named.items():
+            if not name:
+                message = f"{unit.key}: {self._why_nameless()}; build this project on one machine"
+                raise BuildError(message)
+        if not self._cache.keep(values, named, {unit: unit.title for unit in values}, "unit"):
+            problem = next(iter(self._cache.problems), "an entry has a value that the cache cannot hold")
+            message = f"the shard cannot keep its results: {problem}"
+            raise BuildError(message)
+
+    def record(self) -> None:
+        """Note in the cache that this shard is complete, and the inputs that it was built from."""
+        if self._job.shard is not None:
+            index, count = self._job.shard
+            values: dict[object, object] = {(): count, (index, count): self._inputs}
+            titles = dict.fromkeys(values, f"shard {index}/{count} of {self._job.plans[0].config.name}")
+            self._cache.keep(values, {part: self._record_name(part) for part in values}, titles, "shard")
+
+    def lacking_code(self, groups: Iterable[tuple[str, Sequence[str]]]) -> BuildError:
+        """Return the error about groups of kernels whose machine code is missing."""
+        names = sorted({f"{module}.{symbol}" for module, group in groups for symbol in group})
+        return BuildError(
+            f"the build cache lacks the machine code of {_listed(names)}; build the shards again with this cache, and "
+            "set AOTCUDA_CACHE_SIZE so that it holds them all"
+        )
+
+    def _lacking(self, missing: Sequence[Unit], count: int) -> BuildError:
+        """Return the error about units that the cache does not have, with the shards that have to be built again."""
+        names = list(dict.fromkeys(f"{unit.module}.{unit.name}" for unit in missing))
+        fact = f"the build cache lacks {len(missing)} of {count} kernels and device functions ({_listed(names)})"
+        if self._unseen:
+            return BuildError(f"{fact}: {self._why_nameless()}; build this project without AOTCUDA_FROM_CACHE_ONLY")
+        if self._changed:
+            return BuildError(f"{fact}: {self._changed[0]} after they were compiled; build all shards again")
+        total = self._record(())
+        if not isinstance(total, int):
+            return BuildError(
+                f"{fact}, and no shard of this project; run aotcuda build --shard I/N for each I with the same "
+                "AOTCUDA_BUILD_CACHE, then this build"
+            )
+        reasons: dict[str, list[int]] = {}
+        for index in range(1, min(total, _MOST) + 1):
+            inputs = self._record((index, total))
+            if inputs is None:
+                reasons.setdefault("was not built with this cache", []).append(index)
+            elif differing := sorted(
+                key for key in {*inputs, *self._inputs} if inputs.get(key) != self._inputs.get(key)
+            ):
+                reasons.setdefault(f"was built from another state ({_listed(differing)})", []).append(index)
+        if not reasons:
+            return BuildError(f"{fact}; build the shards again with this cache, each of them of {total}")
+        texts = [f"shard {', '.join(map(str, which))} of {total} {reason}" for reason, which in reasons.items()]
+        return BuildError(f"{fact}: {'; '.join(texts)}; build it again from this state of the project")
+
+    def _record(self, part: tuple[int, ...]) -> Any:
+        found = self._cache.find({part: self._record_name(part)}, lambda part: dict[str, str | None] if part else int)
+        return found.get(part)
+
+    def _record_name(self, part: object) -> Name:
+        toolkit = self._job.toolkit.cuda if self._job.toolkit is not None else None
+        modules = sorted(plan.config.name for plan in self._job.plans)
+        return hashing.digest("shard", modules, self._job.frontend, toolkit, part)
+
+    def _name(self, unit: Unit, targets: Sequence[Target]) -> Name:
+        return self._cache.name("unit", self._stamp, unit, list(targets)) if self._stamp else ""
+
+    def _why_nameless(self) -> str:
+        return f"{self._unseen[0]} does not tell what is compiled" if self._unseen else "its unit cannot be named"
+
+    def _relative(self, path: str) -> str:
+        return _below(path, self._job.root)
+
+    def _absolute(self, path: str) -> str:
+        return os.path.normpath(Path(self._job.root, path))
+
+
+_VERSIONS = "the versions of Python, aotcuda and compilers, or AOTCUDA_* variables"
+_MOST = 10_000
+"""The most shards."""
+
+
+def _portable(stamp: Stamp, root: str) -> Inputs:
+    """Return a stamp's answers by names that are equal in every folder and on every machine."""
+    reads = {
+        f"{_below(path, root)}{'' if question == 'file' else f' ({question})'}": answer
+        for (question, path), answer in stamp.reads.items()
+        if question != "status"  # versions stand for installed packages
+    }
+    variables = {f"${name}": value for name, value in stamp.variables.items() if name not in _OF_MACHINES}
+    return reads | variables
+
+
+def _below(path: str, root: str) -> str:
+    return PurePosixPath(path).relative_to(root).as_posix() if PurePosixPath(path).is_relative_to(root) else path
+
+
+def _shape(unit: Unit) -> Any:
+    value: Any = CompiledKernel if unit.kind == "kernel" else CompiledFunction
+    return tuple[_READS, dict[str, str | None], float, dict[str, value | _LEFT_OUT]]
+
+
+def _plain(built: Any) -> Any:
+    if isinstance(built, LeftOut):
+        return str(built.error), built.reason
+    return replace(built, seen=None, **({"generated": None} if hasattr(built, "generated") else {}))
+
+
+def _taken(built: Any, seen: Stamp) -> Any:
+    if isinstance(built, tuple):
+        error, reason = built
+        return LeftOut(error=CompileError(error), reason=reason, seen=seen or None)
+    return replace(built, seen=seen) if seen else built
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

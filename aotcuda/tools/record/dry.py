@@ -1,0 +1,134 @@
+"""`aotcuda record --dry`: decide if launches are executed, and describe the GPU that answers in their place."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aotcuda.errors import TargetError
+from aotcuda.gpus import BY_NUMBER, EVERYWHERE, MULTIPROCESSORS, default_targets
+from aotcuda.tools.check import gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TARGET = "AOTCUDA_RECORD_DRY"
+"""The environment variable with the GPU's properties, for the processes of the command."""
+
+_EXECUTED = ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET")
+"""Variables that ask for Numba's simulator and Triton's interpreter."""
+
+_OF_LIMITS = {
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "shared",
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": "shared_block",
+    "MAX_THREADS_PER_MULTIPROCESSOR": "threads",
+    "MAX_REGISTERS_PER_BLOCK": "registers_block",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """The way in which a command is recorded.
+
+    Attributes:
+        environ: Variables to set for the command.
+        removed: Variables to remove.
+        said: The first line of output.
+        dry: Launches are not executed.
+    """
+
+    environ: Mapping[str, str]
+    removed: tuple[str, ...] = ()
+    said: str
+    dry: bool
+
+
+def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None) -> Mode:
+    """Return the way to record: without executing where that is asked for, or where there is no GPU.
+
+    Args:
+        settings: `[tool.aotcuda]`; the first target of `arch` is the default GPU.
+        dry: True for `--dry`, False for `--execute`, None for neither.
+        gpu: The name of the GPU that stands for the missing one.
+
+    Raises:
+        TargetError: No GPU is called so.
+    """
+    there = has_gpu()
+    asked = [name for name in _EXECUTED if os.environ.get(name, "0") not in ("", "0")]
+    if dry is None and gpu is None:
+        dry = not there and not asked
+    if dry is False:
+        if there:
+            return Mode(environ={}, said="launches are executed on the GPU, and recorded", dry=False)
+        environ = dict.fromkeys(_EXECUTED, "1") if not asked else {}
+        said = "launches are executed in Numba's simulator or Triton's interpreter, and recorded (--dry executes none)"
+        return Mode(environ=environ, said=said, dry=False)
+    name, capability = _target(settings, gpu)
+    why = "" if there else " since there is no GPU here,"
+    return Mode(
+        environ={TARGET: json.dumps(_facts(name, capability)), **({"CUDA_VISIBLE_DEVICES": ""} if there else {})},
+        removed=_EXECUTED,
+        said=(
+            f"launches are recorded and not executed,{why} for {name} of compute capability "
+            f"{capability[0]}.{capability[1]} (--gpu names another; --execute runs kernels)"
+        ),
+        dry=True,
+    )
+
+
+def has_gpu() -> bool:
+    """Return True if the driver has a GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def _target(settings: Mapping[str, object], gpu: str | None) -> tuple[str, tuple[int, int]]:
+    if gpu is not None:
+        found = gpus.gpu(gpu)
+        given = found.name[0].isalpha() and not found.name.startswith(("sm_", "compute_", "lto_"))
+        return (
+            f"NVIDIA {found.name.removeprefix('NVIDIA ')}" if given else _example(found.capability)
+        ), found.capability
+    listed = settings.get("arch")
+    first = str(listed[0]) if isinstance(listed, list) and listed else ""
+    number = re.search(r"([0-9]+)\.?([0-9])", first) or re.search(r"([0-9]+)([0-9])", default_targets()[0])
+    capability = (int(number[1]), int(number[2])) if number else (0, 0)
+    if capability not in BY_NUMBER:
+        message = f"tool.aotcuda.arch: {first!r} names no known GPU; name one with --gpu"
+        raise TargetError(message)
+    return _example(capability), capability
+
+
+def _example(capability: tuple[int, int]) -> str:
+    examples = BY_NUMBER[capability].examples
+    return f"NVIDIA {examples[0]}" if examples else f"NVIDIA GPU {capability[0]}.{capability[1]}"
+
+
+def _facts(name: str, capability: tuple[int, int]) -> dict[str, object]:
+    limits = BY_NUMBER[capability].limits
+    return {
+        "name": name,
+        "capability": capability,
+        "attributes": {
+            **EVERYWHERE,
+            "COMPUTE_CAPABILITY_MAJOR": capability[0],
+            "COMPUTE_CAPABILITY_MINOR": capability[1],
+            "MULTIPROCESSOR_COUNT": MULTIPROCESSORS.get(capability, 32),
+            "MAX_REGISTERS_PER_BLOCK": 65536,
+            "CLOCK_RATE": 1_500_000,
+            "KERNEL_EXEC_TIMEOUT": 0,
+            "COMPUTE_MODE": 0,
+            "INTEGRATED": 0,
+            "PCI_DOMAIN_ID": 0,
+            **({key: getattr(limits, value) for key, value in _OF_LIMITS.items()} if limits else {}),
+        },
+    }

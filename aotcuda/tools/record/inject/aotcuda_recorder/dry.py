@@ -1,0 +1,125 @@
+"""Record without a GPU: the target that stand-ins answer for, and the first result that a program reads.
+
+With `aotcuda record --dry` launches are recorded and not executed. Each front end's launch is replaced below the hooks
+that record it, so that types, overloads and options come from the front end's own code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import threading
+import weakref
+
+from aotcuda_recorder import functions, log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+TARGET = "AOTCUDA_RECORD_DRY"
+"""The environment variable with the target's properties as JSON; it is absent where launches are executed."""
+
+LABEL = "not executed"
+"""The name in place of a GPU's under which launches are counted."""
+
+
+class Target:
+    """A GPU that is not there.
+
+    Attributes:
+        name: `NVIDIA H100`.
+        capability: `(9, 0)`.
+        memory: Bytes of its memory.
+        attributes: CUDA's device attributes by name.
+    """
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.name: str = facts["name"]
+        self.capability: tuple[int, int] = (facts["capability"][0], facts["capability"][1])
+        self.memory = 64 << 30
+        self.attributes: dict[str, int] = facts["attributes"]
+
+    def attribute(self, name: str) -> int:
+        """Return a device attribute by CUDA's name in capitals; 1, as for a feature, where it is not known."""
+        return self.attributes.get(name, 1)
+
+
+@functools.cache
+def target() -> Target | None:
+    """Return the target of this process; None if launches are executed."""
+    text = os.environ.get(TARGET)
+    return Target(json.loads(text)) if text else None
+
+
+def known() -> Target:
+    """Return the target where launches are not executed."""
+    found = target()
+    assert found is not None  # noqa: S101 (stand-ins are imported in such processes alone)
+    return found
+
+
+_now = threading.local()
+_written: dict[int, int] = {}
+"""Memory that a recorded launch could have written: end by start."""
+
+
+def launched(start: int, size: int, owner: object = None) -> None:
+    """Remember memory that a launch could have written, for as long as its owner lives."""
+    if size and start not in _written and owner is not None:
+        weakref.finalize(owner, _written.pop, start, None)
+    if size:
+        _written[start] = max(start + size, _written.get(start, 0))
+
+
+def launched_arrays(values: tuple[object, ...]) -> None:
+    """Remember the memory of a launch's arguments that have `__cuda_array_interface__`."""
+    for value in values:
+        described = getattr(value, "__cuda_array_interface__", None)
+        if described is not None:
+            owner = getattr(value, "gpu_data", value)
+            launched(described["data"][0], _bytes(described), owner)
+
+
+def freed(start: int) -> None:
+    """Forget memory that is freed."""
+    _written.pop(start, None)
+
+
+def read(start: int, size: int, call: str) -> None:
+    """Note the first time that the program reads memory which a recorded launch could have written."""
+    if any(begin < start + size and start < end for begin, end in list(_written.items())):
+        result(call)
+
+
+@contextlib.contextmanager
+def unread() -> Iterator[None]:
+    """Note no results in the block, in which a front end copies arrays."""
+    before = getattr(_now, "copies", False)
+    _now.copies = True
+    try:
+        yield
+    finally:
+        _now.copies = before
+
+
+def result(call: str) -> None:
+    """Note that the program reads a result; the report has the first one."""
+    if getattr(_now, "copies", False):
+        return
+    log.note_first({"kind": "result", "call": call, "site": functions.site()})
+
+
+def _bytes(described: dict[str, Any]) -> int:
+    size = int(described["typestr"][2:])
+    shape, strides = described["shape"], described.get("strides")
+    if not all(shape):
+        return 0
+    if not strides:
+        return size * int(math.prod(shape))
+    steps: int = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))  # noqa: B905 (as many)
+    return size + steps

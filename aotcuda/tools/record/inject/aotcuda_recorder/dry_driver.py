@@ -1,0 +1,221 @@
+"""Stand in for the driver of Numba-CUDA and Numba-CUDA-MLIR: memory is the host's, and nothing runs.
+
+Both have the same module `cudadrv.driver`, through which arrays, streams and devices go. Their own classes stay.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import sys
+
+from aotcuda_recorder import dry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+_ALIGNMENT = 256
+_IDLE = frozenset(
+    [
+        "cuCtxPopCurrent", "cuCtxPushCurrent", "cuCtxSynchronize", "cuDevicePrimaryCtxRelease",
+        "cuDevicePrimaryCtxReset", "cuCtxEnablePeerAccess", "cuEventDestroy", "cuEventQuery", "cuEventRecord",
+        "cuEventSynchronize", "cuMemHostRegister", "cuMemHostUnregister", "cuProfilerStart", "cuProfilerStop",
+        "cuStreamDestroy", "cuStreamSynchronize", "cuStreamWaitEvent", "cuInit",
+    ]
+)  # fmt: skip
+"""Functions that have nothing to do where nothing runs."""
+
+
+def patch(module: ModuleType) -> None:
+    """Patch `cudadrv.driver` or `cudadrv.nvvm`."""
+    if module.__name__.endswith(".nvvm"):
+        module.__dict__["is_available"] = lambda: True
+        return
+    names: Any = module.__dict__
+    device = _Device(module)
+    calls = _Calls(module)
+    driver: Any = names["Driver"]
+    driver.is_available = property(lambda _: True)
+    driver.ensure_initialized = lambda _: None
+    driver.get_version = lambda _: (13, 0)
+    driver.get_device_count = lambda _: 1
+    driver.get_device = lambda _, devnum=0: device.numbered(devnum)
+    driver.list_devices = lambda _: [device]
+    driver.__getattr__ = lambda _, name: calls.named(name)
+    names["driver"].initialization_error = None
+    names["_logger"] = names["make_logger"]()
+    names["_to_core_stream"] = lambda stream: stream
+    names["Stream"].add_callback = lambda self, callback, arg=None: callback(self, 0, arg)
+    context: Any = names["Context"]
+    context.pop = lambda _: None
+    context.get_max_potential_block_size = lambda *_, **__: (dry.known().attribute("MULTIPROCESSOR_COUNT"), 256)
+    context.get_active_blocks_per_multiprocessor = lambda *_, **__: 2
+
+
+def copied(function: Any, arguments: tuple[Any, ...]) -> bool:
+    """Do what a kernel of the front end's own does for an assignment or a transposed copy; False for another kernel."""
+    numpy: Any = sys.modules["numpy"]
+    name = function.__module__
+    if not name.endswith((".cudadrv.devicearray", ".kernels.transpose")):
+        return False
+    first, second = (_view(numpy, item) for item in arguments)
+    to, source = (first, second) if name.endswith("devicearray") else (second, first.T)
+    numpy.copyto(to, source)
+    return True
+
+
+def _view(numpy: Any, array: Any) -> Any:
+    """Return a device array's memory, which is the host's, as an array of NumPy."""
+    described = getattr(array, "__cuda_array_interface__", None)
+    return array if described is None else numpy.asarray(_Described(described))
+
+
+class _Described:
+    def __init__(self, described: dict[str, Any]) -> None:
+        self.__array_interface__ = {**described, "version": 3}
+
+
+class _Device:
+    """The one device, which has the target's properties."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+        self._context: Any = None
+        self.id = 0
+        self.name = dry.known().name
+        self.compute_capability = dry.known().capability
+        self.uuid = "GPU-00000000-0000-0000-0000-000000000000"
+        self.supports_float16 = True
+        self.supports_bfloat16 = self.compute_capability >= (8, 0)
+        self.supports_fp8 = self.compute_capability >= (8, 9)
+
+    def numbered(self, number: int) -> _Device:
+        """Return the device with a number, which is 0."""
+        if number:
+            message = f"device {number}: `aotcuda record --dry` has one GPU, number 0"
+            raise self._module.__dict__["CudaSupportError"](message)
+        return self
+
+    def get_primary_context(self) -> Any:
+        """Return its context, the front end's own."""
+        if self._context is None:
+            self._context = self._module.__dict__["Context"](self, 1)
+        return self._context
+
+    def get_device_identity(self) -> dict[str, int]:
+        """Return numbers that no other device has."""
+        return {"pci_domain_id": 0, "pci_bus_id": 0, "pci_device_id": 0}
+
+    def release_primary_context(self) -> None:
+        """Do nothing: the context holds nothing."""
+
+    def reset(self) -> None:
+        """Free what the context has allocated."""
+        if self._context is not None:
+            self._context.reset()
+
+    def __getattr__(self, name: str) -> int:
+        if not name.isupper():
+            raise AttributeError(name)
+        return dry.known().attribute(name)
+
+    def __repr__(self) -> str:
+        return f"<CUDA device 0 '{self.name}', for `aotcuda record --dry`>"
+
+
+class _Calls:
+    """Functions of the driver by CUDA's names."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._binding: Any = module.__dict__["binding"]
+        self._error: Any = module.__dict__["CudaSupportError"]
+        self._numpy: Any = sys.modules["numpy"]
+        self._blocks: dict[int, tuple[Any, int]] = {}
+        self._handles = itertools.count(1)
+        self.cuMemcpyHtoD = self.cuMemcpyHtoDAsync = self.cuMemcpyDtoD = self.cuMemcpyDtoDAsync = self._copy
+        self.cuMemcpyDtoH = self.cuMemcpyDtoHAsync = self._copy_to_host
+        self.cuMemsetD8 = self.cuMemsetD8Async = self._set
+        self.cuMemFree = self.cuMemFreeHost = self._free
+
+    def named(self, name: str) -> Any:
+        """Return a function by its name."""
+        if name in _IDLE:
+            return lambda *_: None
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+        found = self.__dict__.get(name) or getattr(type(self), name, None)
+        if found is None:
+            message = f"{name} is not answered by `aotcuda record --dry`; record with --execute"
+            raise self._error(message)
+        return getattr(self, name)
+
+    def cuMemAlloc(self, size: int) -> Any:  # noqa: N802 (CUDA's names, here and below)
+        return self._binding.CUdeviceptr(self._allocate(size))
+
+    def cuMemAllocManaged(self, size: int, _flags: int) -> Any:  # noqa: N802
+        return self.cuMemAlloc(size)
+
+    def cuMemHostAlloc(self, size: int, _flags: int) -> int:  # noqa: N802
+        return self._allocate(size)
+
+    def cuMemHostGetDevicePointer(self, pointer: Any, _flags: int) -> Any:  # noqa: N802
+        return self._binding.CUdeviceptr(int(pointer))
+
+    def cuPointerGetAttribute(self, _attribute: object, pointer: Any) -> Any:  # noqa: N802
+        return pointer
+
+    def cuMemGetAddressRange(self, pointer: Any) -> tuple[int, int]:  # noqa: N802
+        address = int(pointer)
+        for start, (_, size) in self._blocks.items():
+            if start <= address < start + size:
+                return start, size
+        return address, 0
+
+    def cuMemGetInfo(self) -> tuple[int, int]:  # noqa: N802
+        return dry.known().memory, dry.known().memory
+
+    def cuCtxGetCurrent(self) -> int:  # noqa: N802
+        return 1
+
+    def cuCtxGetDevice(self) -> int:  # noqa: N802
+        return 0
+
+    def cuDeviceGetAttribute(self, code: Any, _device: int) -> int:  # noqa: N802
+        return dry.known().attribute(code.name.replace("CU_DEVICE_ATTRIBUTE_", ""))
+
+    def cuDeviceCanAccessPeer(self, *_: object) -> int:  # noqa: N802
+        return 0
+
+    def cuDriverGetVersion(self) -> int:  # noqa: N802
+        return 13000
+
+    def cuStreamCreate(self, _flags: int) -> Any:  # noqa: N802
+        return self._binding.CUstream(_ALIGNMENT * next(self._handles))
+
+    def cuEventCreate(self, _flags: int) -> int:  # noqa: N802
+        return _ALIGNMENT * next(self._handles)
+
+    def cuEventElapsedTime(self, *_: object) -> float:  # noqa: N802
+        return 1.0
+
+    def _allocate(self, size: int) -> int:
+        block = self._numpy.zeros(size + _ALIGNMENT, self._numpy.uint8)
+        start = int(-(-block.ctypes.data // _ALIGNMENT) * _ALIGNMENT)
+        self._blocks[start] = block, size
+        return start
+
+    def _free(self, pointer: Any) -> None:
+        dry.freed(int(pointer))
+        self._blocks.pop(int(pointer), None)
+
+    def _copy(self, to: Any, source: Any, size: int, *_: object) -> None:
+        ctypes.memmove(int(to), int(source), size)
+
+    def _copy_to_host(self, to: Any, source: Any, size: int, *_: object) -> None:
+        dry.read(int(source), size, "a copy to the host")
+        ctypes.memmove(int(to), int(source), size)
+
+    def _set(self, pointer: Any, byte: int, size: int, *_: object) -> None:
+        ctypes.memset(int(pointer), byte, size)

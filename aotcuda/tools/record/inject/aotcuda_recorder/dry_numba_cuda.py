@@ -1,0 +1,76 @@
+"""Replace what Numba-CUDA compiles and launches by kernels that do nothing.
+
+The dispatcher stays Numba's own: it types arguments, and chooses among overloads, as it does on a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from aotcuda_recorder import dry, dry_driver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+
+def patch(module: ModuleType) -> None:
+    """Patch `numba.cuda.dispatcher`, before its launches are recorded."""
+    names: Any = module.__dict__
+    names["launch"] = lambda *_, **__: None
+    names["_Kernel"] = type("_Kernel", (_Kernel,), {"module": module})
+    dispatcher = names["CUDADispatcher"]
+    dispatcher.enable_caching = lambda _: None  # kernels in Numba's cache are machine code
+    dispatcher.call = _calling(dispatcher.call)
+
+
+def _calling(call: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(call)
+    def called(self: Any, args: Any, *configuration: Any) -> None:
+        if not dry_driver.copied(self.py_func, args):
+            call(self, args, *configuration)
+
+    return called
+
+
+class _Kernel:
+    """Stand for a compiled kernel."""
+
+    module: ModuleType
+    launch_config_sensitive = objectmode = False
+    entry_point = None
+    regs_per_thread = 32
+    const_mem_size = shared_mem_per_block = local_mem_per_thread = 0
+    max_threads_per_block = 1024
+
+    def __init__(self, py_func: Any, argtypes: Any, **options: Any) -> None:
+        signature = self.module.__dict__["typing"].signature
+        self.py_func = py_func
+        self.argument_types = tuple(argtypes)
+        self.signature = signature(self.module.__dict__["types"].void, *argtypes)
+        self.cooperative = bool(options.get("cooperative"))
+        self.entry_name = py_func.__name__
+        self._codelibrary = self
+
+    def bind(self) -> None:
+        """Do nothing: there is no machine code to load."""
+
+    def get_cufunc(self) -> None:
+        """Return what the stand-ins for occupancy do not look at."""
+
+    def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
+        """Return two blocks for each multiprocessor."""
+        del blockdim, dynsmemsize
+        return 2 * dry.known().attribute("MULTIPROCESSOR_COUNT")
+
+    def launch(self, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> None:
+        """Launch nothing, and remember which arrays the kernel could have written."""
+        self.module.__dict__["launch"](stream, (griddim, blockdim, sharedmem), self)
+        dry.launched_arrays(args)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("inspect_"):
+            return lambda *_, **__: ""
+        raise AttributeError(name)

@@ -1,0 +1,63 @@
+"""Replace what Numba-CUDA-MLIR compiles and launches by nothing; its dispatcher types arguments as on a GPU."""
+
+from __future__ import annotations
+
+import functools
+
+from aotcuda_recorder import dry, dry_driver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+
+def patch(module: ModuleType) -> None:
+    """Patch `numba_cuda_mlir.descriptor`, before its launches are recorded."""
+    names: Any = module.__dict__
+    marshaller = names["_ArgMarshaller"]
+    dispatcher = names["MLIRDispatcher"]
+    marshaller._launch = lambda *_, **__: None
+    marshaller.__call__ = _calling(marshaller.__call__)
+    dispatcher._compile_public = _compiling(names)
+    dispatcher._get_kernel_attr = lambda _, _attr, default, _sig=None: default
+    dispatcher.enable_caching = lambda _: None  # kernels in its cache are machine code
+
+
+def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a launch to remember which arrays the kernel could have written."""
+
+    @functools.wraps(call)
+    def remembering(self: Any, *args: Any) -> Any:
+        if dry_driver.copied(self._dispatcher.py_func, args):
+            return None
+        with dry.unread():  # arrays of the host are copied back
+            result = call(self, *args)
+        dry.launched_arrays(args)
+        return result
+
+    return remembering
+
+
+def _compiling(names: dict[str, Any]) -> Callable[..., Any]:
+    """Return a compilation that makes an overload without machine code."""
+
+    def compile_(self: Any, sig: Any, **_: Any) -> Any:
+        arguments, result = names["sigutils"].normalize_signature(sig)
+        if arguments not in self.overloads:
+            self.overloads[arguments] = _Compiled(names["typing"].signature(result or names["types"].none, *arguments))
+        return self.overloads[arguments]
+
+    return compile_
+
+
+class _Compiled:
+    """Stand for a compiled kernel."""
+
+    objectmode = False
+    entry_point = None
+
+    def __init__(self, signature: Any) -> None:
+        self.signature = signature
+        self.metadata: dict[str, object] = {}

@@ -1,0 +1,1 @@
+"""Split a wheel into wheels for one architecture each, and join them again."""

@@ -1,0 +1,92 @@
+"""Describe a wheel as a ZIP archive, so that its bytes can be made again from the content of its members.
+
+The description has every byte outside the members' data: headers with times and checksums, and the central directory.
+Of a member's data it has how the data was compressed: stored, or a level of zlib that gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import struct
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, TypedDict
+
+from aotcuda.errors import TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LENGTHS = struct.Struct("<HH")
+_LENGTHS_AT, _HEADER = 26, 30
+"""Where a local header has the lengths of its name and its extra field, and where these begin."""
+
+_LEVELS = (-1, 9, 1, 2, 3, 4, 5, 7, 8)
+
+
+class Description(TypedDict):
+    """The description of an archive.
+
+    `members` has each member's name and level, None if it is stored. `between` has the length of what lies before each
+    member's data and after the last, `headers` these parts in a row, compressed by zlib, in Base64.
+    """
+
+    members: list[tuple[str, int | None]]
+    between: list[int]
+    headers: str
+
+
+def describe(data: bytes, where: str) -> Description:
+    """Describe an archive.
+
+    Raises:
+        TargetError: zlib, as this Python has it, does not make the same bytes.
+    """
+    members: list[tuple[str, int | None]] = []
+    parts, position = [], 0
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+            lengths = _LENGTHS.unpack_from(data, info.header_offset + _LENGTHS_AT)
+            start = info.header_offset + _HEADER + sum(lengths)
+            end = start + info.compress_size
+            members.append((info.filename, _level(archive.read(info), data[start:end], f"{where}: {info.filename}")))
+            parts.append(data[position:start])
+            position = end
+    parts.append(data[position:])
+    packed = base64.b64encode(zlib.compress(b"".join(parts), 9)).decode()
+    return Description(members=members, between=[len(part) for part in parts], headers=packed)
+
+
+def make(description: Description, contents: Mapping[str, bytes]) -> bytes:
+    """Return the archive with these contents of its members.
+
+    Raises:
+        KeyError: A member is missing.
+    """
+    headers, found, position = zlib.decompress(base64.b64decode(description["headers"])), [], 0
+    for length, (name, level) in zip(description["between"], [*description["members"], ("", None)], strict=True):
+        found.append(headers[position : position + length])
+        found.append(_packed(contents[name], level) if name else b"")
+        position += length
+    return b"".join(found)
+
+
+def _level(content: bytes, packed: bytes, where: str) -> int | None:
+    if packed == content:
+        return None
+    for level in _LEVELS:
+        if _packed(content, level) == packed:
+            return level
+    message = (
+        f"{where} was compressed in another way than by zlib {zlib.ZLIB_RUNTIME_VERSION} of this Python, so a split "
+        "could not be undone; split the wheel with the Python that built it"
+    )
+    raise TargetError(message)
+
+
+def _packed(content: bytes, level: int | None) -> bytes:
+    if level is None:
+        return content
+    packer = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(content) + packer.flush()

@@ -1,0 +1,159 @@
+"""Write the tables of measured figures into docs/results/README.md: `python bench/results.py`.
+
+The page holds each table between `<!-- table NAME -->` and `<!-- end -->`. A test compares the page with the files of
+docs/results.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+PAGE = RESULTS / "README.md"
+LIBRARIES = {"cupy": "CuPy", "torch": "PyTorch", "numba": "Numba"}
+KEPT = "aotcuda, k[grid, block] kept"
+GIVEN = "aotcuda, k[grid, block, stream](...) each time"
+CASES = {
+    "default stream": ("default", KEPT),
+    "inside `with stream`": ("current", KEPT),
+    "stream given at each launch": ("given", GIVEN),
+    "stream given, another stream is current": ("given, other current", GIVEN),
+}
+
+
+def main() -> None:
+    """Write the page if a table has changed."""
+    text = PAGE.read_text(encoding="utf-8")
+    if (written := fill(text)) != text:
+        PAGE.write_text(written, encoding="utf-8")
+        sys.stdout.write(f"{PAGE}\n")
+
+
+def fill(text: str) -> str:
+    """Return the page's text with every table made anew."""
+    block = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+    return block.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
+
+
+def launches() -> Iterator[str]:
+    """Yield the table of launches on the fast path, over C's own launch."""
+    figures = _result("two_paths_h100")["fast path in C"]
+    yield "| µs over C | CuPy | PyTorch | Numba |"
+    yield "|---|---|---|---|"
+    for label, (case, way) in CASES.items():
+        cells = (_ends(figures.get(f"{library}, {case}: {way}", {}).get("after")) for library in LIBRARIES)
+        yield f"| {label} | {' | '.join(cells)} |"
+    raw, ffi = "CuPy RawKernel (nothing checked)", "apache-tvm-ffi"
+    peers = (_ends(figures[f"cupy, default: {raw}"]["after"]), _ends(figures[f"torch, default: {ffi}"]["after"]))
+    yield f"| in the same run, default stream | RawKernel {peers[0]} | apache-tvm-ffi {peers[1]} | |"
+
+
+def general_path() -> Iterator[str]:
+    """Yield the table of launches on the general path, over C's own launch."""
+    figures = _result("general_path_h100")["figures"]
+    yield "| µs over C, median (quartiles) | CuPy | PyTorch | Numba |"
+    yield "|---|---|---|---|"
+    for label, (case, way) in CASES.items():
+        found = (figures.get(f"{library}, {case}", {}).get(way) for library in LIBRARIES)
+        cells = (f"{it['over_c']:.1f} ({it['q1']:.1f} to {it['q3']:.1f})" if it else "" for it in found)
+        yield f"| {label} | {' | '.join(cells)} |"
+
+
+def builds() -> Iterator[str]:
+    """Yield the table of build times beside an older state and nvcc."""
+    measured = _result("build_time")
+    figures = measured["figures"]
+    yield f"| seconds, median | {measured['commits']['before']} | {measured['commits']['now']} |"
+    yield "|---|---|---|"
+    for label, case in (
+        ("fifty kernels, cold, no cache", "fifty, cold"),
+        ("fifty kernels, cold, filling a build cache", "fifty, filling a cache"),
+        ("one kernel of fifty edited", "fifty, one kernel edited"),
+        ("nothing changed", "fifty, again"),
+        ("a thousand kernels in twenty modules, cold", "thousand, cold"),
+        ("one kernel of a thousand edited", "thousand, one kernel edited"),
+    ):
+        if case in figures:
+            yield f"| {label} | {figures['before: ' + case]['median']:.2f} | {figures[case]['median']:.2f} |"
+    for label, case in (
+        ("nvcc, fifty kernels in C++, two threads", "fifty, nvcc"),
+        ("nvcc, twenty files of fifty", "thousand, nvcc"),
+        ("hatchling alone", "fifty, the back end alone"),
+    ):
+        if case in figures:
+            yield f"| {label} | | {figures[case]['median']:.2f} |"
+    memory = measured["memory_bytes"]["fifty, cold"] >> 20
+    yield f"| memory at most, fifty kernels, cold | | {memory} MiB |"
+
+
+def correctness() -> Iterator[str]:
+    """Yield the table of checks that compare results."""
+    yield "| check | seen | file |"
+    yield "|---|---|---|"
+    for name, label in (("fuzz_arguments", "fast path"), ("fuzz_arguments_sanitized", "fast path under sanitizers")):
+        fuzz = _result(name)
+        yield (
+            f"| argument fuzz, general path against {label} "
+            f"| {fuzz['tuples']:,} tuples, {fuzz['differences']} differences | [{name}.json]({name}.json) |"
+        )
+    differential = _result("differential")
+    pairs = sum(differential["pairs_of_builds"].values())
+    problems = sum(len(found) for inputs in differential["problems"].values() for found in inputs.values())
+    yield (
+        "| builds with a cache and without, after an edit of each declared input "
+        f"| {pairs} pairs, {problems} differences | [differential.json](differential.json) |"
+    )
+    for name, label in (("build_kills", "killed builds"), ("cache_kills", "killed writers of the JIT cache")):
+        kills = _result(name)
+        yield f"| {label} | {kills['kills']:,} kills, {kills['failures']} failures | [{name}.json]({name}.json) |"
+    hostile = _result("hostile_entries")
+    faults = sum(hostile["faults"].values())
+    yield (
+        f"| damaged cache entries | {hostile['entries']['entries']:,} entries, {faults} faults "
+        "| [hostile_entries.json](hostile_entries.json) |"
+    )
+    for path in sorted(RESULTS.glob("conformance_*.json")):
+        suite = json.loads(path.read_text(encoding="utf-8"))
+        name = f"{suite['compiler']} {suite['release']}"
+        yield (
+            f"| conformance suite, {name} on a GPU | {suite['passed']:,} of {suite['cases']:,} cases right "
+            f"| [{path.name}]({path.name}) |"
+        )
+
+
+def gpu_time() -> Iterator[str]:
+    """Yield the table of the kernels' time on the GPU."""
+    yield "| kernel | packaged, µs | Numba's JIT | CUDA C++ by nvcc |"
+    yield "|---|---|---|---|"
+    for name, found in _result("gpu_time")["figures"].items():
+        yield f"| {name} | {found['packaged']:.0f} | {found['numba-cuda']:.0f} | {found['CUDA C++']:.0f} |"
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "launches": launches,
+    "general_path": general_path,
+    "builds": builds,
+    "correctness": correctness,
+    "gpu_time": gpu_time,
+}
+
+
+def _ends(values: list[float] | None) -> str:
+    """Return the least and the largest of some values, or nothing if there are none."""
+    return f"{min(values):.1f} to {max(values):.1f}" if values else ""
+
+
+def _result(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Measure builds on many machines: shards and their merge, and two Dask workers, beside one build on one core.
+
+    python bench/shards.py [--kernels 500] [--shards 8] [--dask 0] [--runs 1] [--out FILE]
+
+Everything runs on one core each (`taskset`), with a build cache that is empty before. For each way the seconds of
+processor time and of the clock are measured, and the files are compared byte by byte. With --dask RUNS, a scheduler and
+two workers of one core each are started, and the same build with that executor takes turns with one build on one core;
+it needs three cores that are otherwise idle, or two and some patience: the client waits while the workers compile.
+
+`bench/shards_model.py` predicts builds on more machines from these figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import machine
+import projects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+AOTCUDA = (sys.executable, "-m", "aotcuda", "build")
+
+
+def timed(command: tuple[str, ...], folder: Path, core: int, **environ: str) -> dict[str, float]:
+    """Run a command on one core; return the seconds of processor time of its processes, and those of the clock."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        ["taskset", "-c", str(core), *command],
+        cwd=folder,
+        env={**os.environ, "AOTCUDA_PROGRESS": "0", **environ},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    said = process.stderr.read().decode() if process.stderr else ""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)}\n{said}")
+    return {"cpu_s": round(usage.ru_utime + usage.ru_stime, 2), "s": round(time.perf_counter() - start, 2)}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def size(cache: Path) -> dict[str, int]:
+    found = [path.stat().st_size for path in cache.rglob("*") if path.is_file()]
+    return {"files": len(found), "bytes": sum(found)}
+
+
+def shards(project: Path, work: Path, number: int) -> dict[str, Any]:
+    """One build, so many shards, and the merge; with the files compared."""
+    core = min(os.sched_getaffinity(0))
+    one = timed((*AOTCUDA, "--out", str(work / "one")), project, core, AOTCUDA_BUILD_CACHE=str(work / "cache_one"))
+    cache = work / "cache"
+    parts = [
+        timed((*AOTCUDA, "--shard", f"{index}/{number}"), project, core, AOTCUDA_BUILD_CACHE=str(cache))
+        for index in range(1, number + 1)
+    ]
+    sizes = size(cache)
+    merge = timed(
+        (*AOTCUDA, "--from-cache-only", "--out", str(work / "merged")), project, core, AOTCUDA_BUILD_CACHE=str(cache)
+    )
+    total = sum(part["cpu_s"] for part in parts) + merge["cpu_s"]
+    return {
+        "one": one,
+        "shards": parts,
+        "merge": merge,
+        "cache": sizes,
+        "ratio": round(total / one["cpu_s"], 3),
+        "identical": files(work / "one") == files(work / "merged"),
+    }
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """Start a scheduler and two workers of one core each; yield the scheduler's address."""
+    cores = sorted(os.sched_getaffinity(0))
+    scheduler = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    )
+    started = [scheduler]
+    try:
+        while not (found := re.search(r"tcp://127\.0\.0\.1:(\d+)", scheduler.stderr.readline())):  # type: ignore[union-attr]
+            pass
+        address = f"127.0.0.1:{found[1]}"
+        for core in cores[:2]:
+            command = (sys.executable, "-m", "distributed.cli.dask_worker", address)
+            options = ("--nthreads", "1", "--nworkers", "1", "--no-dashboard", "--local-directory", str(folder))
+            started.append(
+                subprocess.Popen(
+                    ["taskset", "-c", str(core), *command, *options], stderr=subprocess.DEVNULL, cwd=folder
+                )
+            )
+        yield address
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            process.wait()
+
+
+def dask(project: Path, work: Path, runs: int) -> list[dict[str, Any]]:
+    """One build on one core, and one by two Dask workers, in turn."""
+    core = min(os.sched_getaffinity(0))
+    found = []
+    with cluster(work) as address:
+        for run in range(runs):
+            folder = work / f"run{run}"
+            one = timed((*AOTCUDA, "--out", str(folder / "one")), project, core, AOTCUDA_BUILD_CACHE=str(folder / "a"))
+            two = timed(
+                (*AOTCUDA, "--out", str(folder / "two")),
+                project,
+                core,
+                AOTCUDA_BUILD_CACHE=str(folder / "b"),
+                AOTCUDA_EXECUTOR=f"dask://{address}",
+            )
+            same = files(folder / "one") == files(folder / "two")
+            found.append({"one": one, "two_workers": two, "times": round(one["s"] / two["s"], 2), "identical": same})
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", type=int, default=500)
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--dask", type=int, default=0, metavar="RUNS")
+    parser.add_argument("--out", type=Path, default=machine.RESULTS / "shards.json")
+    given = parser.parse_args()
+    found = json.loads(given.out.read_text()) if given.out.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        project = projects.generate(Path(folder), "pkg", given.kernels)
+        before = {"kernels": given.kernels, "targets": len(projects.ARCHS)}
+        for run in range(given.runs):
+            work = Path(folder, f"shards{run}")
+            result = {**before, "machine": machine.describe(), **shards(project, work, given.shards)}
+            found.setdefault("shards", []).append(result)
+            shutil.rmtree(work)
+            given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        if given.dask:
+            work = Path(folder, "dask")
+            work.mkdir()
+            result = {**before, "machine": machine.describe(), "runs": dask(project, work, given.dask)}
+            found.setdefault("dask", []).append(result)
+            given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The recipes of docs/many-machines.md for a GitHub matrix and for a Slurm array, with their commands as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = (projects.CHECKOUT / "docs" / "many-machines.md").read_text(encoding="utf-8")
+SBATCH = """\
+#!/bin/sh
+# Slurm's sbatch: run the tasks of an array one after the other, and print a number.
+for given in "$@"; do
+    case $given in --array=*) last=${given##*-} ;; --*) ;; *) command=$given ;; esac
+done
+for task in $(seq ${last:-1}); do
+    SLURM_ARRAY_TASK_ID=$task sh -ec "$command" >&2 || exit 1
+done
+echo 7
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return projects.copy("elementwise", tmp_path_factory.mktemp("recipes").resolve() / "project")
+
+
+@pytest.fixture(scope="module")
+def expected(project: Path) -> dict[str, bytes]:
+    return projects.content(projects.build_wheel(project))
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """The environment of the commands: programs of this environment, and the `sbatch` above."""
+    (tmp_path / "bin").mkdir()
+    for name, text in {
+        "sbatch": SBATCH,
+        "aotcuda": f'#!/bin/sh\nexec {sys.executable} -m aotcuda "$@"\n',
+        "python": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
+    }.items():
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "HOME": str(tmp_path), "AOTCUDA_PROGRESS": "0"}
+
+
+def run(command: str, folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["sh", "-ec", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+def checked_out(project: Path, folder: Path) -> Path:
+    return shutil.copytree(project, folder, ignore=shutil.ignore_patterns("dist"))
+
+
+def wheel_in(folder: Path) -> dict[str, bytes]:
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return projects.content(wheel)
+
+
+@pytest.mark.matrix
+def test_a_matrix_on_github_makes_the_wheel_of_one_build(
+    project: Path, expected: dict[str, bytes], shell: dict[str, str], tmp_path: Path
+) -> None:
+    (workflow,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    of_shard, of_wheel = (part.group(1) for part in re.finditer(r"^  \w+:\n((?:    .*\n)+)", workflow, re.MULTILINE))
+    commands = [re.findall(r"- run: ((?!python -m pip).*)", part) for part in (of_shard, of_wheel)]
+    assert list(map(len, commands)) == [1, 1]
+    cache = re.search(r"AOTCUDA_BUILD_CACHE: (.*)", workflow)[1]
+    assert of_shard.count(f"path: {cache}") == of_wheel.count(f"path: {cache}") == 1
+    shards = re.search(r"shard: \[(.*)\]", of_shard)[1].split(", ")
+    joined = tmp_path / "joined"
+    for shard in shards:
+        machine = tmp_path / f"machine{shard}"
+        place = {**shell, "AOTCUDA_BUILD_CACHE": str(machine / "cache")}
+        run(commands[0][0].replace("${{ matrix.shard }}", shard), checked_out(project, machine / "project"), place)
+        for path in (machine / "cache").rglob("*"):  # an artifact is an archive of files, which forgets modes
+            if path.is_file():
+                target = joined / path.relative_to(machine / "cache")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+    last = checked_out(project, tmp_path / "last" / "project")
+    run(commands[1][0], last, {**shell, "AOTCUDA_BUILD_CACHE": str(joined)})
+    assert wheel_in(last) == expected
+
+
+@pytest.mark.matrix
+def test_a_slurm_array_makes_the_wheel_of_one_build(
+    project: Path, expected: dict[str, bytes], shell: dict[str, str], tmp_path: Path
+) -> None:
+    folder = checked_out(project, tmp_path / "project")
+    (script,) = (text for text in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE) if "sbatch" in text)
+    run(script, folder, shell)
+    assert wheel_in(folder) == expected

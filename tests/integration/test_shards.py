@@ -1,0 +1,227 @@
+"""Shards fill one build cache, and a build from that cache alone gives the files of one build on one machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.builder import api
+from aotcuda.errors import AotcudaError
+from integration import projects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aotcuda.builder.built import Output
+
+KERNELS = [f"k{number}" for number in range(9)]
+SOURCE = """\
+import os
+from pathlib import Path
+
+from numba import cuda
+
+FACTOR = int(Path(__file__).with_name("factor.txt").read_text()) + int(os.environ.get("PKG_FACTOR", "0"))
+
+
+def doubled(x):
+    return 2 * x
+
+""" + "\n".join(
+    f"""
+@cuda.jit
+def {name}(x):
+    x[cuda.grid(1)] = doubled(x[0]) * FACTOR + {number}
+"""
+    for number, name in enumerate(KERNELS)
+)
+USER = """\
+from numba import cuda
+
+pkg_doubled = cuda.declare_device("pkg_doubled", "float32(float32)", abi="c")
+
+
+@cuda.jit
+def use(x):
+    x[cuda.grid(1)] = pkg_doubled(x[0])
+"""
+TABLE = """\
+[tool.aotcuda]
+arch = ["sm_80", "sm_90"]
+
+[tool.aotcuda.modules."pkg.user"]
+source = "pkg._user"
+link = [{ module = "pkg.kernels" }]
+kernels.use = "void(float32[::1])"
+
+[tool.aotcuda.modules."pkg.kernels"]
+source = "pkg._kernels"
+functions = { pkg_doubled = { python = "doubled", signature = "float32(float32)" } }
+
+[tool.aotcuda.modules."pkg.kernels".kernels]
+""" + "".join(f'{name} = "void(float32[::1])"\n' for name in KERNELS)
+
+
+def build(root: Path, cache: Path | str, *, shard: tuple[int, int] | None = None, only: bool = False) -> Output:
+    """Build in this process, with the build cache in a folder of its own."""
+    table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTCUDA_BUILD_CACHE", str(cache))
+        return api.build(table, root, shard=shard, from_cache_only=only)
+
+
+def outcome(built: Output) -> tuple[object, ...]:
+    return built.files, built.notes, dict(built.needed), built.package_root, built.sbom
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("shards").resolve() / "project"
+    files = {"__init__.py": "", "_kernels.py": SOURCE, "_user.py": USER, "factor.txt": "3"}
+    return projects.put(root, {"pyproject.toml": TABLE, **{f"pkg/{name}": text for name, text in files.items()}})
+
+
+@pytest.fixture(scope="module")
+def filled(project: Path) -> Path:
+    """The cache that two shards have filled."""
+    cache = project.parent / "cache"
+    for index in (1, 2):
+        build(project, cache, shard=(index, 2))
+    return cache
+
+
+def test_merged_shards_have_the_files_of_one_build(project: Path, filled: Path, tmp_path: Path) -> None:
+    one = build(project, "0")
+    copy = shutil.copytree(project, tmp_path.resolve() / "elsewhere")
+    merged = build(copy, shutil.copytree(filled, tmp_path / "cache"), only=True)
+    assert outcome(merged) == outcome(one)
+    assert not [step.title for step in merged.summary.steps if step.work and not step.cached], "units were compiled"
+
+
+def test_shards_do_not_repeat_what_the_cache_has(project: Path, filled: Path) -> None:
+    again = build(project, filled, shard=(1, 2))
+    assert again.summary.reused
+    assert not [step.title for step in again.summary.steps if step.work and not step.cached], "units were compiled"
+
+
+def edit(path: str, before: str, after: str) -> Callable[[Path, Path], None]:
+    def edited(root: Path, cache: Path) -> None:
+        del cache
+        assert before in (root / path).read_text()
+        (root / path).write_text((root / path).read_text().replace(before, after))
+
+    return edited
+
+
+def remove(*kinds: str) -> Callable[[Path, Path], None]:
+    """Remove an entry of each of these kinds from the cache."""
+
+    def removed(root: Path, cache: Path) -> None:
+        del root
+        for kind in kinds:
+            entries = sorted(cache.glob("v1/*/*.aotcuda/entry.json"))
+            shutil.rmtree(next(path for path in entries if f'"kind":"{kind}"' in path.read_text()).parent)
+
+    return removed
+
+
+def damage(root: Path, cache: Path) -> None:
+    del root
+    for path in cache.glob("v1/*/*.aotcuda/value"):
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+FAULTS = {
+    "no shard": (
+        lambda _, cache: shutil.rmtree(cache),
+        r"lacks 10 of 10 .*pkg\.kernels\.k0.* and no shard of this project; run aotcuda build --shard I/N",
+    ),
+    "an entry": (remove("unit"), r"lacks 1 of 10 .*; build the shards again with this cache"),
+    "a shard": (
+        remove("unit", "shard"),
+        r"lacks 1 of 10 .*(shard [12] of 2 was not built with this cache|no shard of this project)",
+    ),
+    "machine code": (remove(*["code"] * 3), r"lacks the machine code of pkg\.kernels\.k.*AOTCUDA_CACHE_SIZE"),
+    "damage": (damage, "lacks 10 of 10"),
+    "a source": (
+        edit("pkg/_kernels.py", "2 * x", "3 * x"),
+        r"shard 1, 2 of 2 was built from another state \(pkg/_kernels\.py\); build it again",
+    ),
+    "a file that a source reads": (edit("pkg/factor.txt", "3", "4"), r"another state \(pkg/factor\.txt\)"),
+    "the table": (edit("pyproject.toml", "sm_80", "sm_86"), r"another state \(\[tool\.aotcuda\]\)"),
+    "a variable": (lambda *_: os.environ.update(PKG_FACTOR="5"), r"another state \(\$PKG_FACTOR\)"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_is_missing_is_told_in_one_line(
+    name: str, project: Path, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil, message = FAULTS[name]
+    root = shutil.copytree(project, tmp_path.resolve() / "project")
+    cache = shutil.copytree(filled, tmp_path / "cache")
+    monkeypatch.setenv("PKG_FACTOR", "")
+    monkeypatch.delenv("PKG_FACTOR")
+    spoil(root, cache)
+    with pytest.raises(AotcudaError, match=message) as error:
+        build(root, cache, only=True)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("shard", "only"), [((1, 2), False), (None, True)])
+def test_shards_need_a_cache(project: Path, shard: tuple[int, int] | None, only: bool) -> None:
+    with pytest.raises(AotcudaError, match="needs the build cache, and there is none; set AOTCUDA_BUILD_CACHE"):
+        build(project, "0", shard=shard, only=only)
+
+
+def test_a_shard_that_cannot_keep_its_results_fails(project: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o777)
+    cache.chmod(0o777)
+    with pytest.raises(AotcudaError, match=r"cannot keep its results: .*cache"):
+        build(project, cache, shard=(1, 2))
+
+
+def test_a_wheel_is_made_of_shards_by_the_command_line(project: Path, filled: Path, tmp_path: Path) -> None:
+    cache = str(shutil.copytree(filled, tmp_path / "cache"))
+    report = tmp_path / "report.json"
+    given = ("build", "--shard", "2/2", "--report", report)
+    assert "shard 2 of 2: " in projects.aotcuda(project, *given, AOTCUDA_BUILD_CACHE=cache).err
+    found = {unit["symbol"]: unit for unit in json.loads(report.read_bytes())["units"]}
+    assert found.keys() < {*KERNELS, "pkg_doubled", "use"}
+    assert all(target["cached"] for unit in found.values() for target in unit["targets"].values())
+    refused = projects.run(
+        project, sys.executable, "-m", "aotcuda", "build", "--shard", "3/2", AOTCUDA_BUILD_CACHE=cache
+    )
+    assert refused.status == 2
+    assert "'3/2' is no shard; write I/2 with I from 1 to 2" in refused.err
+    only = {"AOTCUDA_FROM_CACHE_ONLY": "1", "AOTCUDA_BUILD_CACHE": cache}
+    projects.aotcuda(project, "build", "--out", str(tmp_path / "out"), "--report", report, **only)
+    whole = json.loads(report.read_bytes())
+    assert {unit["symbol"] for unit in whole["units"]} == {*KERNELS, "pkg_doubled", "use"}
+    assert all(unit["seconds"] > 0 for unit in whole["units"]), "the shards' seconds"
+    kernels = [unit for unit in whole["units"] if unit["kind"] == "kernel"]
+    assert all(target["bytes"] > 100 for unit in kernels for target in unit["targets"].values())
+    assert {image["target"] for image in whole["images"]} == {"sm_80", "sm_90", "compute_80"}
+    given = ("build", "--shard", "2/3", "--costs", report)
+    projects.aotcuda(project, *given, AOTCUDA_BUILD_CACHE=cache)
+    refused = projects.run(project, sys.executable, "-m", "aotcuda", *given[:-1], "pyproject.toml")
+    assert refused.status == 1
+    assert "pyproject.toml: it is no report of a build" in refused.err
+    assert (tmp_path / "out" / "pkg" / "kernels.aotcuda" / "kernels.fatbin").is_file()
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", ["mixed", "tritonkernels", "cudacpp", "gpufeatures", "devicefunctions", "features"])
+def test_merged_shards_of_each_front_end(name: str, tmp_path: Path) -> None:
+    root = projects.copy(name, tmp_path.resolve() / "project")
+    for index in (1, 2, 3):
+        build(root, tmp_path / "cache", shard=(index, 3))
+    assert outcome(build(root, tmp_path / "cache", only=True)) == outcome(build(root, "0"))

@@ -1,0 +1,231 @@
+"""Heuristics and autotuners around packaged kernels do what Triton's do: compared with Triton's own objects."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.errors import FallbackWarning
+from aotcuda.runtime.jit import compile as jit_compile
+from support import triton_in_place
+from support.triton_in_place import record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.stand_in import StandIn
+
+triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+pytestmark = pytest.mark.usefixtures("path")
+
+SOURCE = """
+from aotcuda.triton import triton, tl
+from triton.runtime.autotuner import Autotuner
+
+EVENTS = []
+
+
+def seen(name, function):
+    def called(args):
+        EVENTS.append((name, dict(args)))
+        return function(args)
+
+    return called
+
+
+class Cached(Autotuner):
+    def run(self, *args, **kwargs):
+        EVENTS.append(("run", sorted(kwargs)))
+        return super().run(*args, **kwargs)
+
+
+def hook(args):
+    EVENTS.append(("hook", sorted(args)))
+
+
+def broken(args):
+    args.clear()
+    return {}["lost"]
+
+
+def body(x, bias, n, m, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    pass
+
+
+kernel = triton.jit(body)
+BLOCKS = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((64, 4), (128, 8))]
+HOOKED = [triton.Config({"BLOCK": block}, pre_hook=hook) for block in (64, 128)]
+SIZES = {
+    "BLOCK": seen("BLOCK", lambda args: args.pop("n") * 4),
+    "EVEN": seen("EVEN", lambda args: args["n"] % 16 == 0),
+    "num_warps": seen("num_warps", lambda args: args["BLOCK"] // 16),
+}
+EVEN = {"EVEN": SIZES["EVEN"]}
+sizes = triton.heuristics(SIZES)(triton.jit(body))
+raising = triton.heuristics({"EVEN": broken})(triton.jit(body))
+tuned = triton.autotune(BLOCKS, key=["n", "m"])(triton.jit(body))
+hooked = triton.autotune(HOOKED, key=["n"])(triton.jit(body))
+single = triton.autotune([triton.Config({"BLOCK": 64})], key=[])(triton.jit(body))
+outer = triton.heuristics(EVEN)(triton.autotune(BLOCKS, key=["n"])(triton.jit(body)))
+inner = triton.autotune(BLOCKS, key=["n"])(triton.heuristics(EVEN)(triton.jit(body)))
+own = triton.heuristics(EVEN)(Cached(kernel, kernel.arg_names, BLOCKS, ["n"], None, None))
+for tuner in (tuned, hooked, outer.fn, inner, own.fn):
+    for key in ((16,), (16, 7), (16, "torch.float32"), (16, 7, "torch.float32")):
+        tuner.cache[key] = tuner.configs[1]
+"""
+NAMES = ("kernel", "sizes", "raising", "tuned", "hooked", "single", "outer", "inner", "own")
+CONSTANTS = [
+    {"BLOCK": block, "EVEN": even, "num_warps": warps}
+    for block, warps in ((64, 4), (128, 8), (128, 4))
+    for even in (True, False)
+]
+
+
+def grid(meta: Any) -> tuple[int]:
+    return (meta["BLOCK"] // 64,)
+
+
+def other_configs(ops: Any, x: Any) -> None:
+    config = triton.Config({"BLOCK": 64}, num_warps=4)
+    ops.tuned.configs = [config]
+    ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
+
+
+def other_cache(ops: Any, x: Any) -> None:
+    ops.tuned.cache = {(16, 7): ops.BLOCKS[0]}
+    ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
+
+
+def changed_config(ops: Any, x: Any) -> None:
+    ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
+    ops.BLOCKS[1].num_warps = 4
+    ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
+    ops.BLOCKS[1].kwargs["BLOCK"] = 64
+    ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
+    ops.BLOCKS[1].num_warps, ops.BLOCKS[1].kwargs["BLOCK"] = 8, 128
+
+
+def other_kernel(ops: Any, x: Any) -> None:
+    within, ops.outer.fn = ops.outer.fn, ops.kernel
+    try:
+        ops.outer[(1,)](x, None, 16, 7, BLOCK=64)
+    finally:
+        ops.outer.fn = within
+
+
+LAUNCHES: dict[str, Callable[[Any, Any], object]] = {
+    "sizes": lambda ops, x: ops.sizes[(1,)](x, None, 32, 7),
+    "sizes by name": lambda ops, x: ops.sizes[(1,)](m=7, n=16, x=x, bias=None),
+    "sizes, run": lambda ops, x: ops.sizes.run(x, None, 32, m=7, grid=(1,), warmup=False),
+    "sizes, function": lambda ops, x: ops.sizes[grid](x, None, 16, 7),
+    "a heuristic replaces what is given": lambda ops, x: ops.sizes[(1,)](x, None, 16, 7, num_warps=1, EVEN=3),
+    "by position and by a heuristic": lambda ops, x: ops.sizes[(1,)](x, None, 16, 7, 64),
+    "raises": lambda ops, x: ops.raising[(1,)](x, None, 16, 7, BLOCK=64),
+    "an argument is missing": lambda ops, x: ops.sizes[(1,)](x, None, m=7),
+    "too many": lambda ops, x: ops.sizes[(1,)](x, None, 16, 7, 8, 9, 10),
+    "grid twice": lambda ops, x: ops.sizes[(1,)](x, None, 16, 7, grid=(1,)),
+    "not packaged": lambda ops, x: ops.sizes[(1,)](x, None, 48, 7),
+    "tuned": lambda ops, x: ops.tuned[(1,)](x, None, 16, 7, EVEN=False),
+    "tuned, keys by name": lambda ops, x: ops.tuned[(1,)](m=7, EVEN=False, n=16, bias=None, x=x),
+    "tuned, function": lambda ops, x: ops.tuned[grid](x, None, 16, 7, EVEN=True),
+    "a config and the launch": lambda ops, x: ops.tuned[(1,)](x, None, 16, 7, EVEN=True, num_warps=8),
+    "a config and a position": lambda ops, x: ops.tuned[(1,)](x, None, 16, 7, 64, True),
+    "hooked": lambda ops, x: ops.hooked[(1,)](x, None, 16, 7, EVEN=False),
+    "single": lambda ops, x: ops.single[(1,)](x, None, 16, 7, EVEN=False),
+    "heuristics around an autotuner": lambda ops, x: ops.outer[(1,)](x, None, 16, 7),
+    "an autotuner around heuristics": lambda ops, x: ops.inner[(1,)](x, None, 16, 7),
+    "run of a package's own": lambda ops, x: ops.own[(1,)](x, None, 16, m=7),
+    "other configs": other_configs,
+    "other cache": other_cache,
+    "changed config": changed_config,
+    "other kernel": other_kernel,
+}
+
+
+def events(ops: Any, x: Any, launch: Callable[[Any, Any], object], launched: list[dict[str, Any]]) -> list[Any]:
+    """What happens in four launches: calls of functions, what is launched, and the state of the autotuners."""
+    found: list[Any] = []
+    for _ in range(4):
+        try:
+            launch(ops, x)
+        except (KeyError, TypeError) as error:
+            found.append(type(error))
+        found += [*ops.EVENTS, *launched]
+        ops.EVENTS.clear()
+        launched.clear()
+        for tuner in (ops.tuned, ops.single, ops.outer.fn, ops.inner):
+            found.append((getattr(tuner, "nargs", None), str(getattr(tuner, "best_config", None))))
+    return found
+
+
+@pytest.mark.parametrize("dtype", [None, "torch.float32"])
+def test_launches_do_what_triton_does(dtype: str | None, cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit_compile, "_warned", set())
+    for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "AOTCUDA_FALLBACK", "TRITON_INTERPRET"):
+        monkeypatch.delenv(name, raising=False)
+    launched: list[dict[str, Any]] = []
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        given = {name: value for name, value in kwargs.items() if name in self.arg_names}
+        bound = self.signature.bind(*args, **given).arguments
+        launched.append({"BLOCK": bound["BLOCK"], "EVEN": bound["EVEN"], "num_warps": kwargs.get("num_warps", 4)})
+
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", run)
+    names = ("x", "bias", "n", "m", "BLOCK", "EVEN")
+    variants = [{"x": "*fp32:16", "bias": None, "n": "i32:16", "m": "i32", **each} for each in CONSTANTS]
+    records = [record(name, [{"name": each} for each in names], *variants) | {"function": "body"} for name in NAMES]
+    triton_in_place.write(cuda.packages, SOURCE, *records)
+    unbuilt = SOURCE.replace("aotcuda.triton import triton, tl", "triton import language as tl\nimport triton")
+    (cuda.packages / "mypkg/unbuilt.py").write_text(unbuilt)
+    x: Any = cuda.array()
+    if dtype is not None:
+        x.dtype = dtype
+    tritons, ops = (importlib.import_module(f"mypkg.{name}") for name in ("unbuilt", "ops"))
+    compiled: list[dict[str, Any]] = []
+    count = 0
+
+    def packaged(launch: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
+        def launch_packaged(ops: Any, x: Any) -> None:
+            nonlocal count
+            try:
+                launch(ops, x)
+            finally:
+                compiled.extend(launched)
+                symbols = [call["kernel"] for call in cuda.launches()]
+                launched.extend(CONSTANTS[int(symbol.rpartition("__")[2])] for symbol in symbols[count:])
+                count = len(symbols)
+
+        return launch_packaged
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        for name, launch in LAUNCHES.items():
+            expected = events(tritons, x, launch, launched)
+            assert events(ops, x, packaged(launch), launched) == expected, name
+    assert [each for each in compiled if each in CONSTANTS] == []
+    assert count > 60
+
+
+def other_key(self: Any, *args: Any, **kwargs: Any) -> None:
+    self.cache[len(args), "T"].all_kwargs()
+
+
+def other_dict(self: Any, *args: Any, **kwargs: Any) -> None:
+    for name, function in self.values.items():
+        kwargs[name] = function({**kwargs, "args": args})
+    self.fn.run(*args, **kwargs)
+
+
+@pytest.mark.parametrize(("kind", "run"), [("Autotuner", other_key), ("Heuristics", other_dict), (None, None)])
+def test_a_release_whose_wrappers_do_something_else_is_found_out(
+    kind: str | None, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aotcuda.integrations.in_place.triton import private_parts
+
+    monkeypatch.setattr(private_parts, "_ordinary", [])
+    if kind is not None:
+        monkeypatch.setattr(getattr(triton.runtime.autotuner, kind), "run", run)
+    assert private_parts.are_wrappers_ordinary() is (kind is None)
