@@ -63,8 +63,7 @@ class Parts:
         where = os.path.join(folder, PARTS)
         found = _parsed(data, where)
         try:
-            self.kernels: File = found["kernels"]
-            self._hold(folder, found)
+            self.kernels = self._hold(folder, found)
             answers: dict[str | None, tuple[str, bool]] = {}
             for target, name in found["elsewhere"].items():
                 if name not in answers:
@@ -92,9 +91,14 @@ class Parts:
         wanted = [image["arch"] for image in manifest["images"] if "path" in image]
         return subset.only(data, wanted, f"the fatbin of {manifest['module']}")
 
-    def _hold(self, folder: str, part: Any) -> None:
+    def _hold(self, folder: str, part: Any) -> File:
+        """Note the images of a fatbin in `folder`; return the fatbin's file."""
+        given = part["kernels"]
+        name = os.path.basename(given["path"])
+        file: File = {"path": name, "bytes": int(given["bytes"]), "sha256": str(given["sha256"])}
         for target in part["images"]:
-            self._held.setdefault(target, (folder, part["kernels"]))
+            self._held.setdefault(target, (folder, file))
+        return file
 
     def _add(self, name: str, found: Any, manifest: Manifest, root: str | None) -> tuple[str, bool]:
         """Add the images of a provider package; return the reason if it has none, and whether that is a fault."""
