@@ -28,8 +28,9 @@ import numpy as np  # noqa: F401 (likewise)
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 MODULES = {
-    "aotcuda/runtime/images/choice.py": ["runtime_choose", "runtime_tegra", "check_predictions"],
+    "aotcuda/runtime/images/choice.py": ["runtime_choose", "runtime_tegra", "check"],
     "aotcuda/runtime/kernel_table.py": ["runtime_module", "runtime_facts", "runtime_launch"],
     "aotcuda/runtime/arguments/overloads.py": ["runtime_dispatch", "runtime_direct", "runtime_types"],
     "aotcuda/integrations/in_place/triton/functions.py": ["triton_in_place", "triton_tuning"],
@@ -222,6 +223,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the report, JSON; other rows that it has are kept")
     arguments = parser.parse_args()
     os.chdir(ROOT)
+    os.environ["AOTCUDA_EXTENSION"] = "0"  # the tests compile nothing; all launches take the general path
     for module in arguments.module or MODULES:
         report = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else {}
         states = report.setdefault(module, {})
