@@ -68,7 +68,8 @@ def changes(tree: ast.Module) -> list[tuple[int, str]]:
         annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
         text = [node.body[0]] if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body else []
         docstrings = [one for one in text if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
-        words = [node] if isinstance(node, ast.JoinedStr) else []
+        types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        words = [node] if types or isinstance(node, ast.JoinedStr) else []
         for part in [*annotations, *docstrings, *words, *getattr(node, "decorator_list", [])]:
             skipped.update(id(inner) for inner in ast.walk(part)) if part is not None else None
     found = []
