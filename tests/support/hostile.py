@@ -449,6 +449,7 @@ _manifest("manifest of half surrogates", lambda _: text(module="\ud800", functio
 _manifest(
     "manifest of names that command a terminal", lambda _: text(module="\x1b[2J\nmypkg", toolchain={"\x07": "\r"})
 )
+_manifest("manifest of names that are numbers", lambda _: text(module=7, functions=[function(name=3)]))
 _manifest("manifest of names that are null", lambda _: text(module=None))
 _manifest("manifest in UTF-16", lambda _: text().decode().encode("utf-16"))
 _manifest("manifest that is no UTF-8", lambda _: text().replace(b"mypkg", b"my\xffpkg"))
