@@ -24,12 +24,14 @@ PATCHES = (
     "in_place/entry.py",
     "in_place/triton/functions.py",
     "worker/observer.py",
-    "record/inject/aotcuda_recorder/__init__.py",
-    "record/inject/aotcuda_recorder/dry_driver.py",
 )
 # The parameters of thousands of overloads are a few objects, which the manifest keeps alive.
 BY_ADDRESS = "runtime/arguments/exact.py"
-FILES = [path for path in sorted((ROOT / "aotcuda").rglob("*.py")) if not path.as_posix().endswith(PATCHES)]
+FILES = [
+    path
+    for path in sorted((ROOT / "aotcuda").rglob("*.py"))
+    if not path.as_posix().endswith(PATCHES) and "aotcuda_recorder" not in path.parts
+]
 
 
 def written_elsewhere(tree: ast.AST) -> list[str]:
