@@ -19,11 +19,12 @@ class Hooks:
     """Functions that the recorder sets.
 
     Attributes:
-        read: Called with address, bytes and the name of a call that gives the host what an array holds.
+        results: Keeps account of memory that launches could have written: `written(start, size)`,
+            `launched(start, size, owner)`, and `read(start, size, call)` for what the host reads.
         launch: Called with name, grid, block and arguments of a kernel that CuPy launches from another compiler's code.
     """
 
-    read: Callable[[int, int, str], object] | None = None
+    results: Any = None
     launch: Callable[[str, Any, Any, Any], object] | None = None
 
 
@@ -130,7 +131,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         if name == "_array" or name in ("__array_interface__", "__array_struct__", "_numba_type_"):
             raise AttributeError(name)
         found = getattr(self._array, name)
-        return exchanged(found) if callable(found) else out_of(found)
+        return exchanged(found, self) if callable(found) else out_of(found)
 
     def __getitem__(self, index: Any) -> ndarray:
         found = self._array[into(index)]
@@ -189,8 +190,28 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         return type(self), (self._array,)
 
     def _note(self, call: str) -> None:
-        if Hooks.read is not None:
-            Hooks.read(self._array.ctypes.data, self._array.nbytes, f"{call} of an array of CuPy's")
+        if Hooks.results is not None:
+            Hooks.results.read(*_memory(self._array), f"{call} of an array of CuPy's")
+
+
+def _memory(array: Any) -> tuple[int, int]:
+    return array.ctypes.data, array.nbytes
+
+
+def _is_result(value: Any) -> bool:
+    """Return True if launches could have written an array of CuPy's kind, at any depth of tuples and lists."""
+    if isinstance(value, tuple | list):
+        return any(map(_is_result, value))
+    return isinstance(value, ndarray) and bool(Hooks.results.written(*_memory(value._array)))
+
+
+def _derive(value: Any) -> None:
+    """Note that arrays were computed from a result."""
+    if isinstance(value, tuple | list):
+        for item in value:
+            _derive(item)
+    elif isinstance(value, ndarray):
+        Hooks.results.launched(*_memory(value._array), value._array)
 
 
 class _Described:
@@ -237,8 +258,8 @@ def out_of(value: Any) -> Any:
     return type(value)(map(out_of, value)) if isinstance(value, tuple | list) else value
 
 
-def exchanged(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function of NumPy or SciPy to take and return CuPy's kind of arrays."""
+def exchanged(function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
+    """Wrap a function of NumPy or SciPy, or a method of its owner, to take and return CuPy's kind of arrays."""
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
     def call(*args: Any, **options: Any) -> Any:
@@ -246,7 +267,10 @@ def exchanged(function: Callable[..., Any]) -> Callable[..., Any]:
         found = function(*into(args), **into(options))
         if isinstance(given, tuple) and len(given) == 1:
             given = given[0]
-        return given if isinstance(given, ndarray) else out_of(found)
+        made = given if isinstance(given, ndarray) else out_of(found)
+        if Hooks.results is not None and _is_result([*args, *options.values(), *owner]):
+            _derive(made)
+        return made
 
     return call
 

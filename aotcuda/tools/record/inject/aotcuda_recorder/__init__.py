@@ -38,6 +38,7 @@ _DRY = {
     "numba.cuda.cudadrv.nvvm": ("dry_driver",),
     "numba.cuda.dispatcher": ("dry_numba_cuda",),
     "numba_cuda_mlir.descriptor": ("dry_numba_cuda_mlir",),
+    "torch": ("dry_torch",),
     "triton.runtime.autotuner": ("dry_triton",),
     "triton.runtime.driver": ("dry_triton",),
     "triton.runtime.jit": ("dry_triton",),
@@ -113,13 +114,18 @@ def _has_its_own(name: str) -> bool:
     return find(name) is not None and find("cupy_backends") is None
 
 
-def _stand_in(name: str) -> ModuleSpec | None:
-    import importlib.machinery  # noqa: PLC0415
-
+def stand_ins() -> str:
+    """Return the folder of `aotcuda.testing`, also where aotcuda cannot be imported."""
     folder = os.path.abspath(__file__)
     for _ in range(5):
         folder = os.path.dirname(folder)
-    spec = importlib.machinery.PathFinder.find_spec(name, [os.path.join(folder, "testing")])
+    return os.path.join(folder, "testing")
+
+
+def _stand_in(name: str) -> ModuleSpec | None:
+    import importlib.machinery  # noqa: PLC0415
+
+    spec = importlib.machinery.PathFinder.find_spec(name, [stand_ins()])
     if spec is not None and name in _PATCHES:
         _patch_after(spec)
     return spec

@@ -99,8 +99,13 @@ def freed(start: int) -> None:
 
 def read(start: int, size: int, call: str) -> None:
     """Note the first time that the program reads memory which a recorded launch could have written."""
-    if any(begin < start + size and start < end for begin, end in list(_written.items())):
+    if written(start, size):
         result(call)
+
+
+def written(start: int, size: int) -> bool:
+    """Return True for memory that a recorded launch could have written."""
+    return any(begin < start + size and start < end for begin, end in list(_written.items()))
 
 
 @contextlib.contextmanager
