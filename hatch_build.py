@@ -3,6 +3,8 @@
 Where there is no compiler, or none that works, the wheel is the pure one, which does the same in Python; a warning says
 so. `AOTCUDA_EXTENSION=0` asks for the pure wheel; with `AOTCUDA_EXTENSION=1` what cannot be compiled is an error.
 
+With `_PYTHON_HOST_PLATFORM=win-amd64` and `CC=x86_64-w64-mingw32-gcc` the wheel is for Windows (`tools/wheels.py`).
+
 Each wheel has a bill of materials (PEP 770), which says that it is made of nothing but this project, and needs nothing.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,7 +30,15 @@ SOURCES = "aotcuda/runtime/fast"  # all .c files in it are compiled into one ext
 
 # The stable ABI does not cover Pythons without the GIL; there the same source is built for one version.
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
-SUFFIX = ".abi3.so" if STABLE else str(sysconfig.get_config_var("EXT_SUFFIX"))
+FOR_WINDOWS = sysconfig.get_platform() == "win-amd64"
+SUFFIX = ".pyd" if FOR_WINDOWS else ".abi3.so" if STABLE else str(sysconfig.get_config_var("EXT_SUFFIX"))
+
+# The part of pyconfig.h for Windows that the headers of the stable ABI read; it replaces the file of this Python.
+WINDOWS_CONFIGURATION = (
+    *("Py_PYCONFIG_H", "MS_WINDOWS", "MS_WIN64", "Py_ENABLE_SHARED", "HAVE_DECLSPEC_DLL", "HAVE_SSIZE_T"),
+    *("SIZEOF_VOID_P=8", "SIZEOF_SIZE_T=8", "SIZEOF_LONG=4", "SIZEOF_LONG_LONG=8", "SIZEOF_INT=4", "SIZEOF_SHORT=2"),
+    *("SIZEOF_WCHAR_T=2", "ALIGNOF_MAX_ALIGN_T=8", "DOUBLE_IS_LITTLE_ENDIAN_IEEE754"),
+)
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -119,11 +130,15 @@ def _compile(root: Path, folder: Path) -> Path:
         *(f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")),
         *_words("CFLAGS"),
         # Paths and symbols that nobody looks up are left out, so that the bytes depend on source and compiler alone.
-        *("-g0", "-Wl,--strip-all", "-Wl,--build-id=none"),
+        *("-g0", "-Wl,--strip-all"),
+        # The linker for Windows has the time in the file, and makes an address from the file's path.
+        "-Wl,--no-insert-timestamp,--disable-auto-image-base" if FOR_WINDOWS else "-Wl,--build-id=none",
         *_words("LDFLAGS"),
         *("-o", str(made)),
         *sorted(f"{SOURCES}/{path.name}" for path in Path(root, SOURCES).glob("*.c")),
     ]
+    if FOR_WINDOWS:
+        command += [*(f"-D{each}" for each in WINDOWS_CONFIGURATION), _import_library(Path(root, SOURCES), folder)]
     try:
         done = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except OSError as error:
@@ -138,6 +153,24 @@ def _compile(root: Path, folder: Path) -> Path:
         message = f"{command[0]} says that it made a file, and there is none"
         raise _NotCompiledError(message)
     return made
+
+
+def _import_library(sources: Path, folder: Path) -> str:
+    """Make the library by which a linker finds functions in python3.dll.
+
+    It has all names in Python's headers and in the sources; the linker takes those that the extension uses.
+    """
+    texts = [path.read_text() for top in (Path(sysconfig.get_path("include")), sources) for path in top.rglob("*.[ch]")]
+    names = sorted({name for text in texts for name in re.findall(r"\b_?Py\w+", text)})
+    definition, library = folder / "python3.def", folder / "libpython3.a"
+    definition.write_text("\n".join(["LIBRARY python3.dll", "EXPORTS", *names]))
+    dlltool = _compiler()[0].removesuffix("gcc") + "dlltool"
+    try:
+        subprocess.run([dlltool, "-d", definition, "-l", library], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        message = f"{dlltool} cannot make an import library: {error}"
+        raise _NotCompiledError(message) from error
+    return str(library)
 
 
 def _words(variable: str) -> list[str]:

@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 
 import aotcuda
-from aotcuda.common import variables
+from aotcuda.common import system, variables
 from aotcuda.common.foreign import show, shown
 from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 
@@ -404,6 +404,8 @@ def _warn(text: str) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> int:
+    if (problem := system.why_not("records launches")) is not None:
+        raise AotcudaError(problem)
     from aotcuda.tools.record.command import merge, run  # noqa: PLC0415
 
     command = arguments.command[arguments.command[:1] == ["--"] :]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
-import resource
 import shutil
 import signal
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,10 +19,14 @@ if TYPE_CHECKING:
 # What a shell starts in the background ignores SIGINT, under nohup SIGHUP too, and so do all processes below it: builds
 # that are to be interrupted would never hear of it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if sys.platform != "win32":
+    import fcntl
+    import resource
 
-# Some tests crash copies of this process, which may be large by then.
-resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    # Some tests crash copies of this process, which may be large by then.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 with suppress(ImportError):  # a machine with a GPU needs none
     from hypothesis import HealthCheck, settings

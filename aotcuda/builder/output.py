@@ -13,7 +13,6 @@ A module's `.py` has the digest of its manifest, and that those of all its files
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from contextlib import contextmanager, suppress
@@ -143,6 +142,8 @@ def _alone(folder: Path) -> Iterator[None]:
 
     Where it cannot be locked, as on some network file systems, or cannot be made, the block runs without a lock.
     """
+    import fcntl  # noqa: PLC0415 (Windows has none, and refuses builds in one line)
+
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     descriptor = None
     try:

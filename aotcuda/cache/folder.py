@@ -7,8 +7,6 @@ import stat
 
 from aotcuda.common import system
 
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
 
 def folder() -> str | None:
     """Return the cache's folder: `AOTCUDA_CACHE_DIR`, or the user's cache folder; None without a home.
@@ -36,7 +34,7 @@ def whose(folder: str) -> str | None:
         return "is not a folder"
     if system.is_others(status.st_uid):
         return "belongs to another user"
-    if status.st_mode & _OTHERS_WRITE:
+    if system.is_shared(status.st_mode):
         return f"can be written by others (chmod go-w {folder})"
     return None
 

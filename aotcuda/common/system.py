@@ -1,13 +1,13 @@
-"""Operating system functions of the run time that only Linux has, or that differ on other systems.
+"""Operating system functions of the run time that differ between systems, and what each system can do.
 
 For another system this is the file to change, and beside it `LIBRARY` and `after_fork` in `aotcuda.runtime.driver`.
-There an import works as far as Python has what it needs, and the first use of the driver is refused in one line.
 docs/systems.md says what was run where.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
 TYPE_CHECKING = False
@@ -15,11 +15,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def why_not(what: str) -> str | None:
-    """Return the reason that this system cannot do `what` ("launches kernels"); None on Linux."""
+def why_no_launches() -> str | None:
+    """Return the reason that this system cannot launch kernels; None on Linux and Windows."""
+    return None if sys.platform == "win32" else why_not("launches kernels", "Linux and Windows")
+
+
+def why_not(what: str, where: str = "Linux") -> str | None:
+    """Return the reason that this system cannot do `what` ("builds"); None on Linux."""
     if sys.platform == "linux":
         return None
-    return f"aotcuda {what} on Linux alone, and this is {sys.platform}; docs/systems.md says what is known to run where"
+    return (
+        f"aotcuda {what} on {where} alone, and this is {sys.platform}; docs/systems.md says what is known to run where"
+    )
 
 
 def kind_of_python() -> str:
@@ -59,10 +66,20 @@ if sys.platform == "linux":
         """Return True if another user than this process's or the system's owns a file."""
         return owner not in (os.geteuid(), 0)
 
+    def is_shared(mode: int) -> bool:
+        """Return True if a file's mode lets other users write it."""
+        return bool(mode & (stat.S_IWGRP | stat.S_IWOTH))
+
 else:
+
+    def is_others(owner: int) -> bool:  # noqa: ARG001 (there are no numbers of users)
+        """Return False: what Python tells of a file's owner and mode means nothing here."""
+        return False
+
+    is_shared = is_others
 
     def __getattr__(name: str) -> Any:
         from aotcuda.errors import AotcudaError  # noqa: PLC0415 (nothing else here needs it)
 
         del name
-        raise AotcudaError(why_not("launches kernels and keeps what it compiled"))
+        raise AotcudaError(why_not("builds"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aotcuda.errors import CudaError
 
-LIBRARY = "libcuda.so.1"
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 """The driver's library, by the name that the dynamic linker knows."""
 
 LOWEST = (12, 0)
@@ -444,7 +444,7 @@ def _why_not_here() -> str | None:
         return None
     from aotcuda.common import system  # noqa: PLC0415 (Linux needs nothing of it to start the driver)
 
-    return system.why_not("launches kernels")
+    return system.why_no_launches()
 
 
 def after_fork(function: Callable[[], None]) -> None:

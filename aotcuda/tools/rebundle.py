@@ -24,7 +24,8 @@ def run(wheel: Path) -> list[str]:
         TargetError: It is no wheel, or holds no run time, or one of a later version.
         BuildError: It cannot be written; it is as it was.
     """
-    files, infos = wheel_archive.read(wheel)
+    found = wheel_archive.read(wheel)
+    files = found.files
     packages = sorted(name.partition("/")[0] for name in files if _is_version(name))
     if not packages:
         message = f'{wheel} holds no run time of aotcuda; build it with runtime = "bundled" first'
@@ -41,7 +42,7 @@ def run(wheel: Path) -> list[str]:
     for name in files:
         if name.endswith(f"/sboms/{sbom.FILE_NAME}"):
             files[name] = sbom.with_run_time(files[name])
-    wheel_archive.write(wheel, files, infos, wheel_archive.metadata_folder(files) or "")
+    wheel_archive.write(wheel, files, found)
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Read the members of a wheel, and write a wheel with its RECORD (PEP 376, PEP 427)."""
+"""Read the files of a wheel, and write a wheel with its RECORD (PEP 376, PEP 427)."""
 
 from __future__ import annotations
 
@@ -9,65 +9,76 @@ import io
 import os
 import zipfile
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aotcuda.errors import BuildError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 _DAMAGE = (OSError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
 
-def read(wheel: Path) -> tuple[dict[str, bytes], dict[str, zipfile.ZipInfo]]:
-    """Return the files of a wheel and their ZIP entries, by name.
+@dataclass(frozen=True, kw_only=True)
+class Wheel:
+    """A wheel that was read.
+
+    Attributes:
+        path: Its path.
+        files: The content of its files, by name.
+        infos: Their ZIP entries.
+        metadata: The folder of its metadata, `mypkg-1.0.dist-info`.
+    """
+
+    path: Path
+    files: dict[str, bytes]
+    infos: dict[str, zipfile.ZipInfo]
+    metadata: str
+
+
+def read(path: Path) -> Wheel:
+    """Read a wheel.
 
     Raises:
         TargetError: It is no wheel.
     """
     try:
-        with zipfile.ZipFile(wheel) as archive:
+        with zipfile.ZipFile(path) as archive:
             infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
             files = {name: archive.read(name) for name in infos}
     except _DAMAGE as error:
-        message = f"{wheel} cannot be read as a wheel ({error}); name a .whl file"
+        message = f"{path} cannot be read as a wheel ({error}); name a .whl file"
         raise TargetError(message) from None
-    if metadata_folder(files) is None:
-        message = f"{wheel} is no wheel: it has no RECORD; name a .whl file"
+    record = next((name for name in files if name.count("/") == 1 and name.endswith(".dist-info/RECORD")), None)
+    if record is None:
+        message = f"{path} is no wheel: it has no RECORD; name a .whl file"
         raise TargetError(message)
-    return files, infos
+    return Wheel(path=path, files=files, infos=infos, metadata=record.partition("/")[0])
 
 
-def metadata_folder(files: Iterable[str]) -> str | None:
-    """Return the folder of RECORD, `mypkg-1.0.dist-info`; None without one."""
-    found = (name.rpartition("/") for name in files if name.count("/") == 1)
-    return next((folder for folder, _, name in found if folder.endswith(".dist-info") and name == "RECORD"), None)
+def write(path: Path, files: Mapping[str, bytes], like: Wheel, metadata: str | None = None) -> None:
+    """Write a wheel of these files, and RECORD in its folder of metadata; it is complete or as it was.
 
-
-def write(wheel: Path, files: Mapping[str, bytes], infos: Mapping[str, zipfile.ZipInfo], folder: str) -> None:
-    """Write a wheel of these files, and RECORD in `folder`; it is complete or as it was.
-
-    Files that have no entry in `infos` get the time of RECORD's entry.
+    Times and modes are those of the wheel `like`; files that it lacks get the time of its RECORD.
 
     Raises:
         BuildError: It cannot be written.
     """
-    record = f"{folder}/RECORD"
-    partial = wheel.with_name(f".{wheel.name}.{os.getpid()}")
+    record, of_record = f"{metadata or like.metadata}/RECORD", like.infos[f"{like.metadata}/RECORD"]
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     content = {**files, record: _record(files, record)}
-    time = infos[record].date_time if record in infos else (1980, 1, 1, 0, 0, 0)
     try:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in sorted(content, key=lambda name: (name == record, ".dist-info/" in name, name)):
-                known = infos.get(name)
-                info = zipfile.ZipInfo(name, known.date_time if known else time)
-                info.compress_type = zipfile.ZIP_DEFLATED
-                info.external_attr = (known.external_attr if known else 0) or 0o644 << 16
+                known = like.infos.get(name, of_record)
+                info = zipfile.ZipInfo(name, known.date_time)
+                info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, known.external_attr or 0o644 << 16
                 archive.writestr(info, content[name])
-        partial.replace(wheel)
+        partial.replace(path)
     except OSError as error:
-        message = f"{wheel} cannot be written ({error.strerror}); it is as it was"
+        message = f"{path} cannot be written ({error.strerror}); it is as it was"
         raise BuildError(message) from error
     finally:
         partial.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,6 @@ from integration import projects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from support.stand_in import StandIn
 
@@ -259,19 +259,16 @@ def join_again(wheel: Path, folder: Path) -> None:
         assert join.made([*folder.glob(f"{way}/*.whl")]) == (wheel.name, wheel.read_bytes())
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [["variants/*-sm90"], ["providers/first_kernels_sm90-*", "providers/first-*"]],
-    ids=["variant", "providers"],
-)
+@pytest.mark.parametrize(("way", "wanted"), [("variants", "first"), ("providers", "first[sm90]")])
 def test_split_wheels_launch_with_their_own_run_time(
-    parts: list[str], site: Path, cuda: StandIn, tmp_path: Path
+    way: str, wanted: str, site: Path, cuda: StandIn, tmp_path: Path
 ) -> None:
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
     join_again(wheel, tmp_path)
-    for part in parts:
-        (path,) = tmp_path.glob(f"{part}.whl")
-        projects.unpacked(path, tmp_path / "installed")
+    where = ("--no-index", "--find-links", tmp_path / way, "--target", tmp_path / "installed")
+    forced = {"NV_VARIANT_PROVIDER_FORCE_SM_ARCH": "9.0", "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": "13.0"}
+    uv = (Path(sys.executable).with_name("uv"), "pip", "install", "--preview-features", "wheel-variants", "--quiet")
+    projects.succeed(tmp_path, *uv, *where, "--python", sys.executable, wanted, **forced)
     done = run(cuda, LAUNCH, "first", path=[tmp_path / "installed", site])
     assert done.stdout.split()[:2] == ["first", "first._aotcuda"], done.stderr
     assert [call["kernel"].partition("__")[0] for call in cuda.launches()] == ["twice", "half"]

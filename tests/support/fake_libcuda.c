@@ -32,6 +32,16 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+#ifdef _WIN32 /* each C library has a copy of the variables; Python may have another library. None can be empty: " " is */
+#include <windows.h>
+static const char *variable(const char *name) {
+    char value[1024];
+    DWORD length = GetEnvironmentVariableA(name, value, sizeof value);
+    return length && length < sizeof value ? strdup(strcmp(value, " ") ? value : "") : NULL; /* tests end soon: not freed */
+}
+#define getenv variable
+#endif
+
 enum {
     SUCCESS = 0,
     INVALID_VALUE = 1,
@@ -116,12 +126,15 @@ static void log_line(const char *format, ...) {
     va_end(arguments);
     if (length < 0)
         return;
+    static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER; /* Windows does not append in one step */
+    pthread_mutex_lock(&writing);
     int file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0644);
     if (file >= 0) {
         if (write(file, line, length) != length)
             abort();
         close(file);
     }
+    pthread_mutex_unlock(&writing);
     free(line);
 }
 

@@ -70,7 +70,8 @@ class StandIn:
     def set(self, **settings: object) -> None:
         """Set what the stand-in shows: `set(devices="9.0,7.5", version=12080, fail="cuInit=999")`."""
         for name, value in settings.items():
-            self._monkeypatch.setenv(f"FAKE_CUDA_{name.upper()}", str(value))
+            text = str(value) or (" " if sys.platform == "win32" else "")  # a variable of Windows cannot be empty
+            self._monkeypatch.setenv(f"FAKE_CUDA_{name.upper()}", text)
 
     def package(self, *kernels: dict[str, Any], **options: Any) -> Any:
         """Write a packaged module, import it and give it."""
@@ -143,7 +144,9 @@ class StandIn:
 
 @pytest.fixture(scope="session")
 def stand_in_library(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
-    """The stand-in, compiled."""
+    """The stand-in, compiled; on Windows by tools/windows.py."""
+    if sys.platform == "win32":
+        return Path(sys.base_prefix, "nvcuda.dll")
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.fail("the stand-in driver needs a C compiler: install gcc")

@@ -105,6 +105,14 @@ class TestTypes:
         assert len(cuda.launches()) == 1
         assert int.from_bytes(cuda.parameters()[:8], "little") == 2
 
+    def test_windows_refuses_the_call_and_says_where_builds_run(self, cuda, module, builder, monkeypatch):
+        monkeypatch.setattr(sys, "platform", "win32")
+        with pytest.raises(
+            ArgumentError, match=r"; and the JIT fallback failed: .* aotcuda builds on Linux alone, and"
+        ):
+            module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+        assert builder.requests == []
+
     def test_the_warning_names_the_kernel_the_types_and_why_and_comes_once(self, cuda, module):
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning) as caught:

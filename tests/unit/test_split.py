@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda import manifest
+from aotcuda import arch, manifest
 from aotcuda.cli import main
 from aotcuda.errors import FallbackWarning, ManifestError, NoImageError, TargetError
 from aotcuda.gpus import CAPABILITIES
@@ -23,28 +23,35 @@ from aotcuda.runtime.images import subset
 from aotcuda.runtime.images.choice import choose
 from aotcuda.tools import wheel_archive
 from aotcuda.tools.split import archive, join, split
+from aotcuda.tools.split.wheel import FullWheel, Module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from support.stand_in import StandIn
 
+    Parts = dict[str, Path]
+    Install = Callable[..., Any]
+
 WHEELS = Path(__file__).parents[1] / "data" / "wheels"
 QUICKSTART = WHEELS / "quickstart-1.0-py3-none-any.whl"
 LABELS = ("sm75", "sm80", "sm90", "sm100", "sm120")
-PROVIDER = "quickstart_kernels_{}-1.0-py3-none-any.whl"
+FOLDER = "quickstart/kernels.aotcuda"
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folders `variants` and `providers` of the kept wheel, which has machine code for five GPUs, and PTX."""
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    """The parts of the kept wheel, which has machine code for five GPUs, and PTX: `variants/sm80`, `providers/main`."""
     folder = tmp_path_factory.mktemp("split")
     split.run(QUICKSTART, folder)
-    return folder
+    found = {f"variants/{label}": folder / "variants" / f"{QUICKSTART.stem}-{label}.whl" for label in LABELS}
+    name = QUICKSTART.name.replace("quickstart", "quickstart_kernels_{}")
+    found |= {f"providers/{label}": folder / "providers" / name.format(label) for label in LABELS}
+    return {**found, "providers/main": folder / "providers" / QUICKSTART.name, "full": QUICKSTART}
 
 
 @pytest.fixture
-def install(cuda: StandIn) -> Iterator[Callable[..., Any]]:
+def install(cuda: StandIn) -> Iterator[Install]:
     """Install wheels of the kept package where the stand-in driver's packages are, and import its module."""
 
     def imported(*wheels: Path) -> Any:
@@ -59,17 +66,24 @@ def install(cuda: StandIn) -> Iterator[Callable[..., Any]]:
 
 
 def changed(wheel: Path, folder: Path, changes: Mapping[str, Callable[[bytes], bytes]]) -> Path:
-    """A copy of a wheel with other content of some members."""
+    """A copy of a wheel with other content of some files, by the last part of their names."""
+    read = wheel_archive.read(wheel)
+    files = {name: changes.get(Path(name).name, bytes)(data) for name, data in read.files.items()}
     folder.mkdir(exist_ok=True)
-    files, infos = wheel_archive.read(wheel)
-    for name, change in changes.items():
-        files[name] = change(files[name])
-    wheel_archive.write(folder / wheel.name, files, infos, str(wheel_archive.metadata_folder(files)))
+    wheel_archive.write(folder / wheel.name, files, read)
     return folder / wheel.name
 
 
-def launch(module: Any, cuda: StandIn) -> None:
+def described(**changes: object) -> Callable[[bytes], bytes]:
+    """A change of keys in a JSON file."""
+    return lambda data: json.dumps({**json.loads(data), **changes}).encode()
+
+
+def launch(module: Any, cuda: StandIn) -> Any:
+    """Launch a kernel; return what the GPU takes."""
     module.axpy[1, 32](2.0, cuda.array(8), cuda.array(8), cuda.array(8))
+    (choice,) = module.__aotcuda__.chosen.values()
+    return choice
 
 
 @pytest.mark.parametrize("folder", ["variants", "providers"])
@@ -78,20 +92,15 @@ def test_full_wheel_comes_back_byte_for_byte(
     wheel: Path, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["split", str(wheel), "--out", str(tmp_path)]) == 0
-    assert f"{tmp_path / folder}" in capsys.readouterr().out
-    wheels = sorted(map(str, tmp_path.glob(f"{folder}/*.whl")), reverse=True)
-    assert main(["join", *wheels, "--out", str(tmp_path / "full")]) == 0
+    wheels = [line for line in capsys.readouterr().out.splitlines() if f"/{folder}/" in line and ".whl" in line]
+    assert main(["join", *reversed(wheels), "--out", str(tmp_path / "full")]) == 0
     assert (tmp_path / "full" / wheel.name).read_bytes() == wheel.read_bytes()
 
 
 def zipped(streamed: bool = False, **options: Any) -> bytes:
     """A ZIP archive with a comment, a folder, an extra field and members of several kinds."""
-
-    class Stream(io.BytesIO):
-        def seekable(self) -> bool:
-            return not streamed
-
-    file = Stream()
+    file = io.BytesIO()
+    file.seekable = lambda: not streamed  # type: ignore[method-assign]
     with zipfile.ZipFile(file, "w", **options) as made:
         made.mkdir("a")
         info = zipfile.ZipInfo("a/stored", (2001, 2, 3, 4, 5, 6))
@@ -104,20 +113,13 @@ def zipped(streamed: bool = False, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        zipped(),
-        zipped(compression=zipfile.ZIP_DEFLATED),
-        zipped(compression=zipfile.ZIP_DEFLATED, compresslevel=9),
-        zipped(compression=zipfile.ZIP_DEFLATED, compresslevel=1),
-        zipped(compression=zipfile.ZIP_DEFLATED, streamed=True),
-    ],
-    ids=["stored", "default", "level 9", "level 1", "streamed"],
+    "options", [{}, {"compresslevel": 9}, {"compresslevel": 1}, {"streamed": True}, {"compression": 0}]
 )
-def test_archive_is_made_again_from_its_description(data: bytes) -> None:
-    described = json.loads(json.dumps(archive.describe(data, "it")))
+def test_archive_is_made_again_from_its_description(options: dict[str, Any]) -> None:
+    data = zipped(**{"compression": zipfile.ZIP_DEFLATED, **options})
+    description = json.loads(json.dumps(archive.describe(data, "it")))
     with zipfile.ZipFile(io.BytesIO(data)) as read:
-        assert archive.make(described, {name: read.read(name) for name in read.namelist()}) == data
+        assert archive.make(description, {name: read.read(name) for name in read.namelist()}) == data
 
 
 def test_archive_of_another_compressor_is_refused() -> None:
@@ -125,277 +127,249 @@ def test_archive_of_another_compressor_is_refused() -> None:
         archive.describe(zipped(compression=zipfile.ZIP_BZIP2), "it")
 
 
-def test_metadata_of_the_parts_fits_together(parts: Path) -> None:
-    names = {path.name for path in parts.glob("providers/*")}
-    assert names == {QUICKSTART.name, *(PROVIDER.format(label) for label in LABELS)}
-    files, _ = wheel_archive.read(parts / "providers" / QUICKSTART.name)
-    about = files["quickstart-1.0.dist-info/METADATA"].decode()
-    assert "\nRequires-Dist: quickstart-kernels-sm90==1.0; extra == 'sm90'\n" in about.partition("\n\n")[0]
-    files, _ = wheel_archive.read(parts / "providers" / PROVIDER.format("sm90"))
-    about = files["quickstart_kernels_sm90-1.0.dist-info/METADATA"].decode()
-    assert "\nName: quickstart-kernels-sm90\n" in about
-    assert "\nRequires-Dist: quickstart==1.0\n" in about
-    assert len(files["quickstart_kernels_sm90/quickstart.kernels.fatbin"]) < 2000
+@pytest.mark.parametrize(
+    ("modules", "variants", "gpu", "held"),
+    [
+        (["sm_80 sm_86 compute_75"], "80 86", (8, 6), ["sm_86"]),
+        (["sm_80 sm_86", "sm_80", "sm_90"], "80 86 90", (8, 6), ["sm_86", "sm_80", ""]),
+        (["sm_90 sm_90a"], "90", (9, 0), ["sm_90 sm_90a"]),
+        (["sm_90a"], "90", (9, 0), ["sm_90a"]),
+        (["sm_100a"], "", (10, 3), [""]),  # an installer would give the variant to 10.3 too
+        (["sm_100f"], "100", (10, 3), ["sm_100f"]),
+        (["sm_86 sm_87 sm_89"], "86 89", (8, 9), ["sm_89"]),  # 8.7 is Tegra's
+    ],
+)
+def test_variant_holds_what_the_gpus_that_get_it_take(
+    modules: list[str], variants: str, gpu: tuple[int, int], held: list[str]
+) -> None:
+    every = [tuple(map(arch.parse, targets.split())) for targets in modules]
+    found: Any = [Module(folder="", manifest={}, fatbin="", targets=each) for each in every]  # type: ignore[typeddict-item]
+    full: Any = FullWheel(wheel=None, name="", version="", about=None, modules=found, capabilities=())  # type: ignore[arg-type]
+    capabilities = sorted({target.capability for each in every for target in each if target.kind == "sass"})
+    having = [f"{major}{minor}" for major, minor in capabilities if full.has_variant((major, minor))]
+    assert " ".join(having) == variants
+    assert [" ".join(sorted(map(str, module.taken(gpu)))) for module in found] == held
 
 
-def test_variantlib_reads_the_variants(parts: Path) -> None:
+def test_variantlib_reads_the_variants(parts: Parts) -> None:
     api = pytest.importorskip("variantlib.variants_json")
     dist_info = pytest.importorskip("variantlib.variant_dist_info")
-    index = api.VariantsJson(json.loads((parts / "variants" / "quickstart-1.0-variants.json").read_bytes()))
+    index = api.VariantsJson(json.loads((parts["variants/sm80"].parent / "quickstart-1.0-variants.json").read_bytes()))
     assert {label: [str(one.to_str()) for one in about.properties] for label, about in index.variants.items()} == {
         label: [f"nvidia :: sm_arch :: {label[2:]}_real"] for label in LABELS
     }
     for label in LABELS:
-        files, _ = wheel_archive.read(parts / "variants" / f"{QUICKSTART.stem}-{label}.whl")
+        files = wheel_archive.read(parts[f"variants/{label}"]).files
         found = dist_info.VariantDistInfo(files["quickstart-1.0.dist-info/variant.json"], label)
-        assert found.variants[label] == index.variants[label]
-        assert found.providers == index.providers
+        assert (found.variants[label], found.providers) == (index.variants[label], index.providers)
 
 
-@pytest.mark.parametrize(("gpu", "label"), [("8.0", "sm80"), ("9.0", "sm90"), ("", "")])
-def test_uv_takes_the_variant_for_the_gpu(
-    gpu: str, label: str, parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+INSTALLERS = {
+    "uv": ("uv", "pip", "install", "--preview-features", "wheel-variants", "--no-config", "--python", sys.executable),
+    "pip": (sys.executable, "-m", "pip", "install", "--isolated", "--disable-pip-version-check"),
+}
+
+
+@pytest.mark.parametrize(
+    ("installer", "gpu", "label"),
+    [
+        ("uv", "8.0", "sm80"),
+        ("uv", "9.0", "sm90"),
+        ("uv", "", ""),
+        pytest.param("pip", "9.0", "", marks=pytest.mark.matrix),
+    ],
+)
+def test_uv_takes_the_variant_for_the_gpu_and_pip_the_full_wheel(
+    installer: str, gpu: str, label: str, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
-    if uv is None:
-        pytest.skip("uv is not installed")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     if gpu:
         monkeypatch.setenv("NV_VARIANT_PROVIDER_FORCE_SM_ARCH", gpu)
         monkeypatch.setenv("NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION", "13.0")
-    where = ("--no-config", "--find-links", str(parts / "variants"), "--find-links", str(WHEELS), "--no-index")
-    into = ("--target", str(tmp_path), "--python", sys.executable, "--no-cache", "--no-deps", "--quiet")
-    command = [uv, "pip", "install", "--preview-features", "wheel-variants", *where, *into, "quickstart"]
-    subprocess.run(command, check=True, capture_output=True)
-    installed = tmp_path / "quickstart" / "kernels.aotcuda" / "parts.json"
-    assert (json.loads(installed.read_bytes())["variant"] if installed.exists() else "") == label
+    where = ("--no-index", "--find-links", str(parts["variants/sm80"].parent), "--find-links", str(WHEELS))
+    into = ("--target", str(tmp_path), "--no-deps", "--quiet", "--no-cache-dir")
+    subprocess.run([*INSTALLERS[installer], *where, *into, "quickstart"], check=True)
+    described = tmp_path / FOLDER / "parts.json"
+    assert (json.loads(described.read_bytes())["variant"] if described.exists() else "") == label
 
 
-@pytest.mark.matrix
-def test_pip_takes_the_full_wheel(parts: Path, tmp_path: Path) -> None:
-    where = ("--find-links", str(parts / "variants"), "--find-links", str(WHEELS), "--no-index", "--no-deps")
-    into = ("--isolated", "--disable-pip-version-check", "--quiet", "--target", str(tmp_path))
-    subprocess.run([sys.executable, "-m", "pip", "install", *where, *into, "quickstart"], check=True)
-    assert not (tmp_path / "quickstart" / "kernels.aotcuda" / "parts.json").exists()
-
-
-def test_all_providers_choose_as_one_wheel(parts: Path, install: Callable[..., Any], cuda: StandIn) -> None:
-    module = install(*parts.glob("providers/*.whl")).__aotcuda__
-    files, _ = wheel_archive.read(QUICKSTART)
-    whole = manifest.parse(files["quickstart/kernels.aotcuda/manifest.json"], "it")
+def test_all_providers_choose_as_one_wheel(parts: Parts, install: Install, cuda: StandIn) -> None:
+    module = install(*[path for name, path in parts.items() if name.startswith("providers")])
+    files = wheel_archive.read(QUICKSTART).files
+    whole = manifest.parse(files[f"{FOLDER}/manifest.json"], "it")
     for row in CAPABILITIES:
         for driver in ((12, 0), (12, 9), (13, 0)):
-            assert str(module.choice_for(row.number, driver)) == str(choose(whole, row.number, driver=driver))
-    launch(sys.modules[module.name], cuda)
+            chosen = module.__aotcuda__.choice_for(row.number, driver)
+            assert str(chosen) == str(choose(whole, row.number, driver=driver))
+    launch(module, cuda)
     (call,) = cuda.calls("cuLibraryLoadData")
-    assert call["bytes"] == len(files["quickstart/kernels.aotcuda/kernels.fatbin"])
+    assert call["bytes"] == len(files[f"{FOLDER}/kernels.fatbin"])
 
 
 NEED = "is in quickstart-kernels-sm90, which is not installed: pip install quickstart-kernels-sm90==1.0"
-VARIANT = (
-    "is not in variant sm80 of quickstart 1.0: install the variant for this GPU, or the wheel for all, "
-    "pip install --force-reinstall quickstart==1.0"
-)
 OLDER = "is in quickstart-kernels-sm90 0.9, and quickstart is 1.0: pip install quickstart-kernels-sm90==1.0"
 OTHER = (
     "is in quickstart-kernels-sm90 1.0, which belongs to another build of quickstart 1.0: "
     "pip install --force-reinstall quickstart==1.0 quickstart-kernels-sm90==1.0"
 )
-
-
-def described(module: dict[str, object] | None = None, **changes: object) -> Callable[[bytes], bytes]:
-    """A change of keys in a JSON file, and of those of the module in `provider.json`."""
-
-    def change(data: bytes) -> bytes:
-        found = json.loads(data)
-        if module is not None:
-            found["modules"]["quickstart.kernels"].update(module)
-        return json.dumps({**found, **changes}).encode()
-
-    return change
+VARIANT = (
+    "is not in variant sm80 of quickstart 1.0: install the variant for this GPU, or the wheel for all, "
+    "pip install --force-reinstall quickstart==1.0"
+)
 
 
 @pytest.mark.parametrize(
-    ("wheels", "gpu", "taken", "reason", "warns"),
+    ("wheels", "gpu", "taken", "reason", "warnings"),
     [
-        (["providers/main", "providers/sm90"], "9.0", "sm_90", "", False),
-        (["providers/main", "providers/sm80"], "8.6", "sm_80", "", False),
-        (["providers/main"], "9.0", "compute_75", NEED, False),
-        (["providers/main", "older"], "9.0", "compute_75", OLDER, True),
-        (["providers/main", "other"], "9.0", "compute_75", OTHER, True),
-        (["variants/sm90"], "9.0", "sm_90", "", False),
-        (["variants/sm80"], "8.6", "sm_80", "", False),
-        (["variants/sm80"], "9.0", "compute_75", VARIANT, True),
+        ("providers/main providers/sm90", "9.0", "sm_90", "", 0),
+        ("providers/main providers/sm80", "8.6", "sm_80", "", 0),
+        ("providers/main", "9.0", "compute_75", NEED, 0),
+        ("providers/main older", "9.0", "compute_75", OLDER, 1),
+        ("providers/main other", "9.0", "compute_75", OTHER, 1),
+        ("variants/sm90", "9.0", "sm_90", "", 0),
+        ("variants/sm80", "8.6", "sm_80", "", 0),
+        ("variants/sm80", "9.0", "compute_75", VARIANT, 1),
     ],
 )
 def test_run_time_takes_what_is_installed_and_names_the_rest(
-    wheels: list[str],
+    wheels: str,
     gpu: str,
     taken: str,
     reason: str,
-    warns: bool,
-    parts: Path,
-    install: Callable[..., Any],
+    warnings: int,
+    parts: Parts,
+    install: Install,
     cuda: StandIn,
     tmp_path: Path,
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
     cuda.set(devices=gpu)
-    given = {f"variants/{label}": parts / "variants" / f"{QUICKSTART.stem}-{label}.whl" for label in LABELS}
-    given |= {f"providers/{label}": parts / "providers" / PROVIDER.format(label) for label in LABELS}
-    given["providers/main"] = parts / "providers" / QUICKSTART.name
-    for name, change in {"older": described(version="0.9"), "other": described({"whole": "0" * 64})}.items():
-        changes = {"quickstart_kernels_sm90/provider.json": change}
-        given[name] = changed(given["providers/sm90"], tmp_path / name, changes)
-    paths = [given[name] for name in wheels]
-    if warns:
-        with pytest.warns(FallbackWarning) as caught:
-            module = install(*paths)
-        (text,) = [str(item.message) for item in caught]
-        assert text == f"quickstart.kernels runs with {taken} on {gpu_name(module)}, since sm_90 {reason}"
-    else:
-        module = install(*paths)
-    launch(module, cuda)
-    (choice,) = module.__aotcuda__.chosen.values()
+    older = changed(parts["providers/sm90"], tmp_path / "older", {"parts.json": described(version="0.9")})
+    other = changed(parts["providers/sm90"], tmp_path / "other", {"parts.json": described(whole="0" * 64)})
+    given = {**parts, "older": older, "other": other}
+    choice = launch(install(*[given[name] for name in wheels.split()]), cuda)
     assert (choice.arch, choice.better) == (taken, "sm_90" if reason else None)
-    assert not reason or dict(choice.rejected)["sm_90"] == reason
-
-
-def gpu_name(module: Any) -> str:
-    (choice,) = module.__aotcuda__.chosen.values()
-    return str(choice.gpu)
+    assert dict(choice.rejected).get("sm_90") == reason or not reason
+    said = f"quickstart.kernels runs with {taken} on {choice.gpu}, since sm_90 {reason}"
+    assert [(item.category, str(item.message)) for item in recwarn] == [(FallbackWarning, said)] * warnings
 
 
 def test_launch_without_any_image_names_the_part_to_install(
-    parts: Path, install: Callable[..., Any], cuda: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parts: Parts, install: Install, cuda: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-    folder = "quickstart/kernels.aotcuda"
-    wheel = parts / "variants" / f"{QUICKSTART.stem}-sm80.whl"
-    files, _ = wheel_archive.read(wheel)
-    fatbin = subset.only([files[f"{folder}/kernels.fatbin"]], ["sm_80"], "it")
+    whole = wheel_archive.read(parts["variants/sm80"]).files[f"{FOLDER}/kernels.fatbin"]
+    fatbin = subset.only([whole], ["sm_80"], "it")
     file = {"path": "kernels.fatbin", "bytes": len(fatbin), "sha256": manifest.digest(fatbin)}
     elsewhere = dict.fromkeys(["sm_75", "sm_90", "sm_100", "sm_120", "compute_75"])
     part = described(images=["sm_80"], elsewhere=elsewhere, kernels=file)
-    changes = {f"{folder}/kernels.fatbin": lambda _: fatbin, f"{folder}/parts.json": part}
-    module = install(changed(wheel, tmp_path / "changed", changes))
+    module = install(
+        changed(parts["variants/sm80"], tmp_path, {"kernels.fatbin": lambda _: fatbin, "parts.json": part})
+    )
     with pytest.raises(NoImageError) as caught:
         launch(module, cuda)
-    assert re.match(
-        rf"quickstart.kernels has no image for .*: sm_90 {re.escape(VARIANT)} \(sm_75 is ", str(caught.value)
+    said = (
+        rf"quickstart.kernels has no image for .*: sm_90 {re.escape(VARIANT)} \(sm_75 is .*, but sm_90 is preferred\)"
     )
-    assert "it runs here if it is built with" not in str(caught.value)
+    assert re.fullmatch(said, str(caught.value))
+
+
+NEWER = b'"floor": "9.1"'
+UNREADABLE = "parts.json is not readable; it was truncated or altered. Install the package again."
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("file", "content", "said"),
     [
-        (b"{", "parts.json is not readable; it was truncated or altered. Install the package again."),
-        (b'{"format": 1}', "parts.json is not readable; it was truncated or altered. Install the package again."),
-        (b'{"format": 2}', "parts.json has format 2, newer than this aotcuda reads (1); upgrade it: pip install"),
+        ("parts.json", b"{", UNREADABLE),
+        ("parts.json", b'{"format": 1}', UNREADABLE),
+        (
+            "parts.json",
+            b'{"format": 1, "images": [], "kernels": {"path": "a", "bytes": "x"}, "elsewhere": {}}',
+            UNREADABLE,
+        ),
+        ("parts.json", b'{"format": 2}', "parts.json has format 2, newer than this aotcuda reads (1); upgrade it: pip"),
+        ("manifest.json", NEWER, "manifest.json needs aotcuda 9.1 or later, and this is"),
     ],
 )
-def test_altered_and_newer_descriptions_are_said_in_one_line(
-    content: bytes, said: str, parts: Path, install: Callable[..., Any], tmp_path: Path
+def test_altered_and_newer_parts_are_said_in_one_line(
+    file: str, content: bytes, said: str, parts: Parts, install: Install, tmp_path: Path
 ) -> None:
-    changes = {"quickstart/kernels.aotcuda/parts.json": lambda _: content}
-    wheel = changed(parts / "variants" / f"{QUICKSTART.stem}-sm90.whl", tmp_path / "changed", changes)
+    def change(data: bytes) -> bytes:
+        return data.replace(b'"floor": "0.1.0"', NEWER) if content == NEWER else content
+
+    wheel = changed(parts["variants/sm90"], tmp_path, {file: change})
     with pytest.raises(ManifestError, match=re.escape(said)) as caught:
         install(wheel)
     assert "\n" not in str(caught.value)
     assert main(["inspect", str(wheel)]) == 1
 
 
-def test_older_run_time_than_the_manifest_needs_is_named(
-    parts: Path, install: Callable[..., Any], tmp_path: Path
-) -> None:
-    folder = "quickstart/kernels.aotcuda"
-    wheel = parts / "variants" / f"{QUICKSTART.stem}-sm90.whl"
-    changes = {f"{folder}/manifest.json": lambda data: data.replace(b'"floor": "0.1.0"', b'"floor": "9.1"')}
-    with pytest.raises(ManifestError, match=r"needs aotcuda 9\.1 or later, and this is .*; upgrade it: pip install"):
-        install(changed(wheel, tmp_path / "changed", changes))
-
-
-def test_commands_show_what_a_part_holds(parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    variant = str(parts / "variants" / f"{QUICKSTART.stem}-sm80.whl")
-    assert main(["inspect", variant, "--json"]) == 0
+def test_commands_show_what_a_part_holds(parts: Parts, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(parts["variants/sm80"]), "--json"]) == 0
     (module,) = json.loads(capsys.readouterr().out)["modules"]
     axpy = next(symbol for symbol in module["symbols"] if symbol["name"] == "axpy")
     assert {image["arch"] for image in axpy["images"]} == {"sm_80", "compute_75"}
-    assert main(["check", variant, "--gpu", "H100", "--driver", "580.65"]) == 0
-    assert f"sm_90 {VARIANT}" in " ".join(capsys.readouterr().out.split())
-    main_wheel = str(parts / "providers" / QUICKSTART.name)
-    assert main(["check", main_wheel, "--gpu", "H100", "--driver", "580.65"]) == 0
-    said = "sm_90 is in quickstart-kernels-sm90: pip install quickstart-kernels-sm90==1.0"
-    assert said in " ".join(capsys.readouterr().out.split())
+    for name, said in (("variants/sm80", VARIANT), ("providers/main", NEED.replace(", which is not installed", ""))):
+        assert main(["check", str(parts[name]), "--gpu", "H100", "--driver", "580.65"]) == 0
+        assert f"sm_90 {said}" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["variants/sm80"], "the wheels lack sm_75, sm_90, sm_100, sm_120 of quickstart.kernels; name all wheels"),
-        (["providers/main"], "the wheels lack sm_75, sm_80, sm_90, sm_100, sm_120 of quickstart.kernels"),
-        (["providers/sm80"], "is no part of a wheel from which the full one can be made; name all wheels of one of"),
-        (["full"], "is no part of a wheel from which the full one can be made"),
-        (["variants/sm80", "another"], "are parts of different wheels; name all wheels of one of the folders"),
-        (["providers/main", "another/sm80"], "are parts of different wheels; name all wheels of one of the folders"),
-        (["newer"], "was split by a newer aotcuda than this one; upgrade it: pip install --upgrade aotcuda"),
-        (["garbled", "variants"], "was altered after it was split; name all wheels"),
-        (["other zlib", "variants"], "does not come back byte for byte: its parts were altered, or zlib "),
+        ("variants/sm80", "the wheels lack sm_75, sm_90, sm_100, sm_120 of quickstart.kernels; name all wheels of"),
+        ("providers/main", "the wheels lack sm_75, sm_80, sm_90, sm_100, sm_120 of quickstart.kernels"),
+        ("providers/sm80", "is no part of a wheel from which the full one can be made; name all wheels of"),
+        ("full", "is no part of a wheel from which the full one can be made"),
+        ("variants/sm80 another", "are parts of different wheels; name all wheels of one of the folders"),
+        ("providers/main other", "are parts of different wheels; name all wheels of one of the folders"),
+        ("newer", "was split by a newer aotcuda than this one; upgrade it: pip install --upgrade aotcuda"),
+        ("garbled variants/sm75 variants/sm90 variants/sm100 variants/sm120", "was altered after it was split"),
+        ("short variants/sm75 variants/sm90 variants/sm100 variants/sm120", "does not come back byte for byte: its"),
     ],
 )
-def test_wheels_that_cannot_be_joined_are_said_in_one_line(
-    given: list[str], said: str, parts: Path, tmp_path: Path
-) -> None:
-    restore = "quickstart-1.0.dist-info/aotcuda-split.json"
-    variants = {label: parts / "variants" / f"{QUICKSTART.stem}-{label}.whl" for label in LABELS}
-    found = {f"variants/{label}": [path] for label, path in variants.items()}
-    found |= {"providers/main": [parts / "providers" / QUICKSTART.name], "full": [QUICKSTART]}
-    found["providers/sm80"] = [parts / "providers" / PROVIDER.format("sm80")]
-    found["variants"] = [variants[label] for label in LABELS if label != "sm80"]
-    other = {"quickstart_kernels_sm80/provider.json": described({"whole": "0" * 64})}
-    found["another/sm80"] = [changed(found["providers/sm80"][0], tmp_path / "another", other)]
+def test_wheels_that_cannot_be_joined_are_said_in_one_line(given: str, said: str, parts: Parts, tmp_path: Path) -> None:
+    found = {**parts}
+    found["other"] = changed(parts["providers/sm90"], tmp_path / "other", {"parts.json": described(whole="0" * 64)})
     for name, change in {
         "another": described(sha256="0" * 64),
         "newer": described(format=2),
         "garbled": described(members=7),
-        "other zlib": described(members=[["quickstart/py.typed", None]], between=[0, 0]),
+        "short": described(members=[], between=[0]),
     }.items():
-        found[name] = [changed(variants["sm80"], tmp_path / name, {restore: change})]
-    wheels = [path for name in given for path in found[name]]
+        found[name] = changed(parts["variants/sm80"], tmp_path / name, {"aotcuda-split.json": change})
     with pytest.raises(TargetError, match=re.escape(said)) as caught:
-        join.run(wheels, tmp_path / "out")
+        join.run([found[name] for name in given.split()], tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
-_METADATA = ("a-1.dist-info/RECORD", "a-1.dist-info/METADATA")
-
-
-def _wheel(folder: Path, files: dict[str, bytes]) -> None:
+def _wheel(folder: Path, *names: str) -> None:
     with zipfile.ZipFile(folder / "a.whl", "w") as made:
-        for name, data in files.items():
-            made.writestr(name, data)
+        for name in names:
+            made.writestr(f"a-1.dist-info/{name}", b"")
 
 
 def _occupied(folder: Path) -> None:
     shutil.copy(QUICKSTART, folder / "a.whl")
-    (folder / "variants").mkdir()
-    (folder / "variants" / "kept").touch()
+    (folder / "variants" / "kept").mkdir(parents=True)
 
 
 @pytest.mark.parametrize(
     ("prepare", "said"),
     [
         (lambda folder: folder.joinpath("a.whl").write_bytes(b"PK"), "a.whl cannot be read as a wheel"),
-        (lambda folder: _wheel(folder, {"a-1.dist-info/RECORD": b""}), "it has no METADATA; name a .whl file"),
-        (lambda folder: _wheel(folder, dict.fromkeys(_METADATA, b"")), "a.whl has no machine code to split by"),
+        (lambda folder: _wheel(folder, "RECORD"), "it has no METADATA; name a .whl file"),
+        (lambda folder: _wheel(folder, "RECORD", "METADATA"), "a.whl has no machine code to split by architecture"),
         (lambda folder: shutil.copy(folder / "part", folder / "a.whl"), "a.whl is a part of a wheel that was split"),
         (_occupied, "variants is not empty; empty it, or name another folder: --out DIR"),
     ],
 )
 def test_wheels_that_cannot_be_split_are_said_in_one_line(
-    prepare: Callable[[Path], object], said: str, parts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    prepare: Callable[[Path], object], said: str, parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copy(parts / "variants" / f"{QUICKSTART.stem}-sm80.whl", tmp_path / "part")
+    shutil.copy(parts["variants/sm80"], tmp_path / "part")
     prepare(tmp_path)
     assert main(["split", str(tmp_path / "a.whl")]) == 1
     (line,) = capsys.readouterr().err.splitlines()

@@ -1,4 +1,4 @@
-"""Systems that are not Linux, by the name that Python has for them; none was here."""
+"""Other systems, by the name that Python has for them; tools/windows.py runs tests with Python for Windows."""
 
 from __future__ import annotations
 
@@ -13,34 +13,50 @@ from aotcuda.errors import AotcudaError, NoDriverError
 from aotcuda.runtime import driver
 from support import manifests
 
-LINE = "aotcuda launches kernels on Linux alone, and this is win32; docs/systems.md says what is known to run where"
+LAUNCHES = (
+    "aotcuda launches kernels on Linux and Windows alone, and this is darwin; docs/systems.md says what is known to"
+)
+BUILDS = "aotcuda builds on Linux alone, and this is {}; docs/systems.md says what is known to run where"
 
 
 @pytest.fixture
-def windows(monkeypatch: pytest.MonkeyPatch) -> object:
-    """The module as Windows imports it."""
-    monkeypatch.setattr(sys, "platform", "win32")
-    spec = importlib.util.spec_from_file_location("system_of_windows", system.__file__)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def as_on(monkeypatch):
+    """Return a function that imports the module as another system does."""
+
+    def imported(name: str) -> object:
+        monkeypatch.setattr(sys, "platform", name)
+        spec = importlib.util.spec_from_file_location("system_elsewhere", system.__file__)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return imported
 
 
-def test_this_system_is_linux() -> None:
-    assert system.why_not("launches kernels") is None
+@pytest.mark.parametrize(
+    ("name", "launches", "builds"),
+    [
+        ("linux", None, None),
+        ("win32", None, BUILDS.format("win32")),
+        ("darwin", f"{LAUNCHES} run where", BUILDS.format("darwin")),
+    ],
+)
+def test_a_system_that_cannot_build_or_launch_says_so(as_on, monkeypatch, name, launches, builds) -> None:
+    elsewhere = as_on(name)
+    assert (elsewhere.why_no_launches(), elsewhere.why_not("builds")) == (launches, builds)
+    if launches is not None:
+        monkeypatch.setattr(driver, "_driver", None)
+        with pytest.raises(NoDriverError) as caught:
+            driver.get()
+        assert str(caught.value) == launches
 
 
-def test_another_one_is_refused_in_a_line(windows: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert windows.why_not("launches kernels") == LINE
-    monkeypatch.setattr(driver, "_driver", None)
-    with pytest.raises(NoDriverError) as caught:
-        driver.get()
-    assert str(caught.value) == LINE
-
-
-def test_what_only_linux_has_is_refused_likewise_and_not_missing(windows: object) -> None:
-    with pytest.raises(AotcudaError, match=r"^aotcuda launches kernels and keeps what it compiled on Linux alone"):
+def test_functions_of_builds_are_refused_in_a_line_and_folders_are_trusted(as_on) -> None:
+    windows = as_on("win32")
+    with pytest.raises(AotcudaError, match=r"^aotcuda builds on Linux alone"):
         windows.machine()
+    assert not windows.is_others(0)
+    assert not windows.is_shared(0o777)
 
 
 def test_what_is_to_be_called_after_forks_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,12 +76,12 @@ def test_a_process_is_told_from_a_later_one_of_its_number() -> None:
 
 
 # What Python lacks on Windows, and no extension module: in a process of its own, before aotcuda is imported.
-ON_WINDOWS = """
+ELSEWHERE = """
 import ctypes, hashlib, json, os, sys
 for name in "register_at_fork fork geteuid uname sched_yield O_NONBLOCK O_CLOEXEC pread".split():
     vars(os).pop(name, None)
 vars(sys).pop("abiflags", None)
-sys.platform = "win32"
+sys.platform = "{}"
 sys.modules["aotcuda.runtime.fast._launch"] = None
 """
 
@@ -77,9 +93,9 @@ sys.modules["aotcuda.runtime.fast._launch"] = None
     [
         ("print(sorted(k.__all__), k.__aotcuda__.name)", "['add', 'k'] mypkg.kernels"),
         ("print(k.k.signatures, k.add.__name__)", "['void(int32)'] add"),
-        ("k.k[1, 32](1)", f"NoDriverError {LINE}"),
-        ("k.k.forall(8)(1)", f"NoDriverError {LINE}"),
-        ("k.__aotcuda__.preload()", f"NoDriverError {LINE}"),
+        ("k.k[1, 32](1)", f"NoDriverError {LAUNCHES} run where"),
+        ("k.k.forall(8)(1)", f"NoDriverError {LAUNCHES} run where"),
+        ("k.__aotcuda__.preload()", f"NoDriverError {LAUNCHES} run where"),
         ("print(k.__aotcuda__.choice_for('sm_90').arch)", "sm_90"),
         ("k.__aotcuda__.unload()", ""),
     ],
@@ -87,6 +103,14 @@ sys.modules["aotcuda.runtime.fast._launch"] = None
 def test_a_packaged_module_is_imported_and_a_launch_is_refused_in_a_line(cuda, load, editable, use, shown) -> None:
     kernels = [manifests.kernel("k", "void(int32)")]
     manifests.write(cuda.packages, kernels, load=load, functions=("add",), editable=editable)
-    code = f"{ON_WINDOWS}import mypkg.kernels as k\ntry:\n    {use}\nexcept Exception as error:\n"
+    code = f"{ELSEWHERE.format('darwin')}import mypkg.kernels as k\ntry:\n    {use}\nexcept Exception as error:\n"
     assert cuda.run(f"{code}    print(type(error).__name__, error)") == (f"{shown}\n" if shown else "")
     assert cuda.calls() == []
+
+
+def test_windows_launches_by_its_own_driver_library(cuda, stand_in_library, tmp_path) -> None:
+    (tmp_path / "nvcuda.dll").symlink_to(stand_in_library)
+    manifests.write(cuda.packages, [manifests.kernel("k", "void(int32)")])
+    code = f"{ELSEWHERE.format('win32')}import mypkg.kernels as k\nk.k[1, 32](1)\nk.__aotcuda__.unload()"
+    assert cuda.run(code, LD_LIBRARY_PATH=str(tmp_path)) == ""
+    assert len(cuda.launches()) == 1

@@ -269,7 +269,15 @@ int block_init(PyObject *module) {
 /* -------------------------------------------------------------------------------------------------------- normalizing views */
 
 /* Multiply; 0 if the product does not fit. */
-static int multiply(int64_t left, int64_t right, int64_t *result) { return !__builtin_mul_overflow(left, right, result); }
+static int multiply(int64_t left, int64_t right, int64_t *result) {
+#ifdef _WIN32
+    long long high;
+    *result = _mul128(left, right, &high);
+    return high == *result >> 63;
+#else
+    return !__builtin_mul_overflow(left, right, result);
+#endif
+}
 
 /* Do what views.view() in Python does: 0 if no array can be so. Afterwards a view has strides only if it is not C-contiguous, and
  * the strides of a contiguous one follow from its shape. Of `address_alone` a kernel takes no more than the address. */

@@ -34,13 +34,13 @@ static PyObject *handle_of(PyObject *stream) {
         if (stream_types[i].is_protocol) {
             PyObject *pair = PyObject_CallMethodObjArgs(stream, stream_types[i].attribute, NULL);
             int fits = pair && PyTuple_Check(pair) && PyTuple_Size(pair) == 2 && PyLong_Check(PyTuple_GetItem(pair, 0)) &&
-                       PyLong_AsLong(PyTuple_GetItem(pair, 0)) == 0;
+                       PyObject_IsTrue(PyTuple_GetItem(pair, 0)) == 0;
             value = fits ? Py_NewRef(PyTuple_GetItem(pair, 1)) : NULL;
             Py_XDECREF(pair);
         } else {
             value = PyObject_GetAttr(stream, stream_types[i].attribute);
         }
-        if (value && (!PyLong_CheckExact(value) || (stream_types[i].is_protocol && PyLong_AsLong(value) == 0)))
+        if (value && (!PyLong_CheckExact(value) || (stream_types[i].is_protocol && PyObject_IsTrue(value) == 0)))
             Py_CLEAR(value); /* a stream that was closed may say 0, which is not the default stream then */
         return is_forgiven() ? value : NULL;
     }

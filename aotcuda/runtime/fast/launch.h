@@ -83,7 +83,18 @@ PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 #define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
 #endif
 
+#ifdef _WIN32 /* for MSVC, which lacks what others have; GCC for Windows takes the same, so that it is tested */
+#include <intrin.h>
+#include <malloc.h>
+#define __atomic_load_n(place, order) _InterlockedExchangeAdd((volatile long *)(place), 0)
+#define __atomic_store_n(place, value, order) _InterlockedExchange((volatile long *)(place), value)
+#define __atomic_fetch_add(place, number, order) _InterlockedExchangeAdd((volatile long *)(place), number)
+#define __atomic_fetch_sub(place, number, order) _InterlockedExchangeAdd((volatile long *)(place), -(long)(number))
+#define ON_STACK(type, name, count) type *name = _alloca((count) * sizeof(type))
+#else /* a DLL shows nothing by itself */
+#define ON_STACK(type, name, count) type name[count]
 #pragma GCC visibility push(hidden)
+#endif
 
 enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096 };
 
@@ -441,5 +452,7 @@ int layers_init(PyObject *module);
 
 extern PyMethodDef streams_functions[], launcher_functions[], configurations_functions[], xla_functions[];
 
+#ifndef _WIN32
 #pragma GCC visibility pop
+#endif
 #endif

@@ -134,8 +134,8 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     const ArgumentTypes *types = find_types(table, args, count);
     if (!types)
         return DECLINED;
-    ArrayView views[types->arrays_count + 1]; /* no more of the stack than is needed: the driver has filled the processor's cache */
-    Number numbers[types->count + 1];
+    ON_STACK(ArrayView, views, types->arrays_count + 1); /* no more of the stack than is needed: the driver has filled the processor's cache */
+    ON_STACK(Number, numbers, types->count + 1);
     LaunchStreams streams;
     begin_streams(&streams, self->is_stream_given, self->stream, READ(table->last)->device >= 0);
     depth++;
@@ -155,7 +155,7 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     if (specialization->device >= 0 &&
         (!arrays_are_here(specialization, views) || !stream_is_here((void *)streams.handle, context)))
         return DECLINED;
-    uint64_t room[(specialization->most_bytes + 15) / 16 * 2 + 2]; /* of the block, which begins at a multiple of 16 */
+    ON_STACK(uint64_t, room, (specialization->most_bytes + 15) / 16 * 2 + 2); /* of the block, which begins at a multiple of 16 */
     unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
     int number = pack(specialization, numbers, views, block);
     if (number < 0 || !begin_launch(specialization))

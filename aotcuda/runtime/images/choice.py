@@ -136,7 +136,7 @@ def choose(
     fitting = sorted((key, str(target), target) for target in targets if (key := arch.preference(target, capability)))
     loadable = [target for _, _, target in fitting if driver is None or _loads(target, written[target], driver)]
     taken = next((target for target in loadable if target not in absent), None)
-    better = loadable[: loadable.index(taken) if taken else None]  # in other parts of a split wheel
+    better = loadable[0] if loadable and loadable[0] in absent else None
     rejected = []
     for target in targets:
         if target == taken:
@@ -147,16 +147,15 @@ def choose(
                 reason += f", and {_dotted(capability)} is Tegra's, which takes machine code of its own alone"
         elif driver is not None and not _loads(target, written[target], driver):
             reason = f"needs a driver for CUDA {_dotted(_floor(target, written[target]))}"
-        elif target in better:
+        elif target == better:
             reason = absent[target]
         else:
-            reason = f"would also run here, but {taken} is preferred"
+            reason = f"would also run here, but {loadable[0]} is preferred"
         rejected.append((str(target), reason))
     if taken is not None:
-        why = _why(taken, capability)
-        return Choice(gpu, capability, taken, why, tuple(rejected), better=next(iter(better), None))
-    if better:
-        return Choice(gpu, capability, None, f"{better[0]} {absent[better[0]]}", tuple(rejected), better=better[0])
+        return Choice(gpu, capability, taken, _why(taken, capability), tuple(rejected), better=better)
+    if better is not None:
+        return Choice(gpu, capability, None, f"{better} {absent[better]}", tuple(rejected), better=better)
     if fitting and driver is not None:
         floor, first = min((_floor(target, written[target]), str(target)) for _, _, target in fitting)
         needed = next(image.get("min_driver") for image in manifest["images"] if image["arch"] == first)

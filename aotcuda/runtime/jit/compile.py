@@ -9,6 +9,7 @@ from aotcuda import manifest as manifests
 from aotcuda import registry
 from aotcuda.cache import compilers, folder
 from aotcuda.cache.entries import size_cap
+from aotcuda.common import system
 from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.gpus import FIRST_CURRENT
@@ -44,11 +45,14 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
         DependencyError: It has to be compiled, and the compiler is not installed.
         AotcudaError: It cannot be compiled.
     """
+    of_kernel = f"{request.module}.{request.kernel} for {request.signature}"
+    what = of_kernel if request.kernel else f"{request.module}, all of it, for {gpu}"
+    if (problem := system.why_not("builds")) is not None:
+        message = f"{what}: {problem}"
+        raise DependencyError(message)
     kept = cache()
     size_cap()  # a wrong value is reported before anything is compiled
     key = cache_key.key(request)
-    of_kernel = f"{request.module}.{request.kernel} for {request.signature}"
-    what = of_kernel if request.kernel else f"{request.module}, all of it, for {gpu}"
     found = kept.get(key)
     if found is not None and cache_key.is_current(found, request):
         return found

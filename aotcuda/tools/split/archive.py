@@ -1,7 +1,7 @@
 """Describe a wheel as a ZIP archive, so that its bytes can be made again from the content of its members.
 
 The description has every byte outside the members' data: headers with times and checksums, and the central directory.
-Of a member's data it has how the data was compressed: stored, or a level of zlib that gives the same bytes.
+Of a member's data it has how it was compressed: a level of zlib that gives the same bytes, None if it is stored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import struct
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.errors import TargetError
 
@@ -25,26 +25,16 @@ _LENGTHS_AT, _HEADER = 26, 30
 _LEVELS = (-1, 9, 1, 2, 3, 4, 5, 7, 8)
 
 
-class Description(TypedDict):
-    """The description of an archive.
-
-    `members` has each member's name and level, None if it is stored. `between` has the length of what lies before each
-    member's data and after the last, `headers` these parts in a row, compressed by zlib, in Base64.
-    """
-
-    members: list[tuple[str, int | None]]
-    between: list[int]
-    headers: str
-
-
-def describe(data: bytes, where: str) -> Description:
+def describe(data: bytes, where: str) -> dict[str, Any]:
     """Describe an archive.
+
+    `members` has each member's name and level, `between` the length of what lies before each member's data and after
+    the last, `headers` these parts in a row, compressed by zlib, in Base64.
 
     Raises:
         TargetError: zlib, as this Python has it, does not make the same bytes.
     """
-    members: list[tuple[str, int | None]] = []
-    parts, position = [], 0
+    members, parts, position = [], [], 0
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
             lengths = _LENGTHS.unpack_from(data, info.header_offset + _LENGTHS_AT)
@@ -54,20 +44,15 @@ def describe(data: bytes, where: str) -> Description:
             parts.append(data[position:start])
             position = end
     parts.append(data[position:])
-    packed = base64.b64encode(zlib.compress(b"".join(parts), 9)).decode()
-    return Description(members=members, between=[len(part) for part in parts], headers=packed)
+    headers = base64.b64encode(zlib.compress(b"".join(parts), 9)).decode()
+    return {"members": members, "between": [len(part) for part in parts], "headers": headers}
 
 
-def make(description: Description, contents: Mapping[str, bytes]) -> bytes:
-    """Return the archive with these contents of its members.
-
-    Raises:
-        KeyError: A member is missing.
-    """
+def make(description: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
+    """Return the archive with these contents of its members."""
     headers, found, position = zlib.decompress(base64.b64decode(description["headers"])), [], 0
     for length, (name, level) in zip(description["between"], [*description["members"], ("", None)], strict=True):
-        found.append(headers[position : position + length])
-        found.append(_packed(contents[name], level) if name else b"")
+        found += [headers[position : position + length], _packed(contents[name], level) if name else b""]
         position += length
     return b"".join(found)
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest as manifests
 from aotcuda.errors import BuildError, TargetError
 from aotcuda.runtime.images import subset
-from aotcuda.runtime.images.parts import FORMAT, PROVIDER
+from aotcuda.runtime.images.parts import FORMAT
 from aotcuda.tools import wheel_archive
 from aotcuda.tools.split import archive
 from aotcuda.tools.split.wheel import RESTORE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
+
+    from aotcuda.tools.wheel_archive import Wheel
 
 _ALL = "name all wheels of one of the folders that aotcuda split wrote"
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, zlib.error)
 
 
 def run(wheels: Sequence[Path], out: Path) -> Path:
@@ -42,89 +45,69 @@ def run(wheels: Sequence[Path], out: Path) -> Path:
     return path
 
 
-def made(wheels: Sequence[Path]) -> tuple[str, bytes]:
+def made(paths: Sequence[Path]) -> tuple[str, bytes]:
     """Return the name and the bytes of the full wheel; errors as for `run`."""
-    given = {path: wheel_archive.read(path)[0] for path in wheels}
-    restores = {path: found for path, files in given.items() if (found := _restore(path, files))}
-    if not restores:
-        message = f"{wheels[0]} is no part of a wheel from which the full one can be made; {_ALL}"
+    wheels = [wheel_archive.read(path) for path in paths]
+    able = [wheel for wheel in wheels if f"{wheel.metadata}/{RESTORE}" in wheel.files]
+    if not able:
+        message = f"{paths[0]} is no part of a wheel from which the full one can be made; {_ALL}"
         raise TargetError(message)
-    first, restore = next(iter(restores.items()))
-    for path, other in restores.items():
-        if other["sha256"] != restore["sha256"]:
-            raise _unlike(first, path)
-    folder = wheel_archive.metadata_folder(given[first])
+    first = able[0]
     try:
-        texts = {name: text.encode(errors="surrogateescape") for name, text in restore["originals"].items()}
-        contents = {**given[first], **{f"{folder}/{name}": text for name, text in texts.items()}}
-        for name in given[first]:
-            data_folder, _, inside = name.rpartition("/")
-            if inside == manifests.PARTS:
-                contents |= _fatbin(data_folder, first, given)
-        data = archive.make(restore, contents)
-    except (ValueError, LookupError, TypeError, AttributeError, zlib.error):
-        message = f"{first} was altered after it was split; {_ALL}"
+        restore = _restore(first)
+        for wheel in able:
+            if _restore(wheel)["sha256"] != restore["sha256"]:
+                raise _unlike(first, wheel)
+        contents = dict(first.files)
+        for name, text in restore["originals"].items():
+            contents[f"{first.metadata}/{name}"] = text.encode(errors="surrogateescape")
+        for name in first.files:
+            if name.endswith(f"/{manifests.PARTS}"):
+                contents |= _fatbin(name.rpartition("/")[0], first, wheels)
+        name, data = Path(restore["wheel"]).name, archive.make(restore, contents)
+    except _MALFORMED:
+        message = f"{first.path} was altered after it was split; {_ALL}"
         raise TargetError(message) from None
     if manifests.digest(data) != restore["sha256"]:
         message = (
-            f"{restore['wheel']} does not come back byte for byte: its parts were altered, or zlib "
-            f"{zlib.ZLIB_RUNTIME_VERSION} of this Python compresses in another way than {restore['zlib']}, with which "
-            "they were split; join them with that Python"
+            f"{name} does not come back byte for byte: its parts were altered, or zlib {zlib.ZLIB_RUNTIME_VERSION} of "
+            f"this Python compresses in another way than {restore['zlib']}, with which they were split; join them with "
+            "that Python"
         )
         raise TargetError(message)
-    return restore["wheel"], data
+    return name, data
 
 
-def _restore(path: Path, files: Mapping[str, bytes]) -> Any:
-    """Return what a part has for the full wheel; None if it has nothing."""
-    found = files.get(f"{wheel_archive.metadata_folder(files)}/{RESTORE}")
-    if found is None:
-        return None
-    try:
-        restore = json.loads(found)
-        is_newer = restore["format"] > FORMAT
-    except (ValueError, LookupError, TypeError):
-        message = f"{path} was altered after it was split; {_ALL}"
-        raise TargetError(message) from None
-    if is_newer:
-        message = f"{path} was split by a newer aotcuda than this one; upgrade it: pip install --upgrade aotcuda"
+def _restore(wheel: Wheel) -> Any:
+    """Return what a part has for the full wheel."""
+    restore = json.loads(wheel.files[f"{wheel.metadata}/{RESTORE}"])
+    if restore["format"] > FORMAT:
+        message = f"{wheel.path} was split by a newer aotcuda than this one; upgrade it: pip install --upgrade aotcuda"
         raise TargetError(message)
     return restore
 
 
-def _fatbin(data_folder: str, first: Path, given: Mapping[Path, Mapping[str, bytes]]) -> dict[str, bytes]:
-    """Return the file with all images of a module."""
-    where = f"{data_folder}/{manifests.FILE_NAME}"
-    manifest = manifests.parse(given[first][where], f"{first}/{where}")
-    file, module = manifest["files"]["kernels"], manifest["module"]
+def _fatbin(folder: str, first: Wheel, wheels: Sequence[Wheel]) -> dict[str, bytes]:
+    """Return the file with all images of the module whose data folder is given."""
+    where = f"{folder}/{manifests.FILE_NAME}"
+    manifest = manifests.parse(first.files[where], f"{first.path}/{where}")
+    whole, module = manifest["files"]["kernels"], manifest["module"]
     held: dict[str, bytes] = {}
-    for path, files in given.items():
-        for part, data in _parts(files, data_folder, module):
-            if part.get("whole", file["sha256"]) != file["sha256"]:
-                raise _unlike(first, path)
-            held |= dict.fromkeys(part["images"], data)
-    missing = [image["arch"] for image in manifest["images"] if image["arch"] not in held]
-    if missing:
+    for wheel in wheels:
+        for name in [name for name in wheel.files if name.endswith(f"/{manifests.PARTS}")]:
+            part = json.loads(wheel.files[name])
+            if part["module"] == module and part["whole"] != whole["sha256"]:
+                raise _unlike(first, wheel)
+            if part["module"] == module:
+                fatbin = f"{name.rpartition('/')[0]}/{part['kernels']['path']}"
+                held |= dict.fromkeys(part["images"], wheel.files[fatbin])
+    archs = [image["arch"] for image in manifest["images"]]
+    if missing := [arch for arch in archs if arch not in held]:
         message = f"the wheels lack {', '.join(missing)} of {module}; {_ALL}"
         raise TargetError(message)
-    archs = [image["arch"] for image in manifest["images"]]
-    data = subset.only(list(dict.fromkeys(held.values())), archs, f"{first}/{data_folder}")
-    return {f"{data_folder}/{file['path']}": data}
+    data = subset.only(list(dict.fromkeys(held.values())), archs, f"{first.path}/{folder}")
+    return {f"{folder}/{whole['path']}": data}
 
 
-def _parts(files: Mapping[str, bytes], data_folder: str, module: str) -> Iterator[tuple[Any, bytes]]:
-    """Yield the description and the content of each fatbin of a module in a wheel."""
-    for name, data in files.items():
-        folder, _, inside = name.rpartition("/")
-        if name == f"{data_folder}/{manifests.PARTS}":
-            part = json.loads(data)
-        elif inside == PROVIDER and "/" not in folder:
-            part = json.loads(data)["modules"].get(module)
-        else:
-            continue
-        if part is not None:
-            yield part, files[f"{folder}/{part['kernels']['path']}"]
-
-
-def _unlike(first: Path, second: Path) -> TargetError:
-    return TargetError(f"{first} and {second} are parts of different wheels; {_ALL}")
+def _unlike(first: Wheel, second: Wheel) -> TargetError:
+    return TargetError(f"{first.path} and {second.path} are parts of different wheels; {_ALL}")
