@@ -85,13 +85,12 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     before, of_prelude = frozenset(sys.modules), frozenset[str]()
     warnings: list[str] = []
     with failures.gathered() as attempt, observing as seen, ask(target) as questions:
-        with attempt():
-            with lasting():
-                if job.prelude:
-                    tell(step=f"importing {job.prelude}", done=0, total=0)
-                    _import_prelude(job, job.prelude)
-                    of_prelude = frozenset(sys.modules) - before
-                warnings = _load(job, front, settle, tell, attempt, functions, understood)
+        with attempt(), lasting():
+            if job.prelude:
+                tell(step=f"importing {job.prelude}", done=0, total=0)
+                _import_prelude(job, job.prelude)
+                of_prelude = frozenset(sys.modules) - before
+            warnings = _load(job, front, settle, tell, attempt, functions, understood)
         yield Loaded(_settled(job, functions), functions, attempt, questions, seen, of_prelude, tuple(warnings))
 
 
