@@ -47,9 +47,12 @@ def module_name(function: FunctionType) -> str:
     return name if own.rpartition(".")[2] in _MAIN else own
 
 
-def reach(function: FunctionType) -> Facts:
-    """Return `path`, by which the function is reached from its module; nothing if there is none."""
-    path = None if _problem(function) else _path(function)
+def reach(function: FunctionType, kernel: object = None) -> Facts:
+    """Return `path`, by which the function is reached from its module; nothing if there is none.
+
+    Of a function that is several kernels, `kernel` is the object that a decorator has made of it.
+    """
+    path = None if _problem(function) else _path(function, kernel)
     return {} if path is None else {"path": path}
 
 
@@ -75,16 +78,20 @@ def _problem(function: FunctionType) -> str | None:
     return None
 
 
-def _path(function: FunctionType) -> str | None:
+def _path(function: FunctionType, kernel: object) -> str | None:
     module = sys.modules.get(function.__module__)
     if module is None:
         return None
     direct: object = module
     for part in function.__qualname__.split("."):
         direct = getattr(direct, part, None)
+    names = {name: value for name, value in vars(module).items() if name.isidentifier()}
+    if kernel is not None and not _leads(direct, kernel):
+        found = [name for name, value in names.items() if _leads(value, kernel)]
+        if found:
+            return found[0]
     if direct is not function and _leads(direct, function):
         return function.__qualname__
-    names = {name: value for name, value in vars(module).items() if name.isidentifier()}
     # The function itself comes last: of `k = jit(f)` the kernel is `k`.
     found = [name for name, value in names.items() if value is not function and _leads(value, function)]
     found += [f"{name}.{inner}" for name, value in names.items() for inner in _inner(value, function)]
