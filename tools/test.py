@@ -21,7 +21,10 @@ PLUGINS = ("-p", "xdist", "-p", "_hypothesis_pytestplugin")
 BESIDE_OLDEST = ("cuda-core<1", "llvmlite<0.48")
 
 # Where kernels are handed to PyTorch, JAX and TVM-FFI, which are large, and which few other tests may see.
-OF_LIBRARIES = [f"tests/unit/test_{name}.py" for name in ("torch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")]
+OF_LIBRARIES = [
+    f"tests/unit/test_{name}.py"
+    for name in ("torch", "testing_pytorch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")
+]
 
 # Beside those of CUDA 13, which the environment itself has: tests build with both by putting the folder on PYTHONPATH.
 CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "nvjitlink")

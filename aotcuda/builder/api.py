@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -16,12 +17,14 @@ from aotcuda.builder import (
     cached_build,
     capacity,
     consistency,
+    executor,
     layout,
     output,
     plan,
     progress,
     stages,
     stamps,
+    temporary,
     toolkits,
 )
 from aotcuda.builder.build_cache import settings as build_settings
@@ -58,6 +61,7 @@ def build(
     shard: tuple[int, int] | None = None,
     from_cache_only: bool = False,
     costs: Mapping[str, float] = MappingProxyType({}),
+    processes: int = 0,
 ) -> Output:
     """Build every module in `table`, the content of `[tool.aotcuda]`. Nothing is written outside of the build cache.
 
@@ -72,6 +76,7 @@ def build(
         shard: Compile this part alone, its number and how many there are, into the build cache; there are no files.
         from_cache_only: Compile nothing: shards have filled the cache. `AOTCUDA_FROM_CACHE_ONLY=1` says the same.
         costs: Recorded seconds of kernels and functions, by module and symbol, to divide them among shards.
+        processes: How many processes compile at a time; 0 for as many as the machine has room for.
 
     Raises:
         AotcudaError: The configuration, a source or the toolchain is at fault.
@@ -100,15 +105,28 @@ def build(
         python = project.files(roots, plans)
         cache = entry.settings_of_workers() if entry is not None else cache
         job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
-        if shard is not None or from_cache_only or os.environ.get("AOTCUDA_FROM_CACHE_ONLY", "").strip() == "1":
-            job = _shared(job, table, python, shard, costs)
-        results, made = _run(job, installed, watcher)
+        job = replace(job, jobs=processes) if processes else job
+        from_cache_only |= os.environ.get("AOTCUDA_FROM_CACHE_ONLY", "").strip() == "1"
+        of_shards: list[str] = []
+        with ExitStack() as stack:
+            if shard is None and not from_cache_only and executor.named():
+                if job.cache is None or job.cache.folder is None or not job.cache.writes:
+                    folder = temporary.folder()
+                    stack.callback(temporary.remove, folder)
+                    front_ends = [item.frontend for item in plans]
+                    job = replace(job, cache=build_settings.in_folder(folder / "cache", front_ends, installed, root))
+                of_shards = executor.fill(job, table, roots, installed, watcher)
+                from_cache_only = True
+            if shard is not None or from_cache_only:
+                job = _shared(job, table, python, shard, costs)
+            results, made = _run(job, installed, watcher)
         if shard is not None:
             return assembly.of_shard(shard, results, seconds=time.monotonic() - start)
         stamp = _stamp(results, project, python, plans, installed)
         built = assembly.assemble(
             settings, table, plans, project, results, made, installed=installed, stamp=stamp, editable=editable
         )
+        built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *of_shards])))
         built = entry.store(built, stamp, results) if entry is not None else built
     if settings.runtime == "bundled" and not editable:
         built = bundle.added(built, settings, package_root)

@@ -55,6 +55,7 @@ OWN = (
         "AOTCUDA_BUILD_CACHE",
         "AOTCUDA_BUILD_CACHE_ACCESS",
         "AOTCUDA_CACHE_KEY",
+        "AOTCUDA_EXECUTOR",
         "AOTCUDA_EXTENSION",
         "AOTCUDA_FROM_CACHE_ONLY",
     ),

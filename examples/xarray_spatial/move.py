@@ -68,7 +68,7 @@ def main() -> None:
     print(f"pyproject.toml: {lines} lines beyond what `aotcuda init` and `aotcuda record` write")
     print("_stand_ins.py: 3 lines of code, new")
 
-    say("4. Signatures, in Numba's simulator: aotcuda record --write -- COMMAND")
+    say("4. Signatures, without executing: aotcuda record --dry --write -- COMMAND")
     record(python, python, HERE / "calls.py", "--shape", "10", "14")
     if arguments.tests:
         chosen = ("-k", "cupy or gpu or rtx", "-p", "no:cacheprovider", "--tb=no")
@@ -162,14 +162,12 @@ def changed(before: dict[Path, str], paths: list[Path]) -> dict[Path, int]:
 
 
 def record(python: Path, *command: str | Path, fails: bool = False) -> None:
-    """Record a command in the simulator, with what stands in for CuPy and rtxpy there."""
+    """Record a command without executing launches, with what stands in for rtxpy."""
     environ = {
         **environment(),
-        "NUMBA_ENABLE_CUDASIM": "1",
-        "DASK_SCHEDULER": "synchronous",  # the simulator runs one kernel at a time
         "PYTHONPATH": os.pathsep.join([str(HERE / "stand_ins"), str(PROJECT)]),
     }
-    whole = [str(part) for part in (python, "-m", "aotcuda", "record", "--write", "--", *command)]
+    whole = [str(part) for part in (python, "-m", "aotcuda", "record", "--dry", "--write", "--", *command)]
     done = subprocess.run(whole, cwd=PROJECT, env=environ, check=False)
     if done.returncode and not fails:  # of its tests, some compare with what only a GPU computes
         sys.exit(f"\nThis failed with exit status {done.returncode}: {' '.join(whole)}")

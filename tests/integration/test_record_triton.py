@@ -126,6 +126,7 @@ for value in ((1, 2), k.pair, "None", "a b", float("inf")):
 k.odd[(1,)](Bytes(256), A=1)
 k.pair[(1,)]((x, x), A=1)
 """
+TENSOR = 'class Tensor:\n    dtype = "float32"\n    def __init__(self, at):\n        self.data_ptr = lambda: at\n'
 INTERPRETED = """
 import triton.runtime.interpreter
 triton.runtime.interpreter.GridExecutor = lambda *args: lambda *args, **named: None
@@ -168,7 +169,7 @@ triton.runtime.jit.JITFunction._do_compile = lambda self, key, signature, device
 """
     (project / "run.py").write_text(
         head.replace("triton.runtime.driver", compiled + "triton.runtime.driver", 1)
-        + 'class Tensor:\n    dtype = "float32"\n    def __init__(self, at):\n        self.data_ptr = lambda: at\n'
+        + TENSOR
         + f"import os\nif os.environ.get('TRITON_INTERPRET'):\n    exec({INTERPRETED!r})\n"
         + ODD_LAUNCHES
     )
@@ -176,7 +177,9 @@ triton.runtime.jit.JITFunction._do_compile = lambda self, key, signature, device
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project, where a driver says that there is a GPU."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
     folder = tmp_path / "project"
     (folder / "mypkg").mkdir(parents=True)
     (folder / "mypkg" / "__init__.py").write_text("")
@@ -257,18 +260,26 @@ def test_what_was_recorded_is_a_table_that_a_build_takes(project: Path) -> None:
     ]
 
 
-def written_of_odd(project: Path, **environ: str) -> tuple[dict[str, Any], list[str]]:
+def written_of_odd(project: Path, *options: str, **environ: str) -> tuple[dict[str, Any], list[str]]:
     """The kernels in what is printed, and what is said to be left out."""
     with_tables(project)
-    done = record(project, **environ)
+    done = record(project, *options, **environ)
     assert done.status == 0, done.err
     found = tomllib.loads(done.out)["tool"]["aotcuda"]["modules"]["mypkg.odd"]["kernels"]
     return found, [line.partition("left out: ")[2] for line in done.err.splitlines() if "left out: " in line]
 
 
-@pytest.mark.parametrize("environ", [{}, {"TRITON_INTERPRET": "1"}], ids=["jit", "interpreter"])
-def test_what_is_written_would_launch_what_tritons_jit_does(odd_launches: Path, environ: dict[str, str]) -> None:
-    kernels, left = written_of_odd(odd_launches, **environ)
+@pytest.mark.parametrize(
+    ("options", "environ"),
+    [((), {}), ((), {"TRITON_INTERPRET": "1"}), (("--dry",), {})],
+    ids=["jit", "interpreter", "dry"],
+)
+def test_what_is_written_would_launch_what_tritons_jit_does(
+    odd_launches: Path, options: tuple[str, ...], environ: dict[str, str]
+) -> None:
+    if options:  # without a driver and compiler of the program's own
+        (odd_launches / "run.py").write_text(TENSOR + ODD_LAUNCHES)
+    kernels, left = written_of_odd(odd_launches, *options, **environ)
     exact = {"specialise": "exact"}
     assert kernels == {
         "block": {
@@ -442,6 +453,25 @@ def test_autotuners_are_recorded_without_a_gpu(project: Path) -> None:
     assert done.status == 0, done.err
     kernels = read(project / "mypkg" / "_tri.variants.json")["kernels"]
     assert [item["constexprs"] for item in kernels["scale"]["variants"]] == [{"BLOCK": 64}]
+    assert not (project / "mypkg" / "_tri.tuning.json").exists()
+
+
+def test_without_a_gpu_each_config_that_pruning_leaves_is_recorded(project: Path) -> None:
+    text = "from mypkg import _tri\nimport sys\nclass Tensor:" + PROGRAM.partition("class Tensor:")[2]
+    devices = (
+        "import triton\ndriver = triton.runtime.driver.active\n"
+        "assert driver.get_current_target().arch == 90 and driver.get_current_device() == 0\n"
+        "assert driver.utils.get_device_properties(0)['multiprocessor_count'] == 132\n"
+    )
+    (project / "run.py").write_text(devices + text)
+    done = record(project, "--gpu", "H100", "--write")
+    assert done.status == 0, done.err
+    kernels = read(project / "mypkg" / "_tri.variants.json")["kernels"]
+    assert len(kernels["add"]["variants"]) == 2
+    assert [(item["constexprs"], item.get("num_warps", 4)) for item in kernels["scale"]["variants"]] == [
+        ({"BLOCK": 256}, 4),
+        ({"BLOCK": 64}, 2),
+    ]
     assert not (project / "mypkg" / "_tri.tuning.json").exists()
 
 

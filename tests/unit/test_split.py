@@ -74,16 +74,9 @@ def changed(wheel: Path, folder: Path, changes: Mapping[str, Callable[[bytes], b
     return folder / wheel.name
 
 
-def described(module: dict[str, object] | None = None, **changes: object) -> Callable[[bytes], bytes]:
-    """A change of keys in a JSON file, and of those of the module in `provider.json`."""
-
-    def change(data: bytes) -> bytes:
-        found = json.loads(data)
-        if module is not None:
-            found["modules"]["quickstart.kernels"].update(module)
-        return json.dumps({**found, **changes}).encode()
-
-    return change
+def described(**changes: object) -> Callable[[bytes], bytes]:
+    """A change of keys in a JSON file."""
+    return lambda data: json.dumps({**json.loads(data), **changes}).encode()
 
 
 def launch(module: Any, cuda: StandIn) -> Any:
@@ -251,8 +244,8 @@ def test_run_time_takes_what_is_installed_and_names_the_rest(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     cuda.set(devices=gpu)
-    older = changed(parts["providers/sm90"], tmp_path / "older", {"provider.json": described(version="0.9")})
-    other = changed(parts["providers/sm90"], tmp_path / "other", {"provider.json": described({"whole": "0" * 64})})
+    older = changed(parts["providers/sm90"], tmp_path / "older", {"parts.json": described(version="0.9")})
+    other = changed(parts["providers/sm90"], tmp_path / "other", {"parts.json": described(whole="0" * 64)})
     given = {**parts, "older": older, "other": other}
     choice = launch(install(*[given[name] for name in wheels.split()]), cuda)
     assert (choice.arch, choice.better) == (taken, "sm_90" if reason else None)
@@ -338,9 +331,7 @@ def test_commands_show_what_a_part_holds(parts: Parts, capsys: pytest.CaptureFix
 )
 def test_wheels_that_cannot_be_joined_are_said_in_one_line(given: str, said: str, parts: Parts, tmp_path: Path) -> None:
     found = {**parts}
-    found["other"] = changed(
-        parts["providers/sm90"], tmp_path / "other", {"provider.json": described({"whole": "0" * 64})}
-    )
+    found["other"] = changed(parts["providers/sm90"], tmp_path / "other", {"parts.json": described(whole="0" * 64)})
     for name, change in {
         "another": described(sha256="0" * 64),
         "newer": described(format=2),

@@ -33,6 +33,7 @@ _NOT_ASKED = (
     "AOTCUDA_CACHE_DIR",
     "AOTCUDA_CACHE_SIZE",
     "AOTCUDA_DEBUG",
+    "AOTCUDA_EXECUTOR",
     "AOTCUDA_EXTENSION",
     "AOTCUDA_FROM_CACHE_ONLY",
     "AOTCUDA_PROGRESS",
@@ -98,6 +99,12 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
     )
 
 
+def in_folder(folder: Path, front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> Settings:
+    """Return a cache in a folder, whatever the environment says; for the other arguments see `find`."""
+    facts = _facts(sorted({*front_ends}), toolkits, root)
+    return Settings(folder=str(folder), url=None, writes=True, sends=False, facts=facts)
+
+
 def own() -> str | None:
     """Return the folder for what builds made in the user's cache folder; None if the user has no home."""
     base = folder.folder()
@@ -143,15 +150,23 @@ def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit], root: Path) -
     distributions = tuple(name for item in registered for name in item.distributions)
     return hashing.digest(
         FORMAT,
-        _own_files(),
         [_digests(_folder_of(item.tables)) for item in registered if item.name not in registry.BUILT_IN],
-        [sys.implementation.cache_tag, sys.version, platform.system(), platform.machine()],
-        sorted(compilers.installed(distributions).items()),
-        [(item.cuda, item.linker) for item in toolkits],
-        compilers.toolkit(),
+        sorted(tools(distributions, toolkits).items()),
         sorted((name, value) for name, value in os.environ.items() if _is_asked(name) or name in known.kept),
         [(name, compilers.digest(str(root / name))) for name in known.files],
     )
+
+
+def tools(distributions: Iterable[str], toolkits: Sequence[Toolkit]) -> dict[str, object]:
+    """Return the versions and digests of what builds with these front ends' distributions run, by name."""
+    return {
+        "aotcuda with the files of digest": hashing.digest(_own_files()),
+        "Python": [sys.implementation.cache_tag, sys.version],
+        "system": [platform.system(), platform.machine()],
+        **compilers.installed(tuple(distributions)),
+        "toolkits": [[item.cuda, item.linker] for item in toolkits],
+        "toolkit": compilers.toolkit(),
+    }
 
 
 def _is_asked(name: str) -> bool:

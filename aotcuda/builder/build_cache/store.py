@@ -111,6 +111,13 @@ class Store:
         kept = in_folder if not self._settings.sends else self.answers
         return kept and len(packed) == len(made)
 
+    def receive(self, name: str, data: bytes) -> bool:
+        """Keep an entry that another machine has packed; return False if it is damaged or cannot be kept."""
+        packed = remote.unpack(data, name)
+        if packed is not None:
+            self._write(name, *packed)
+        return packed is not None and self._usable and self._writes
+
     def _read(self, name: str) -> Packed | None:
         for _ in range(2):  # half of it may be old, where another build has just replaced it
             try:

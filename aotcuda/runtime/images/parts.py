@@ -1,9 +1,10 @@
 """Find the images of a module whose wheel was split: in its own wheel, and in provider packages.
 
-`aotcuda split` leaves the manifest as it is, so a choice knows every image. It writes two files:
+`aotcuda split` leaves the manifest as it is, so a choice knows every image. Beside each fatbin with some of the images,
+in a data folder and in a provider package, `parts.json` says which images it has and where the others are:
 
-    mypkg/kernels.aotcuda/parts.json        the images that the wheel holds, and the provider packages of the others
-    mypkg_kernels_sm90/provider.json        the images that a provider package holds, by module
+    mypkg/kernels.aotcuda/parts.json
+    mypkg_kernels_sm90/mypkg.kernels/parts.json
 
 An image that is not here gets the key `absent` in the manifest in memory: where it is, and the remedy.
 """
@@ -26,14 +27,11 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import File, Manifest
 
-PROVIDER = "provider.json"
 FORMAT = 1
-"""The version of both files. Raise it when older readers would misread them."""
+"""The version of the file. Raise it when older readers would misread them."""
 
 LARGEST = 1 << 20
-"""The most bytes that one of these files may have."""
-
-_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""The most bytes that the file may have."""
 
 
 class Parts:
@@ -60,19 +58,16 @@ class Parts:
         self.faulty: set[str] = set()
         self._held: dict[str, tuple[str, File]] = {}  # by target: the folder and the file of its fatbin
         absent: dict[str, str] = {}
-        where = os.path.join(folder, PARTS)
-        found = _parsed(data, where)
-        try:
-            self.kernels = self._hold(folder, found)
-            answers: dict[str | None, tuple[str, bool]] = {}
-            for target, name in found["elsewhere"].items():
-                if name not in answers:
-                    answers[name] = self._add(name, found, manifest, root) if name else (_of_variant(found), True)
-                if target not in self._held:
-                    absent[target], is_fault = answers[name]
-                    self.faulty |= {target} if is_fault else set()
-        except _MALFORMED:
-            raise _altered(where) from None
+        found = _parsed(data, os.path.join(folder, PARTS))
+        self.kernels: File = found["kernels"]
+        self._hold(folder, found)
+        answers: dict[str, tuple[str, bool]] = {}
+        for target, name in found["elsewhere"].items():
+            if name not in answers:
+                answers[name] = self._add(name, found, root) if name else (_of_variant(found), True)
+            if target not in self._held:
+                absent[target], is_fault = answers[name]
+                self.faulty |= {target} if is_fault else set()
         for image in manifest["images"]:
             if image["arch"] in self._held:
                 inside, file = self._held[image["arch"]]
@@ -91,37 +86,29 @@ class Parts:
         wanted = [image["arch"] for image in manifest["images"] if "path" in image]
         return subset.only(data, wanted, f"the fatbin of {manifest['module']}")
 
-    def _hold(self, folder: str, part: Any) -> File:
-        """Note the images of a fatbin in `folder`; return the fatbin's file."""
-        given = part["kernels"]
-        name = os.path.basename(given["path"])
-        file: File = {"path": name, "bytes": int(given["bytes"]), "sha256": str(given["sha256"])}
+    def _hold(self, folder: str, part: Any) -> None:
         for target in part["images"]:
-            self._held.setdefault(target, (folder, file))
-        return file
+            self._held.setdefault(target, (folder, part["kernels"]))
 
-    def _add(self, name: str, found: Any, manifest: Manifest, root: str | None) -> tuple[str, bool]:
+    def _add(self, name: str, found: Any, root: str | None) -> tuple[str, bool]:
         """Add the images of a provider package; return the reason if it has none, and whether that is a fault."""
         package, version = found["package"], found["version"]
         install = f"pip install {name}=={version}"
         if root is None:
             return f"is in {name}: {install}", False
         spec = PathFinder.find_spec(name.replace("-", "_"), [root, *sys.path])
-        if spec is None or not spec.submodule_search_locations:
+        folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+        folder = os.path.join(*folders[:1], found["module"])
+        where = os.path.join(folder, PARTS)
+        if not folders or not os.path.lexists(where):
             return f"is in {name}, which is not installed: {install}", False
-        folder = spec.submodule_search_locations[0]
-        where = os.path.join(folder, PROVIDER)
-        given = _parsed(manifests.content(where, LARGEST), where)
-        try:
-            if given["version"] != version:
-                return f"is in {name} {given['version']}, and {package} is {version}: {install}", True
-            module = given["modules"].get(manifest["module"])
-            if module is None or module["whole"] != manifest["files"]["kernels"]["sha256"]:
-                both = f"pip install --force-reinstall {package}=={version} {name}=={version}"
-                return f"is in {name} {version}, which belongs to another build of {package} {version}: {both}", True
-            self._hold(folder, module)
-        except _MALFORMED:
-            raise _altered(where) from None
+        part = _parsed(manifests.content(where, LARGEST), where)
+        if part["version"] != version:
+            return f"is in {name} {part['version']}, and {package} is {version}: {install}", True
+        if part["whole"] != found["whole"]:
+            both = f"pip install --force-reinstall {package}=={version} {name}=={version}"
+            return f"is in {name} {version}, which belongs to another build of {package} {version}: {both}", True
+        self._hold(folder, part)
         return "is missing; install the package again", True
 
 
@@ -134,20 +121,24 @@ def _of_variant(found: Any) -> str:
 
 
 def _parsed(data: bytes, where: str) -> Any:
-    """Return the content of a file of these formats."""
+    """Return the content of `parts.json`; each value has its type."""
     try:
         found = json.loads(data)
         version = int(found["format"])
-    except _MALFORMED:
-        raise _altered(where) from None
-    if version > FORMAT:
-        message = (
-            f"{where} has format {version}, newer than this aotcuda reads ({FORMAT}); upgrade it: "
-            "pip install --upgrade aotcuda"
-        )
-        raise ManifestError(message)
-    return found
-
-
-def _altered(where: str) -> ManifestError:
-    return ManifestError(f"{where} is not readable; it was truncated or altered. Install the package again.")
+        if version <= FORMAT:
+            path, size, digest = (found["kernels"][key] for key in ("path", "bytes", "sha256"))
+            texts = {key: str(found[key]) for key in ("package", "version", "variant", "module", "whole")}
+            return {
+                **texts,
+                "images": list(map(str, found["images"])),
+                "kernels": {"path": os.path.basename(path), "bytes": int(size), "sha256": str(digest)},
+                "elsewhere": {target: str(name or "") for target, name in found["elsewhere"].items()},
+            }
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        message = f"{where} is not readable; it was truncated or altered. Install the package again."
+        raise ManifestError(message) from None
+    message = (
+        f"{where} has format {version}, newer than this aotcuda reads ({FORMAT}); upgrade it: "
+        "pip install --upgrade aotcuda"
+    )
+    raise ManifestError(message)

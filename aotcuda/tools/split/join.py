@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import manifest as manifests
 from aotcuda.errors import BuildError, TargetError
 from aotcuda.runtime.images import subset
-from aotcuda.runtime.images.parts import FORMAT, PROVIDER
+from aotcuda.runtime.images.parts import FORMAT
 from aotcuda.tools import wheel_archive
 from aotcuda.tools.split import archive
 from aotcuda.tools.split.wheel import RESTORE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from aotcuda.tools.wheel_archive import Wheel
 
@@ -94,29 +94,19 @@ def _fatbin(folder: str, first: Wheel, wheels: Sequence[Wheel]) -> dict[str, byt
     whole, module = manifest["files"]["kernels"], manifest["module"]
     held: dict[str, bytes] = {}
     for wheel in wheels:
-        for part, data in _parts(wheel, folder, module):
-            if part.get("whole", whole["sha256"]) != whole["sha256"]:
+        for name in [name for name in wheel.files if name.endswith(f"/{manifests.PARTS}")]:
+            part = json.loads(wheel.files[name])
+            if part["module"] == module and part["whole"] != whole["sha256"]:
                 raise _unlike(first, wheel)
-            held |= dict.fromkeys(part["images"], data)
+            if part["module"] == module:
+                fatbin = f"{name.rpartition('/')[0]}/{part['kernels']['path']}"
+                held |= dict.fromkeys(part["images"], wheel.files[fatbin])
     archs = [image["arch"] for image in manifest["images"]]
     if missing := [arch for arch in archs if arch not in held]:
         message = f"the wheels lack {', '.join(missing)} of {module}; {_ALL}"
         raise TargetError(message)
     data = subset.only(list(dict.fromkeys(held.values())), archs, f"{first.path}/{folder}")
     return {f"{folder}/{whole['path']}": data}
-
-
-def _parts(wheel: Wheel, data_folder: str, module: str) -> Iterator[tuple[Any, bytes]]:
-    """Yield the description and the content of each fatbin of a module in a wheel."""
-    for name, data in wheel.files.items():
-        folder, _, inside = name.rpartition("/")
-        part = None
-        if name == f"{data_folder}/{manifests.PARTS}":
-            part = json.loads(data)
-        elif inside == PROVIDER and "/" not in folder:
-            part = json.loads(data)["modules"].get(module)
-        if part is not None:
-            yield part, wheel.files[f"{folder}/{part['kernels']['path']}"]
 
 
 def _unlike(first: Wheel, second: Wheel) -> TargetError:

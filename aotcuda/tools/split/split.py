@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotcuda.errors import BuildError
 from aotcuda.manifest import PARTS, digest
 from aotcuda.runtime.images import subset
-from aotcuda.runtime.images.parts import FORMAT, PROVIDER
+from aotcuda.runtime.images.parts import FORMAT
 from aotcuda.tools import wheel_archive
 from aotcuda.tools.split import archive, join, wheel
 from aotcuda.tools.split.wheel import RESTORE
@@ -117,8 +117,10 @@ def _providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[P
         metadata = f"{package}-{version}.dist-info"
         written.append(folder / f"{package}-{full.wheel.path.stem.partition('-')[2]}.whl")
         summary = f"Machine code of {full.name} {full.version} for compute capability {capability[0]}.{capability[1]}"
-        part = _images(full, capability, package)
-        part[f"{package}/__init__.py"] = f'"""{summary}."""\n'.encode()
+        part = {f"{package}/__init__.py": f'"""{summary}."""\n'.encode()}
+        for module in full.modules:
+            if taken := module.taken(capability):
+                part |= _held(full, module, taken, f"{package}/{module.manifest['module']}")
         part[f"{metadata}/METADATA"] = _metadata(full, name, summary)
         for inside, data in full.wheel.files.items():
             if inside.startswith(f"{full.wheel.metadata}/licenses/") or inside == f"{full.wheel.metadata}/WHEEL":
@@ -127,38 +129,37 @@ def _providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[P
     return written
 
 
-def _images(full: FullWheel, capability: tuple[int, int], package: str) -> dict[str, bytes]:
-    """Return the files of a provider package that hold and describe its images."""
-    files, modules = {}, {}
-    for module in full.modules:
-        if taken := module.taken(capability):
-            name = module.manifest["module"]
-            files[f"{package}/{name}.fatbin"], described = _fatbin(full, module, taken, f"{name}.fatbin")
-            modules[name] = {**described, "whole": module.manifest["files"]["kernels"]["sha256"]}
-    files[f"{package}/{PROVIDER}"] = _dumped({"format": FORMAT, "version": full.version, "modules": modules})
-    return files
-
-
 def _part(
     full: FullWheel, files: dict[str, bytes], held: Sequence[Collection[Target]], variant: str | None = None
 ) -> dict[str, bytes]:
     """Return the files of a wheel that holds these images of each module."""
     found = dict(files)
     for module, targets in zip(full.modules, held, strict=True):
-        others = [target for target in module.targets if target not in targets]
-        if others:
-            found[module.fatbin], described = _fatbin(full, module, targets, module.fatbin.rpartition("/")[2])
-            elsewhere = {str(one): None if variant else _provider(full, one.capability) for one in others}
-            about = {"format": FORMAT, "package": full.name, "version": full.version, "variant": variant}
-            found[f"{module.folder}/{PARTS}"] = _dumped({**about, "elsewhere": elsewhere, **described})
+        if len(targets) < len(module.targets):
+            found |= _held(full, module, targets, module.folder, variant)
     return found
 
 
-def _fatbin(full: FullWheel, module: Module, targets: Collection[Target], name: str) -> tuple[bytes, dict[str, Any]]:
-    """Return a fatbin with some images of a module, and its description."""
+def _held(
+    full: FullWheel, module: Module, targets: Collection[Target], folder: str, variant: str | None = None
+) -> dict[str, bytes]:
+    """Return the files for some images of a module: a fatbin, and what describes it."""
     archs = [str(target) for target in module.targets if target in targets]
+    whole = module.manifest["files"]["kernels"]
     data = subset.only([full.wheel.files[module.fatbin]], archs, f"{full.wheel.path}/{module.fatbin}")
-    return data, {"images": archs, "kernels": {"path": name, "bytes": len(data), "sha256": digest(data)}}
+    others = [target for target in module.targets if target not in targets]
+    described = {
+        "format": FORMAT,
+        "package": full.name,
+        "version": full.version,
+        "variant": variant,
+        "module": module.manifest["module"],
+        "whole": whole["sha256"],
+        "images": archs,
+        "kernels": {"path": whole["path"], "bytes": len(data), "sha256": digest(data)},
+        "elsewhere": {str(one): None if variant else _provider(full, one.capability) for one in others},
+    }
+    return {f"{folder}/{whole['path']}": data, f"{folder}/{PARTS}": _dumped(described)}
 
 
 def _with_extras(full: FullWheel) -> bytes:

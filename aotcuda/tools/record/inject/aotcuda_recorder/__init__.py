@@ -33,14 +33,22 @@ _PATCHES: dict[str, tuple[str, ...]] = {
 """Modules to patch, and the modules of this package that record their launches."""
 
 _DRY = {
+    "cupy": ("dry_cupy",),
     "numba.cuda.cudadrv.driver": ("dry_driver",),
     "numba.cuda.cudadrv.nvvm": ("dry_driver",),
     "numba.cuda.dispatcher": ("dry_numba_cuda",),
     "numba_cuda_mlir.descriptor": ("dry_numba_cuda_mlir",),
+    "torch": ("dry_torch",),
+    "triton.runtime.autotuner": ("dry_triton",),
+    "triton.runtime.driver": ("dry_triton",),
+    "triton.runtime.jit": ("dry_triton",),
     "numba_cuda_mlir.numba_cuda.cudadrv.driver": ("dry_driver",),
     "numba_cuda_mlir.numba_cuda.cudadrv.nvvm": ("dry_driver",),
 }
 """Modules to patch first where launches are not executed, and the modules of this package that do it."""
+
+_STAND_INS = ("cupy", "cupyx")
+"""Packages in whose place those of `aotcuda.testing` are imported where launches are not executed."""
 
 
 def start() -> None:
@@ -73,13 +81,16 @@ def _patch(module: ModuleType) -> None:
 
 
 class _Finder:
-    """Finds the modules to patch where the other finders find them."""
+    """Finds the modules to patch where the other finders find them, and stand-ins for packages that need a GPU."""
 
     def __init__(self) -> None:
         self._busy = threading.local()
+        self._stand_ins = _STAND_INS if os.environ.get("AOTCUDA_RECORD_DRY") else ()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """See importlib.abc.MetaPathFinder. Numba-CUDA's own finder asks all finders in turn, this one included."""
+        if name in self._stand_ins and not _has_its_own(name):
+            return _stand_in(name)
         if name not in _PATCHES or getattr(self._busy, "now", False):
             return None
         self._busy.now = True
@@ -93,6 +104,31 @@ class _Finder:
         finally:
             self._busy.now = False
         return None
+
+
+def _has_its_own(name: str) -> bool:
+    """Return True if the program has a stand-in of its own for CuPy, which has no back ends."""
+    import importlib.machinery  # noqa: PLC0415
+
+    find = importlib.machinery.PathFinder.find_spec
+    return find(name) is not None and find("cupy_backends") is None
+
+
+def stand_ins() -> str:
+    """Return the folder of `aotcuda.testing`, also where aotcuda cannot be imported."""
+    folder = os.path.abspath(__file__)
+    for _ in range(5):
+        folder = os.path.dirname(folder)
+    return os.path.join(folder, "testing")
+
+
+def _stand_in(name: str) -> ModuleSpec | None:
+    import importlib.machinery  # noqa: PLC0415
+
+    spec = importlib.machinery.PathFinder.find_spec(name, [stand_ins()])
+    if spec is not None and name in _PATCHES:
+        _patch_after(spec)
+    return spec
 
 
 def _patch_after(spec: ModuleSpec) -> None:

@@ -63,6 +63,9 @@ def known() -> Target:
     return found
 
 
+kernels: dict[str, Any] = {}
+"""Kernels by the names of their entries, for programs that launch a compiler's code by another library."""
+
 _now = threading.local()
 _written: dict[int, int] = {}
 """Memory that a recorded launch could have written: end by start."""
@@ -77,8 +80,12 @@ def launched(start: int, size: int, owner: object = None) -> None:
 
 
 def launched_arrays(values: tuple[object, ...]) -> None:
-    """Remember the memory of a launch's arguments that have `__cuda_array_interface__`."""
+    """Remember the memory of a launch's arguments that are tensors or have `__cuda_array_interface__`."""
     for value in values:
+        if hasattr(value, "untyped_storage"):
+            storage = value.untyped_storage()
+            launched(storage.data_ptr(), storage.nbytes(), value)
+            continue
         described = getattr(value, "__cuda_array_interface__", None)
         if described is not None:
             owner = getattr(value, "gpu_data", value)
@@ -92,8 +99,13 @@ def freed(start: int) -> None:
 
 def read(start: int, size: int, call: str) -> None:
     """Note the first time that the program reads memory which a recorded launch could have written."""
-    if any(begin < start + size and start < end for begin, end in list(_written.items())):
+    if written(start, size):
         result(call)
+
+
+def written(start: int, size: int) -> bool:
+    """Return True for memory that a recorded launch could have written."""
+    return any(begin < start + size and start < end for begin, end in list(_written.items()))
 
 
 @contextlib.contextmanager

@@ -22,6 +22,9 @@ _INTERNAL = (
     "triton.",
     "functools.",
     "contextlib.",
+    "cupy.",
+    "cupyx.",
+    "torch.",
 )
 
 

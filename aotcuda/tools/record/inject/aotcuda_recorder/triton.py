@@ -13,7 +13,7 @@ import math
 import sys
 import threading
 
-from aotcuda_recorder import functions, log
+from aotcuda_recorder import dry, functions, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def _running(run: Callable[..., Any]) -> Callable[..., Any]:
         kernel = run(self, *args, **named)
         if kernel is not None and not named.get("warmup") and not getattr(_now, "trying", False):
             try:
-                _count(self, *_compiled(self, kernel), _options(named), kernel.metadata.target.arch)
+                gpu = kernel.metadata.target.arch if dry.target() is None else dry.LABEL
+                _count(self, *_compiled(self, kernel), _options(named), gpu)
+                dry.launched_arrays((*args, *named.values()))
             except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
                 log.failed("a launch cannot be recorded")
         return kernel
@@ -81,6 +83,8 @@ def _timing(bench: Callable[..., Any]) -> Callable[..., Any]:
     def quietly(self: Any, *args: Any, **named: Any) -> Any:
         if _is_interpreted():
             return [0.0, 0.0, 0.0]
+        if dry.target() is not None:  # each config is launched once, and recorded
+            return bench(self, *args, **named)
         _now.trying = True
         try:
             return bench(self, *args, **named)
@@ -105,7 +109,7 @@ def _tuning(run: Callable[..., Any]) -> Callable[..., Any]:
             result = run(self, *args, **named)
         finally:
             _now.tuner = before
-        if not named.get("warmup") and not _is_interpreted():
+        if not named.get("warmup") and not _is_interpreted() and dry.target() is None:
             try:
                 _count_choice(self, given)
             except Exception:  # noqa: BLE001 (as above)

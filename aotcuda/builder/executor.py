@@ -1,0 +1,346 @@
+"""Hand the shards of a build to an executor: a Dask cluster, or any `concurrent.futures.Executor`.
+
+`AOTCUDA_EXECUTOR` names it. Each job is one shard with the project's files as one archive, and returns entries of the
+build cache. Then the build goes on as one from that cache alone.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib
+import io
+import logging
+import os
+import sys
+import time
+import zipfile
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import errors, registry
+from aotcuda.builder import remote_job
+from aotcuda.builder.build_cache import settings
+from aotcuda.builder.build_cache.store import Store
+from aotcuda.builder.worker.observer import INSTALLED
+from aotcuda.errors import BuildError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from aotcuda.builder.progress import Progress
+    from aotcuda.builder.toolkits import Toolkit
+    from aotcuda.builder.worker.job import Job
+
+    Future = concurrent.futures.Future[tuple[dict[str, Any], dict[str, bytes]]]
+
+VARIABLE = "AOTCUDA_EXECUTOR"
+_DASK = "dask://"
+_FORMS = f"{_DASK}HOST:PORT, or module:function that returns a concurrent.futures.Executor"
+
+_OWN_VARIABLES = frozenset(
+    [
+        *(settings.ACCESS, settings.WHERE, VARIABLE, "AOTCUDA_CACHE_DIR", "AOTCUDA_CACHE_SIZE", "AOTCUDA_DEBUG"),
+        *("AOTCUDA_FROM_CACHE_ONLY", "AOTCUDA_PROGRESS", "AOTCUDA_VERBOSE"),
+    ]
+)
+"""Variables of this machine alone."""
+
+_TICK = 0.5
+_PATIENCE = 20.0
+"""Seconds that a scheduler has to answer, and to have a worker."""
+_ATTEMPTS = 3
+"""How often a job runs whose worker is lost."""
+_LEAST = 8
+"""The fewest kernels of a job: starting the compiler takes as long as they do."""
+
+
+def named() -> str:
+    """Return the value of `AOTCUDA_EXECUTOR`; empty if there is none."""
+    return os.environ.get(VARIABLE, "").strip()
+
+
+def fill(
+    job: Job,
+    table: Mapping[str, object],
+    roots: Sequence[Path],
+    installed: Sequence[Toolkit],
+    watcher: Progress,
+) -> list[str]:
+    """Have the executor compile all units of a job into its cache; return the warnings of the shards.
+
+    Raises:
+        ConfigError: `AOTCUDA_EXECUTOR` names no executor.
+        BuildError: The executor does not answer, a worker has other tools or is lost, or the project cannot be sent.
+        AotcudaError: A kernel cannot be compiled.
+    """
+    root = Path(job.root)
+    for path in [*roots, *map(Path, job.extensions.values())]:
+        if not path.is_relative_to(root):
+            message = f"{VARIABLE}: {path} lies outside of the project and is not sent to workers; unset the variable"
+            raise BuildError(message)
+    archive = packed(root)
+    name = named()
+    if not name.startswith(_DASK) and not all(name.partition(":")[::2]):
+        message = f"{VARIABLE} is {name!r}; write {_FORMS}"
+        raise ConfigError(message)
+    if job.cache is None:
+        return []
+    store = Store(job.cache, lambda *_: ({}, None), lambda *_: None)
+    executors = Dask(name, watcher) if name.startswith(_DASK) else Executors(name, root)
+    try:
+        units = sum(len(plan.units) for plan in job.plans)
+        count = max(1, min(2 * executors.slots, units // _LEAST))
+        request = _request(job, table, roots, installed)
+        requests = [{**request, "index": index, "count": count} for index in range(1, count + 1)]
+        return _run(executors, archive, requests, store, watcher)
+    finally:
+        executors.close()
+
+
+def packed(root: Path) -> bytes:
+    """Return the project's files as one archive, without hidden files, environments and what builds leave."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for folder, folders, names in os.walk(root):
+            here = Path(folder)
+            folders[:] = [name for name in sorted(folders) if _is_sent(here / name)]
+            for name in sorted(names):
+                path = here / name
+                if not name.startswith(".") and path.is_file() and not name.endswith(".pyc"):
+                    info = zipfile.ZipInfo(path.relative_to(root).as_posix(), (1980, 1, 1, 0, 0, 0))
+                    archive.writestr(info, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return stream.getvalue()
+
+
+def _is_sent(folder: Path) -> bool:
+    return (
+        not folder.name.startswith(".")
+        and folder.name not in {"__pycache__", "node_modules", *INSTALLED}
+        and not (folder / "pyvenv.cfg").exists()
+        and not (folder / "CACHEDIR.TAG").exists()
+    )
+
+
+def _request(
+    job: Job, table: Mapping[str, object], roots: Sequence[Path], installed: Sequence[Toolkit]
+) -> dict[str, Any]:
+    """Return what all jobs are told."""
+    front_ends = sorted({plan.frontend for plan in job.plans})
+    known = registry.variables(front_ends)
+    distributions = [name for item in map(registry.find, front_ends) if item is not None for name in item.distributions]
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if (name.startswith("AOTCUDA_") and name not in _OWN_VARIABLES)
+        or name in known.kept
+        or any(fnmatchcase(name, pattern) for pattern in job.watched_variables)
+    }
+    if job.cache is not None and job.cache.url is not None:
+        variables[settings.WHERE] = job.cache.url
+    return {
+        "table": table,
+        "roots": [path.relative_to(job.root).as_posix() for path in roots],
+        "variables": variables,
+        "distributions": distributions,
+        "tools": settings.tools(distributions, installed),
+    }
+
+
+def _run(
+    executors: Executors, archive: bytes, requests: Sequence[dict[str, Any]], store: Store, watcher: Progress
+) -> list[str]:
+    """Run the jobs, and keep the entries that they return; a job whose worker was lost runs again."""
+    left = {request["index"]: request for request in requests}
+    warnings: dict[str, None] = {}
+    lost = ""
+    for _ in range(_ATTEMPTS):
+        executor = executors.make()
+        futures = {executor.submit(remote_job.run, archive, request): index for index, request in left.items()}
+        try:
+            for future in _completed(futures, len(requests), executors, watcher):
+                index = futures[future]
+                try:
+                    result, entries = future.result()
+                except (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError) as error:
+                    lost = str(error) or type(error).__name__
+                    continue
+                except Exception as error:
+                    message = f"{VARIABLE}: shard {index} of {len(requests)}: {_line(error)}"
+                    raise BuildError(message) from error
+                _check(result, index, len(requests))
+                _keep(store, entries, result["worker"])
+                warnings |= dict.fromkeys(result["warnings"])
+                del left[index]
+        finally:
+            _stop(executor, list(futures))
+            watcher.clear()
+        if not left:
+            return list(warnings)
+    message = (
+        f"{VARIABLE}: shard {', '.join(map(str, left))} of {len(requests)} was lost with its worker {_ATTEMPTS} times "
+        f"({lost}); look at what the workers say, and give them more memory"
+    )
+    raise BuildError(message)
+
+
+def _completed(futures: Collection[Future], count: int, executors: Executors, watcher: Progress) -> Iterator[Future]:
+    """Yield futures as they end, and look after the executor meanwhile."""
+    pending = {*futures}
+    while pending:
+        title = f"{count - len(pending)} of {count} shards on {executors.name}"
+        watcher.show(title, count - len(pending), count)
+        ended, pending = concurrent.futures.wait(pending, _TICK, concurrent.futures.FIRST_COMPLETED)
+        watcher.tick()
+        executors.check()
+        yield from ended
+
+
+def _check(result: Mapping[str, Any], index: int, count: int) -> None:
+    """Raise the error of a job, as its class says."""
+    if result.get("refused"):
+        message = f"{VARIABLE}: the worker {result['worker']} {result['error']}; install the same there"
+        raise BuildError(message)
+    if result["error"]:
+        raised = getattr(errors, result.get("class", ""), None)
+        if raised is not None:
+            raise raised(result["error"])
+        message = f"{VARIABLE}: shard {index} of {count} on {result['worker']}: {result['error']}"
+        raise BuildError(message)
+
+
+def _keep(store: Store, entries: Mapping[str, bytes], worker: str) -> None:
+    for name, data in entries.items():
+        if not store.receive(name, data):
+            problem = next(iter(store.problems), "it is damaged")
+            message = f"{VARIABLE}: an entry from the worker {worker} cannot be kept: {problem}; build again"
+            raise BuildError(message)
+
+
+def _stop(executor: concurrent.futures.Executor, futures: Sequence[Future]) -> None:
+    """Cancel what has not ended, and end the workers of an executor that can."""
+    is_done = all(future.done() for future in futures)
+    for future in futures:
+        future.cancel()
+    if not is_done:
+        with suppress(Exception):  # Python 3.14 has this of processes
+            executor.terminate_workers()  # type: ignore[attr-defined]
+    try:
+        executor.shutdown(wait=is_done, cancel_futures=True)
+    except TypeError:  # an older interface, as Dask's
+        executor.shutdown(wait=False)
+
+
+class Executors:
+    """Executors that a function of the user makes.
+
+    Attributes:
+        name: The executor's name in messages.
+    """
+
+    def __init__(self, name: str, root: Path) -> None:
+        self.name = name
+        module, _, function = name.partition(":")
+        sys.path.append(str(root))
+        try:
+            self._function = getattr(importlib.import_module(module), function)
+            self._next: concurrent.futures.Executor | None = self._made()
+        except errors.AotcudaError:
+            raise
+        except Exception as error:
+            message = f"{VARIABLE}: {name} gives no executor ({_line(error)}); write {_FORMS}"
+            raise ConfigError(message) from error
+        finally:
+            sys.path.remove(str(root))
+
+    def _made(self) -> concurrent.futures.Executor:
+        made = self._function()
+        if not isinstance(made, concurrent.futures.Executor):
+            message = f"{VARIABLE}: {self.name} returned a {type(made).__qualname__}; write {_FORMS}"
+            raise ConfigError(message)
+        return made
+
+    def make(self) -> concurrent.futures.Executor:
+        """Return an executor that takes jobs."""
+        executor, self._next = self._next or self._made(), None
+        return executor
+
+    @property
+    def slots(self) -> int:
+        """Return how many jobs run at a time."""
+        given = [getattr(self._next, name, None) for name in ("num_workers", "_max_workers")]
+        return next((number for number in given if isinstance(number, int) and number > 0), os.cpu_count() or 1)
+
+    def check(self) -> None:
+        """Raise an error if no more results can come."""
+
+    def close(self) -> None:
+        """Leave the executor alone."""
+
+
+class Dask(Executors):
+    """The executor of a Dask cluster."""
+
+    def __init__(self, name: str, watcher: Progress) -> None:
+        self.name = name
+        self._address = name.removeprefix(_DASK)
+        try:
+            distributed: Any = importlib.import_module("distributed")
+        except ImportError as error:
+            message = f"{VARIABLE}: {name} needs Dask, which is not installed ({error}); run: pip install aotcuda[dask]"
+            raise errors.ToolchainError(message) from error
+        for logger in ("distributed", "distributed.client"):  # a lost connection is told in one line here
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
+        watcher.show(f"connecting to {name}", 0, 0)
+        try:
+            self._client: Any = distributed.Client(self._address, timeout=_PATIENCE, set_as_default=False)
+        except Exception as error:
+            message = (
+                f"{VARIABLE}: no scheduler answers at {self._address} within {_PATIENCE:.0f} seconds ({_line(error)}); "
+                "start one (dask scheduler), or correct the address"
+            )
+            raise BuildError(message) from error
+        try:
+            self._wait_for_a_worker(watcher)
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait_for_a_worker(self, watcher: Progress) -> None:
+        end = time.monotonic() + _PATIENCE
+        while not self.slots:
+            if time.monotonic() > end:
+                message = (
+                    f"{VARIABLE}: the scheduler at {self._address} has no workers; start some: "
+                    f"dask worker {self._address}"
+                )
+                raise BuildError(message)
+            watcher.show(f"waiting for a worker of {self.name}", 0, 0)
+            time.sleep(_TICK)
+
+    def make(self) -> concurrent.futures.Executor:
+        """Return the client's own executor."""
+        made: concurrent.futures.Executor = self._client.get_executor(pure=False)
+        return made
+
+    @property
+    def slots(self) -> int:
+        """Return the threads of all workers."""
+        return sum(self._client.nthreads().values())
+
+    def check(self) -> None:
+        """Raise an error if the scheduler is gone."""
+        if self._client.status != "running":
+            message = f"{VARIABLE}: the scheduler at {self._address} is gone; start it, and build again"
+            raise BuildError(message)
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        with suppress(Exception):  # the scheduler may be gone
+            self._client.close(timeout=_TICK)
+
+
+def _line(error: BaseException) -> str:
+    """Return an error in one line, with its class."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -1,0 +1,74 @@
+"""The process of a shard on a worker of an executor: unpack the project, build, and hand the entries over."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from aotcuda.builder import api, progress, toolkits
+from aotcuda.builder.build_cache import remote, settings
+from aotcuda.builder.remote_job import ARCHIVE, ENTRIES, REQUEST, RESULT
+from aotcuda.builder.worker import interrupt, process_tree
+from aotcuda.cache import entries
+from aotcuda.errors import AotcudaError
+
+
+def main() -> None:
+    """Build the shard of the request in the current folder.
+
+    The argument is the worker's process. The result is the error, or that this machine has other tools.
+    """
+    process_tree.die_with(int(sys.argv[1]), signal.SIGTERM)
+    here = Path.cwd()
+    request = json.loads((here / REQUEST).read_bytes())
+    own = {name for name in os.environ if name.startswith("AOTCUDA_")}
+    for name in own:
+        del os.environ[name]
+    os.environ.update(request["variables"])
+    os.environ["AOTCUDA_CACHE_DIR"] = str(here / "cache")
+    result: dict[str, Any] = {"error": "", "refused": False}
+    with interrupt.raised():
+        try:
+            differing = _differing(request["tools"], request["distributions"])
+            if differing:
+                result = {"error": differing, "refused": True}
+            else:
+                result["warnings"] = _build(here, request)
+        except AotcudaError as error:
+            result["error"], result["class"] = str(error), type(error).__name__
+    (here / RESULT).write_text(json.dumps(result), encoding="utf-8")
+
+
+def _differing(expected: dict[str, Any], distributions: list[str]) -> str:
+    """Return what differs between the tools of the build and those of this machine, empty if nothing does."""
+    found = json.loads(json.dumps(settings.tools(distributions, toolkits.installed())))
+    for name in sorted({*expected, *found}):
+        if expected.get(name) != found.get(name):
+            return f"has {name} {found.get(name, 'not')}, and the build has {expected.get(name, 'not')}"
+    return ""
+
+
+def _build(here: Path, request: dict[str, Any]) -> list[str]:
+    """Build the shard, and put its entries into a folder; return the warnings."""
+    project = here / "project"
+    with zipfile.ZipFile(here / ARCHIVE) as archive:
+        archive.extractall(project)
+    built = api.build(
+        request["table"],
+        project,
+        [project / path for path in request["roots"]],
+        shard=(request["index"], request["count"]),
+        processes=1,
+        watcher=progress.Progress(),
+    )
+    (here / ENTRIES).mkdir()
+    files = entries.Files(settings.own(), remote.NAMES)
+    for name in files.stored():
+        record, contents = entries.read(files, name)
+        (here / ENTRIES / name).write_bytes(remote.pack(name, record, contents))
+    return list(built.warnings)

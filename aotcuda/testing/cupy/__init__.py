@@ -1,0 +1,145 @@
+"""Stand in for CuPy where it is missing or has no GPU: NumPy's arrays in a class of their own.
+
+`aotcuda record --dry` imports it under CuPy's name. Tests may do so too::
+
+    sys.modules["cupy"] = aotcuda.testing.cupy
+
+Names that are not here are NumPy's, with arrays exchanged on the way in and out. Kernels in CUDA C++ that CuPy would
+compile (`RawKernel`, `ElementwiseKernel` and their like) are refused when they are launched. Libraries that take
+handles and addresses (`cupy.cuda.cublas`, `cufft`) compute nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import cuda
+from .arrays import Hooks, Wrapped, exchanged, into, ndarray, shared
+
+_Hooks = Hooks
+
+__version__ = "13.6.0"
+
+random = Wrapped(f"{__name__}.random", "numpy.random")
+fft = Wrapped(f"{__name__}.fft", "numpy.fft")
+linalg = Wrapped(f"{__name__}.linalg", "numpy.linalg")
+testing = Wrapped(f"{__name__}.testing", "numpy.testing")
+sys.modules[f"{__name__}._core"] = sys.modules[f"{__name__}.core"] = _core = core = sys.modules[__name__]
+
+float_ = np.float64
+complex_ = np.complex128
+bool_ = np.bool_
+int_ = np.int64
+newaxis = None
+_pool = cuda.MemoryPool()
+
+
+def is_available() -> bool:
+    return True
+
+
+def array(obj: Any, dtype: Any = None, copy: bool = True, order: str = "K", **options: Any) -> ndarray:
+    value = shared(obj)
+    options = {"subok": False, "ndmin": options.get("ndmin", 0)}
+    made: Any = np.array
+    return ndarray(made(into(value), dtype, copy=copy or None, order=_order(value, order), **options))
+
+
+def asarray(a: Any, dtype: Any = None, order: Any = None, **_: Any) -> ndarray:
+    if isinstance(a, ndarray) and dtype in (None, a.dtype) and order is None:
+        return a
+    value = shared(a)
+    if isinstance(value, np.ndarray) and value is a:  # from the host: a copy
+        return ndarray(np.array(value, dtype, order=_order(value, order)))
+    return ndarray(np.asarray(into(value), dtype, order))
+
+
+def _order(value: Any, order: Any) -> Any:
+    return order if order in ("C", "F", "A", "K") else "K" if isinstance(value, np.ndarray) else "C"
+
+
+asanyarray = asarray
+
+
+def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
+    return asarray(a, dtype, "C")
+
+
+def asfortranarray(a: Any, dtype: Any = None) -> ndarray:
+    return asarray(a, dtype, "F")
+
+
+def asnumpy(a: Any, stream: Any = None, order: str = "C", out: Any = None, **_: Any) -> Any:
+    del stream
+    return a.get(order=order, out=out) if isinstance(a, ndarray) else np.asarray(a)
+
+
+def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
+    return ndarray(np.zeros(shape, dtype, "F" if order == "F" else "C"))
+
+
+def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: Any = None, shape: Any = None) -> ndarray:
+    del subok
+    return ndarray(np.zeros_like(into(prototype), dtype, order, shape=shape))
+
+
+def from_dlpack(array: Any) -> ndarray:
+    return ndarray(np.from_dlpack(array))
+
+
+fromDlpack = from_dlpack
+
+
+def get_array_module(*args: Any) -> Any:
+    return sys.modules[__name__] if any(isinstance(item, ndarray) for item in args) else np
+
+
+def get_default_memory_pool() -> cuda.MemoryPool:
+    return _pool
+
+
+get_default_pinned_memory_pool = get_default_memory_pool
+
+
+def fuse(*args: Any, **_: Any) -> Any:
+    return args[0] if args and callable(args[0]) else lambda function: function
+
+
+def memoize(*_: Any, **__: Any) -> Any:
+    return lambda function: function
+
+
+class _Refused:
+    """A kernel in CUDA C++ that CuPy would compile, by its name."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        words = [item for item in args if isinstance(item, str) and item.isidentifier()]
+        self.name = options.get("name") or next(iter(words), "kernel")
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        message = (
+            f"cupy.{type(self).__name__}: {self.name}: CuPy's own kernels are CUDA C++, which nothing executes or "
+            'records here; write it into a .cu file and package it (frontend = "cuda-cpp")'
+        )
+        raise NotImplementedError(message)
+
+    def get_function(self, name: str) -> _Refused:
+        return type(self)(name=name)
+
+    def compile(self, *_: Any, **__: Any) -> None:
+        """Do nothing: a launch is refused."""
+
+
+RawKernel, RawModule, ElementwiseKernel, ReductionKernel = (
+    type(name, (_Refused,), {}) for name in ("RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel")
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    found = getattr(np, name)
+    return found if isinstance(found, type) or not callable(found) else exchanged(found)
