@@ -1,10 +1,11 @@
-"""Compare packaged Triton kernels with Triton's JIT: every variant, and every launch that differs in one thing from one.
+"""Compare packaged Triton kernels with Triton's JIT: every variant, and each launch that differs in one thing.
 
-Both launch over the stand-in driver, which writes down what it is given; no GPU is needed. Of each variant machine code,
-grid, block, shared memory, launch attributes and parameters have to be those of the JIT, however the launch is written.
-A launch of which the JIT would compile other code must be a miss. `tests/support/triton_differential.py` has the cases:
-types and hints of arguments, types and values of constexprs, options, heuristics, autotuners. The variants are written
-by `aotcuda record`, which watches the JIT. `tests/packages/tritoninplace` has a table of its own.
+Both launch over the stand-in driver, which writes down what it is given; no GPU is needed. Of each variant the machine
+code, grid, block, shared memory, launch attributes and parameters have to be those of the JIT, however a launch is
+written. A launch of which the JIT would compile other code must be a miss. The cases are in
+`tests/support/triton_differential.py`: types and hints of arguments, types and values of constexprs, options,
+heuristics, autotuners. `aotcuda record`, which watches the JIT, writes the variants of `tests/packages/tritonmany`;
+those of `tests/packages/tritoninplace` were written by hand.
 
     python bench/triton_differential.py               # about two minutes on two cores
 """
@@ -20,10 +21,11 @@ from pathlib import Path
 
 import machine
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from support import triton_differential as differential
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:

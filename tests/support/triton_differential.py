@@ -1,15 +1,16 @@
 """Triton's JIT beside packaged kernels, over the stand-in driver: every variant, and launches that differ in one thing.
 
 A process of the JIT and one of the package make the same launches, and write what the driver was given. `Differential`
-lists the differences. Cases are a kernel (a path of attributes in its module) and arguments by name: arrays as `f4+4`, a
-type and an offset of the address in bytes, types of Triton's as `tl.float16`. As a script this module makes the launches
-of one process.
+lists the differences. Cases are a kernel (a path of attributes in its module) and arguments by name: arrays as `f4+4`,
+a type and an offset of the address in bytes, types of Triton's as `tl.float16`. As a script this module makes the
+launches of one process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import itertools
 import json
@@ -160,14 +161,9 @@ class Array:
 Array.__name__ = Array.__qualname__ = "Tensor"
 
 
+@functools.cache
 class _Dtype:
     is_complex = False
-    known: dict[str, _Dtype] = {}
-
-    def __new__(cls, name: str) -> _Dtype:
-        if name not in cls.known:
-            cls.known[name] = super().__new__(cls)
-        return cls.known[name]
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -218,9 +214,8 @@ def given(arrays: Arrays, case: dict[str, Any]) -> dict[str, Any]:
 def launch(kernel: Any, form: str, named: dict[str, Any]) -> Any:
     """Launch a kernel with arguments by name, written in one of `FORMS`."""
     grid, args = (2, 3), []
-    if form == "position":
-        for name in itertools.takewhile(named.__contains__, kernel.arg_names):
-            args.append(named[name])
+    if form == "position" and "num_stages" not in kernel.arg_names:  # by name it is Triton's option, too
+        args = [named[name] for name in itertools.takewhile(named.__contains__, kernel.arg_names)]
         named = {name: value for name, value in named.items() if name not in kernel.arg_names[: len(args)]}
     if form == "run":
         return kernel.run(**named, grid=grid, warmup=False)

@@ -112,11 +112,11 @@ def _inner(value: object, function: FunctionType) -> Iterator[str]:
             yield name
 
 
-def _leads(value: object, function: FunctionType, depth: int = 8) -> bool:
-    if value is function:
+def _leads(value: object, item: object, depth: int = 8) -> bool:
+    if value is item:
         return True
     held: Mapping[str, object] = getattr(value, "__dict__", {})
     if depth == 0 or not hasattr(held, "get"):  # some objects answer with anything to any name
         return False
     inner = (held.get(name) for name in _HELD)
-    return any(item is not None and _leads(item, function, depth - 1) for item in inner)
+    return any(each is not None and _leads(each, item, depth - 1) for each in inner)

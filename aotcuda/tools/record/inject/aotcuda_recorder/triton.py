@@ -323,4 +323,3 @@ def _count(function: Any, types: list[Any], given: dict[str, object], options: d
 
 def _shown(value: object) -> str:
     return f"tl.{value['dtype']}" if isinstance(value, dict) else repr(value)
-
