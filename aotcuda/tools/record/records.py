@@ -39,6 +39,7 @@ class Record:
         file: The source file, relative to the project where it lies in it.
         line: The first line.
         path: The name that leads to it in its module, if there is one.
+        behind: The type of the object that has its name and does not lead to it, as decorators may make one.
         site: `file:line` of its first launch.
         refused: Why no wheel can hold it.
         types_refused: Which of its types no packaged kernel takes.
@@ -55,6 +56,7 @@ class Record:
     file: str
     line: int
     path: str | None = None
+    behind: str | None = None
     site: str | None = None
     refused: str | None = None
     types_refused: str | None = None

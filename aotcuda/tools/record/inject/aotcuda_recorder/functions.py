@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+
+from aotcuda_recorder import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,12 +54,42 @@ def module_name(function: FunctionType) -> str:
 
 
 def reach(function: FunctionType, kernel: object = None) -> Facts:
-    """Return `path`, by which the function is reached from its module; nothing if there is none.
+    """Return `path`, by which the function is reached from its module, or `behind`: the type of what has its name.
 
     Of a function that is several kernels, `kernel` is the object that a decorator has made of it.
     """
-    path = None if _problem(function) else _path(function, kernel)
-    return {} if path is None else {"path": path}
+    note_packages()
+    if _problem(function):
+        return {}
+    path = _path(function, kernel)
+    if path is not None:
+        return {"path": path}
+    named = getattr(sys.modules.get(function.__module__), function.__qualname__, None)
+    return {} if named is None else {"behind": type(named).__qualname__}
+
+
+_noted: set[str] = set()
+
+
+def note_packages() -> None:
+    """Write down which distributions have the packages that are imported by now; a build imports some of them."""
+    tops = {name.partition(".")[0] for name in list(sys.modules)}
+    new = tops - _noted - set(getattr(sys, "stdlib_module_names", ()))
+    if not new:
+        return
+    _noted.update(new)
+    owners = _owners()
+    found = {name: owners[name] for name in sorted(new) if name in owners}
+    if found:
+        log.note({"kind": "installed", "packages": found})
+
+
+@functools.cache
+def _owners() -> dict[str, str]:
+    from importlib import metadata  # noqa: PLC0415 (processes that launch nothing do without)
+
+    find = getattr(metadata, "packages_distributions", dict)  # from Python 3.10 on
+    return {name: distributions[0] for name, distributions in find().items()}
 
 
 def site() -> str:
