@@ -365,7 +365,7 @@ def _add_record(commands: Any) -> None:
         usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--dry [--gpu NAME] | --execute] -- COMMAND...\n"
         "       aotcuda record [--out FILE] --merge FILE...",
     )
-    record.add_argument("--write", action="store_true", help="merge the signatures into pyproject.toml and variants files")
+    record.add_argument("--write", action="store_true", help="merge signatures into pyproject.toml and variants files")
     record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
     executed = record.add_mutually_exclusive_group()
     executed.add_argument(
