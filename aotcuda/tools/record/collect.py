@@ -10,7 +10,8 @@ from typing import Any
 from aotcuda.tools.record.records import Choice, Record, merge, merged_choices
 
 _FACTS = (
-    "frontend", "kind", "module", "function", "signature", "options", "line", "path", "refused", "types_refused",
+    "frontend", "kind", "module", "function", "signature", "options", "line", "path", "behind", "refused",
+    "types_refused",
     "declared",
 )  # fmt: skip
 
@@ -23,6 +24,7 @@ class Run:
         records: What it launched and compiled.
         choices: What autotuners chose.
         started: A Python process of it has had the recorder.
+        installed: The distributions of the packages that it imported, by the names of the packages.
         imported: The front ends that its processes imported.
         without_gpu: Front ends whose launches failed because there is no GPU.
         results: Where processes first read what a launch that was not executed would have computed: the call and
@@ -33,6 +35,7 @@ class Run:
     records: tuple[Record, ...]
     choices: tuple[Choice, ...]
     started: bool
+    installed: dict[str, str]
     imported: frozenset[str]
     without_gpu: frozenset[str]
     results: tuple[tuple[str, str], ...]
@@ -50,6 +53,7 @@ def read(folder: Path, root: Path) -> Run:
         records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
         choices=tuple(merged_choices(_choice(item) for item in of("choice"))),
         started=(folder / "started").exists(),
+        installed={name: owner for item in of("installed") for name, owner in item["packages"].items()},
         imported=frozenset(item["frontend"] for item in of("imported")),
         without_gpu=frozenset(item["frontend"] for item in of("no-gpu")),
         results=tuple((item["call"], _relative(item["site"], root)) for item in of("result")),

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from aotcuda.common import foreign, project_file
 from aotcuda.errors import ConfigError
+from aotcuda.tools.init import project_sources
 from aotcuda.tools.record import collect, process, project, pyproject, records, report, tables, variant_files
 from aotcuda.tools.record import dry as dry_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from aotcuda.tools.record.collect import Run
     from aotcuda.tools.record.dry import Mode
@@ -78,7 +79,7 @@ def run(
     report.result(done)
     lacking = _check(done, owner) if check else []
     if write:
-        _write(every, project.read(owner.root))
+        _write(every, project.read(owner.root), done.installed)
     elif not check:
         _print(every, owner)
     troubled = _troubles(done, mode, check=check)
@@ -109,7 +110,7 @@ def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
         if kind is None:
             every = _add(path, records.load_given(file), owner, out)
             report.say(f"{file}: merged into {path}")
-            _write(every, project.read(owner.root))
+            _write(every, project.read(owner.root), {})
         else:
             report.say(f"{file}: merged into {variant_files.merge(file, kind, owner)}")
 
@@ -155,7 +156,7 @@ def _check(done: Run, owner: Project) -> list[str]:
     return lacking
 
 
-def _write(every: Recorded, owner: Project) -> None:
+def _write(every: Recorded, owner: Project, installed: Mapping[str, str]) -> None:
     wanted, left, _ = tables.sort(every.records, owner)
     if not wanted:
         what = "what was launched was left out" if left else "no kernel of the project was launched"
@@ -169,19 +170,32 @@ def _write(every: Recorded, owner: Project) -> None:
     tunings = [(module.tuning_file, variant_files.tuned(module, every.choices)) for module in modules]
     files += [(path, content) for path, content in tunings if content is not None]
     new = {module.module: module.settings for module in modules if module.settings}
-    if additions or new:
+    required = _required(owner, {item.source for item in wanted}, installed)
+    if additions or new or required:
         editor = pyproject.Editor(owner.text or "")
+        if required:
+            editor.extend(("build-system", "requires"), required)
         pyproject.add_kernels(editor, additions, known.default_frontend)
         pyproject.add_settings(editor, new)
         pyproject.write(owner.pyproject, editor.text())
     written = [path for path, content in files if variant_files.write(path, content)]
     for line in [*report.added(additions), *report.notes(additions), *report.added_variants(modules, written, owner)]:
         report.say(line)
-    if not additions and not new and not written:
+    if required:
+        report.say(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
+    if not additions and not new and not written and not required:
         report.say(f"{owner.pyproject} has every signature that was recorded")
     system = project_file.table(owner.data, "build-system")
     if (additions or new) and not any("aotcuda" in item for item in project_file.strings(system.get("requires"))):
         report.say("`aotcuda init` adds what the build needs beside these tables, where it is missing")
+
+
+def _required(owner: Project, sources: set[str], installed: Mapping[str, str]) -> list[str]:
+    """Return what `build-system.requires` lacks of the distributions that a build imports."""
+    if "requires" not in project_file.table(owner.data, "build-system"):
+        return []  # `aotcuda init` writes the table
+    wanted = project_sources.requirements(owner, project_sources.trees(owner), sources, installed)
+    return project_sources.missing(owner, wanted)
 
 
 def _print(every: Recorded, owner: Project) -> None:

@@ -49,9 +49,15 @@ def summary(done: Run, owner: Project, kept: str) -> None:
     if others:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
         say(f"left out: launches of other packages' kernels ({counts})")
+    groups: dict[tuple[str, ...], list[Record]] = {}
     for item in left:
         record = item.record
-        say(f"left out: {record.place}: {record.module}.{record.function} {record.signature}: {item.reason}")
+        groups.setdefault((record.place, f"{record.module}.{record.function}", item.reason), []).append(record)
+    for (place, name, reason), records in groups.items():
+        signatures = {record.signature for record in records}
+        shown = records[0].signature if len(signatures) == 1 else f"({len(signatures)} signatures)"
+        launches = _number(sum(record.count for record in records), "launch", "launches")
+        say(f"left out: {place}: {name} {shown}: {reason} ({launches})")
 
 
 def result(done: Run) -> None:
