@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 # Front ends stand in for private parts of a compiler, which is what patching is; the recorder does so in the process
-# that it records, and the observer watches the environment of the worker.
+# that it records, `aotcuda.testing` stands in for libraries, and the observer watches the environment of the worker.
 PATCHES = (
     "patches.py",
     "interop/numba_cuda_mlir.py",
@@ -30,7 +30,7 @@ BY_ADDRESS = "runtime/arguments/exact.py"
 FILES = [
     path
     for path in sorted((ROOT / "aotcuda").rglob("*.py"))
-    if not path.as_posix().endswith(PATCHES) and "aotcuda_recorder" not in path.parts
+    if not path.as_posix().endswith(PATCHES) and not {"aotcuda_recorder", "testing"} & {*path.parts}
 ]
 
 

@@ -18,10 +18,9 @@ from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from aotcuda.builder.build_cache.compile_cache import CompileCache
-    from aotcuda.builder.frontends.protocol import LinkInput
     from aotcuda.builder.frontends.triton.config import TritonUnit
     from aotcuda.builder.frontends.triton.type_notation import Value
 
@@ -221,17 +220,6 @@ def _unassembled() -> Iterator[None]:
             yield
     finally:
         CUDABackend.make_cubin = original
-
-
-def refused_kernels(inputs: Sequence[LinkInput], target: Target, fma: bool | None) -> dict[str, str]:
-    """Return the kernels that the assembler refuses by themselves, each with its reason."""
-    found = {}
-    for item in inputs:
-        try:
-            assemble(item.name, item.data.decode(), target, fma)
-        except CompileError as error:
-            found[item.name] = str(error).removeprefix(f"{item.name}: ").partition("\n")[0]
-    return found
 
 
 def assemble(module: str, text: str, target: Target, fma: bool | None) -> tuple[bytes, tuple[int, int]]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aotcuda.builder import toolchain
-from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends import python_source, variants
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LeftOut, LinkInput, Wanted
 from aotcuda.builder.frontends.triton import (
     compilation,
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 _OLDEST = (3, 6)
 """The oldest version of Triton that was tested."""
-
-_LONGEST_REASON = 500
-"""Characters of the reason for which a target lacks a kernel; Triton prints what it compiles."""
 
 _KNOWN_TARGET = re.compile(r"'sm_(\d+)'")
 
@@ -185,8 +182,7 @@ class TritonFrontEnd:
         try:
             return self._kernel(unit, loaded, target)
         except CompileError as error:
-            lines = [line.strip() for line in str(error).removeprefix(f"{unit.head}: ").splitlines()]
-            return LeftOut(error=error, reason="; ".join(filter(None, lines))[:_LONGEST_REASON])
+            return variants.left_out(unit, error)
 
     def _kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted:
         """Return a kernel, compiled.
@@ -227,19 +223,14 @@ class TritonFrontEnd:
         Raises:
             CompileError: It refuses.
         """
-        text = ptx.merged([item.data.decode() for item in inputs])
-        left_out: dict[str, str] = {}
-        try:
-            data, cuda = compilation.assemble(module, text, target, options.fma)
-        except CompileError:
-            left_out = compilation.refused_kernels(inputs, target, options.fma)
-            kept = [item.data.decode() for item in inputs if item.name not in left_out]
-            if not left_out or not kept:
-                raise
-            text = ptx.merged(kept)
-            data, cuda = compilation.assemble(module, text, target, options.fma)
+
+        def assemble(items: Sequence[LinkInput]) -> tuple[str, bytes, tuple[int, int]]:
+            text = ptx.merged([item.data.decode() for item in items])
+            return text, *compilation.assemble(module, text, target, options.fma)
+
+        (text, data, cuda), left_out = variants.assembled(module, inputs, assemble)
         if target.kind == "sass":
-            return Assembled(data=data, cuda=cuda, left_out=tuple(left_out.items()))
+            return Assembled(data=data, cuda=cuda, left_out=left_out)
 
         def machine_code(candidate: bytes) -> bytes | None:
             try:
@@ -248,7 +239,7 @@ class TritonFrontEnd:
                 return None
 
         older = images.for_older_drivers(text.encode(), machine_code)
-        return Assembled(data=older, cuda=cuda, left_out=tuple(left_out.items()))
+        return Assembled(data=older, cuda=cuda, left_out=left_out)
 
     def tools(self, target: Target) -> list[str]:
         """See FrontEnd; sources may have named others by `triton.knobs`, or the variables that these read."""
