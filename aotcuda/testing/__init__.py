@@ -18,6 +18,7 @@ simulator; what needs a GPU is skipped.
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -44,7 +45,11 @@ __all__ = [
     "needs_gpu_or_simulator",
     "needs_packaged",
     "only_packaged",
+    "stand_in",
 ]
+
+STAND_INS = ("cupy", "cupyx")
+"""Libraries for which this package has a stand-in that programs import by name."""
 
 # By the module of a front end's launches: the class and the method that every launch of its own goes through, and how
 # to tell the Python function of the object.
@@ -52,6 +57,32 @@ _LAUNCHES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "numba.cuda.dispatcher": ("_Kernel", "launch", lambda kernel: kernel.py_func),
     "numba_cuda_mlir.descriptor": ("_ArgMarshaller", "_launch", lambda marshaller: marshaller._dispatcher.py_func),  # noqa: SLF001
 }
+
+
+def stand_in(name: str) -> Any:
+    """Import a stand-in under the name of a library that needs a GPU, where that library is missing.
+
+    `aotcuda record --dry` does so by itself. A `prelude` may do it for builds, and a conftest.py for tests.
+
+    Args:
+        name: `cupy` or `cupyx`.
+
+    Returns:
+        The module, which is in `sys.modules` as well.
+
+    Raises:
+        ConfigError: There is no stand-in for it.
+    """
+    from importlib.machinery import PathFinder  # noqa: PLC0415 (with this function alone)
+    from importlib.util import module_from_spec  # noqa: PLC0415
+
+    spec = PathFinder.find_spec(name, [os.path.dirname(__file__)]) if name in STAND_INS else None  # noqa: PTH120
+    if spec is None or spec.loader is None:
+        message = f"{name}: there is no stand-in for this library; there are {' and '.join(STAND_INS)}"
+        raise ConfigError(message)
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def has_gpu() -> bool:

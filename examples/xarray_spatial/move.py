@@ -39,7 +39,10 @@ PRELUDE = '''"""What the sources import and a build machine lacks; imported firs
 import sys
 from unittest.mock import MagicMock
 
-sys.modules.update(cupy=MagicMock(), rtxpy=MagicMock())
+from aotcuda import testing
+
+testing.stand_in("cupy")
+sys.modules["rtxpy"] = MagicMock()
 '''
 
 

@@ -335,6 +335,29 @@ def test_children_of_every_kind_are_recorded_on_a_gpu_too(project: Path, driver:
     assert sum(launches(project).values()) == driver_launches(log) == 9
 
 
+def test_what_a_build_imports_is_added_to_its_requirements(project: Path) -> None:
+    package = project / "src" / "recorded"
+    (package / "helpers.py").write_text("import packaging.version\nimport pytest\nimport numpy\n")
+    source = package / "_kernels.py"
+    source.write_text(
+        "import json\nimport yaml\nfrom recorded import helpers\ntry:\n    import not_there\nexcept ImportError:\n"
+        "    pass\ndef later():\n    import tomlkit\n" + source.read_text()
+    )
+    config = project / "pyproject.toml"
+    config.write_text(
+        config.read_text().replace('dependencies = ["aotcuda"]', 'dependencies = ["aotcuda", "pytest>=8"]')
+    )
+    done = run(project, "some", options=("--write",))
+    assert done.status == 0, done.err
+    required = tomllib.loads(config.read_text())["build-system"]["requires"]
+    assert required == ["hatchling", "aotcuda[cu13]", "pytest>=8", "packaging", "PyYAML"]
+    said = "added to build-system.requires, since the sources import them: pytest>=8, packaging, PyYAML"
+    assert f"aotcuda: {said}\n" in done.err
+    before = config.read_text()
+    assert run(project, "some", options=("--write",)).status == 0
+    assert config.read_text() == before
+
+
 def test_runs_add_up(project: Path) -> None:
     run(project, "some")
     done = run(project, "some")
@@ -362,18 +385,29 @@ def test_what_cannot_be_packaged_is_listed_with_the_reason(project: Path) -> Non
     (project / "script.py").write_text(
         "import numpy as np\nfrom numba import cuda\n@cuda.jit\ndef k(a): a[0] = 1\nk[1, 1](np.zeros(1))\n"
     )
-    command = "import runpy, sys; from recorded import run; run.left_out(); run.k.texts[1, 1](run.np.zeros(1), 'a')"
+    with (project / "src" / "recorded" / "_kernels.py").open("a") as file:
+        file.write(
+            "\ndef hiding(function):\n    kernel = cuda.jit(function)\n    return lambda *args: kernel[1, 1](*args)\n"
+            "\n@hiding\ndef hidden(values):\n    values[0] = 1\n"
+        )
+    command = (
+        "from recorded import run; x = run.np.zeros(1); run.left_out(); run.k.texts[1, 1](x, 'a'); "
+        "run.k.hidden(x); run.k.hidden(x); run.k.make(4)[1, 1](x)"
+    )
     done = record(project, "--write", "--", sys.executable, "-c", command)
     assert done.status == 0, done.err
     said = [line for line in done.err.splitlines() if "left out" in line]
     for name, reason in {
-        "make.<locals>.closure": "it is a closure over number",
+        "make.<locals>.closure (2 signatures)": "it is a closure over number; take that as an argument or from the "
+        "module's globals (2 launches)",
+        "hidden": "it is behind a decorator: hidden is a function that does not lead to it; let the decorator keep it "
+        "in `__wrapped__` (2 launches)",
         "build.<locals>.inner": "it is made inside build() and no name in its module leads to it",
         "left_out.<locals>.local": "it is made inside left_out()",
         "pairs": "argument 'pair' is of type Pair(int64, float64), which a packaged kernel cannot take",
         "texts": "argument 'text' is of type unicode_type",
     }.items():
-        assert any(name in line and reason in line for line in said), (name, said)
+        assert sum(f".{name}" in line and reason in line for line in said) == 1, (name, said)
     assert set(kernels(project)) == {"scale", "fill", "never_launched"}
     done = record(project, "--", sys.executable, "script.py")
     assert "script.py:3: __main__.k void(float64[::1]): it is defined in a script" in done.err
@@ -503,3 +537,62 @@ def test_a_command_that_is_none(project: Path) -> None:
     done = record(project, "--check", "--", sys.executable, "-I", "-c", "pass")
     assert done.status == 1
     assert "no Python process of the command could be recorded" in done.err
+
+
+CUDA_CORE = """
+from pathlib import Path
+from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+
+device = Device()
+device.set_current()
+assert (device.arch, device.name, device.properties.multiprocessor_count) == ("90", "NVIDIA H100", 132)
+stream = device.create_stream()
+options = ProgramOptions(std="c++17", arch=f"sm_{device.arch}")
+program = Program(Path("csrc/raw.cu").read_text(), code_type="c++", options=options)
+code = program.compile("cubin", name_expressions=("scale<float>", "scale<double>"))
+buffer = device.allocate(1024, stream=stream)
+for name in ("scale<float>", "scale<float>", "scale<double>", "fill"):
+    launch(stream, LaunchConfig(grid=1, block=32), code.get_kernel(name), buffer, 2.0)
+text = 'extern "C" __global__ void other() {}'
+launch(stream, LaunchConfig(grid=1, block=32), Program(text, "c++").compile("cubin").get_kernel("other"))
+stream.sync()
+"""
+
+
+def test_kernels_in_cuda_cpp_get_tables_of_their_files(project: Path) -> None:
+    (project / "csrc").mkdir()
+    (project / "csrc" / "raw.cu").write_text(
+        "template <class T> __global__ void scale(T *x, T factor) { *x *= factor; }\n"
+        'extern "C" __global__ void fill(int *x) { *x = 1; }\n'
+    )
+    (project / "script.py").write_text(CUDA_CORE)
+    config = project / "pyproject.toml"
+    command = ("--gpu", "H100", "--", sys.executable, "script.py")
+
+    def raw() -> dict:
+        return tomllib.loads(config.read_text())["tool"]["aotcuda"]["modules"]["recorded.raw"]
+
+    def lacking() -> list[str]:
+        return [line for line in record(project, "--check", *command).err.splitlines() if ": missing: " in line]
+
+    table = {
+        "source": "csrc/raw.cu",
+        "frontend": "cuda-cpp",
+        "kernels": {"fill": {}, "scale": {"instances": ["scale<double>", "scale<float>"]}},
+    }
+    assert len(lacking()) == 2
+    done = record(project, "--write", *command)
+    assert done.status == 0, done.err
+    assert raw() == table
+    assert "recorded 5 launches (5 not executed): 3 kernels" in done.err
+    said = "other: its CUDA C++ is the text of no .cu file of the project; write it into one (1 launch)"
+    line = next(at for at, text in enumerate(CUDA_CORE.splitlines(), 1) if "Program(text" in text)
+    assert f"aotcuda: left out: script.py:{line}: {said}\n" in done.err
+    assert lacking() == []
+    config.write_text(config.read_text().replace('"scale<double>", ', ""))
+    (missing,) = lacking()
+    assert missing.endswith('tool.aotcuda.modules."recorded.raw".kernels.scale: scale<double>')
+    assert record(project, "--write", *command).status == 0
+    assert sorted(raw()["kernels"]["scale"]["instances"]) == ["scale<double>", "scale<float>"]
+    printed = tomllib.loads(record(project, *command).out or "")
+    assert printed == {}, "the table has everything"

@@ -169,6 +169,7 @@ def test_one_of_them_is_no_kernel(name: str, line: int, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     ("name", "meant", "missing"),
     [
@@ -314,6 +315,7 @@ def test_dependencies_that_admit_no_run_time_of_the_wheel_are_refused(tmp_path: 
     )
 
 
+@pytest.mark.alike
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     (tmp_path / "file").write_text("")
@@ -341,6 +343,7 @@ def test_a_hook_without_configuration_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("command", [(), (sys.executable, "-m", "aotcuda", "build")], ids=["back end", "command"])
 def test_a_list_of_tables_is_told_to_be_one(command: tuple[str, ...], tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
@@ -352,6 +355,7 @@ def test_a_list_of_tables_is_told_to_be_one(command: tuple[str, ...], tmp_path: 
     )
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("name", ["k.py", "k/__init__.py", "k.pyi", "k.abi3.so", "k/inner.py"])
 def test_a_module_that_exists_already_is_not_replaced(name: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
@@ -410,6 +414,7 @@ def test_what_a_source_prints_is_shown_and_does_no_harm(tmp_path: Path) -> None:
     assert [line for line in done.err.splitlines() if "dist/" not in line] == ["hello"]
 
 
+@pytest.mark.alike
 def test_a_helper_that_raises_behind_the_c_abi_is_warned_of(tmp_path: Path) -> None:
     source = """
 def helper(x):

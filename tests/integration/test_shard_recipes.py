@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = (projects.CHECKOUT / "docs" / "many-machines.md").read_text(encoding="utf-8")
+NODES = (projects.CHECKOUT / "docs" / "many-nodes.md").read_text(encoding="utf-8")
+SRUN = """\
+#!/bin/sh
+# Slurm's srun: run a command once.
+while case $1 in --*) true ;; *) false ;; esac; do shift; done
+exec "$@"
+"""
+SBCAST = """\
+#!/bin/sh
+# Slurm's sbcast: copy a file.
+exec cp "$2" "$3"
+"""
 SBATCH = """\
 #!/bin/sh
 # Slurm's sbatch: run the tasks of an array one after the other, and print a number.
@@ -32,7 +44,13 @@ echo 7
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return projects.copy("elementwise", tmp_path_factory.mktemp("recipes").resolve() / "project")
+    names = [f"k{number}" for number in range(9)]
+    source = "from numba import cuda\n" + "".join(
+        f"\n\n@cuda.jit\ndef {name}(x):\n    x[cuda.grid(1)] = {number}\n" for number, name in enumerate(names)
+    )
+    kernels = "".join(f'kernels.{name} = "void(float32[::1])"\n' for name in names)
+    folder = tmp_path_factory.mktemp("recipes").resolve() / "project"
+    return projects.write(folder, source, module=kernels, aotcuda='arch = ["sm_80", "sm_90"]')
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +64,8 @@ def shell(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "bin").mkdir()
     for name, text in {
         "sbatch": SBATCH,
+        "sbcast": SBCAST,
+        "srun": SRUN,
         "aotcuda": f'#!/bin/sh\nexec {sys.executable} -m aotcuda "$@"\n',
         "python": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
     }.items():
@@ -105,3 +125,20 @@ def test_a_slurm_array_makes_the_wheel_of_one_build(
     (script,) = (text for text in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE) if "sbatch" in text)
     run(script, folder, shell)
     assert wheel_in(folder) == expected
+
+
+@pytest.mark.matrix
+def test_nodes_import_from_copies_of_their_own(project: Path, shell: dict[str, str], tmp_path: Path) -> None:
+    wheel = projects.build_wheel(project)
+    site = tmp_path / "site"
+    projects.unpacked(wheel, site)
+    shutil.copytree(projects.CHECKOUT / "aotcuda", site / "aotcuda")
+    (module,) = {path.parent.name for path in site.glob("*/*.aotcuda")}
+    (script,) = re.findall(r"^```sh\n(.*?)^```$", NODES, re.DOTALL | re.MULTILINE)
+    install, *commands = script.replace("/tmp/", f"{tmp_path}/node/").replace("mypkg", module).splitlines()
+    assert install.startswith("python -m pip install --target site ")
+    (tmp_path / "node").mkdir()
+    kernels = next(path.stem for path in (site / module).glob("*.aotcuda"))
+    for command in commands:
+        run(command.replace(".kernels", f".{kernels}"), tmp_path, shell)
+    assert (tmp_path / "node" / "site" / module).is_dir()

@@ -120,14 +120,14 @@ def edit(path: str, before: str, after: str) -> Callable[[Path, Path], None]:
     return edited
 
 
-def remove(*kinds: str) -> Callable[[Path, Path], None]:
-    """Remove an entry of each of these kinds from the cache."""
+def remove(*titles: str) -> Callable[[Path, Path], None]:
+    """Remove the entries with these words in their titles from the cache."""
 
     def removed(root: Path, cache: Path) -> None:
         del root
-        for kind in kinds:
-            entries = sorted(cache.glob("v1/*/*.aotcuda/entry.json"))
-            shutil.rmtree(next(path for path in entries if f'"kind":"{kind}"' in path.read_text()).parent)
+        for path in cache.glob("v1/*/*.aotcuda/entry.json"):
+            if any(title in json.loads(path.read_bytes())["record"]["about"] for title in titles):
+                shutil.rmtree(path.parent)
 
     return removed
 
@@ -143,12 +143,15 @@ FAULTS = {
         lambda _, cache: shutil.rmtree(cache),
         r"lacks 10 of 10 .*pkg\.kernels\.k0.* and no shard of this project; run aotcuda build --shard I/N",
     ),
-    "an entry": (remove("unit"), r"lacks 1 of 10 .*; build the shards again with this cache"),
+    "an entry": (remove("pkg.kernels.k3 void"), r"lacks 1 of 10 .*; build the shards again with this cache"),
     "a shard": (
-        remove("unit", "shard"),
-        r"lacks 1 of 10 .*(shard [12] of 2 was not built with this cache|no shard of this project)",
+        remove("pkg.kernels.k3 void", "shard 1/2"),
+        r"lacks 1 of 10 .*(shard 1 of 2 was not built with this cache|no shard of this project)",
     ),
-    "machine code": (remove(*["code"] * 3), r"lacks the machine code of pkg\.kernels\.k.*AOTCUDA_CACHE_SIZE"),
+    "machine code": (
+        remove("machine code for sm_80"),
+        r"lacks the machine code of pkg\.kernels\.k.*AOTCUDA_CACHE_SIZE",
+    ),
     "damage": (damage, "lacks 10 of 10"),
     "a source": (
         edit("pkg/_kernels.py", "2 * x", "3 * x"),

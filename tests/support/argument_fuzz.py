@@ -292,9 +292,9 @@ _MAKERS: dict[str, Callable[[], Any]] = {
     "class float64": lambda: np.float64,
     "dtype float32": lambda: np.dtype("f4"),
     "class float": lambda: float,
-    "record": lambda: np.ones((), _RECORD)[()],
-    "other record": lambda: np.ones((), np.dtype([("x", "f4"), ("id", "i4")], align=True))[()],
-    "packed record": lambda: np.ones((), np.dtype([("x", "f4"), ("id", "i8")]))[()],
+    "record": lambda: _padded_record(_RECORD),
+    "other record": lambda: _padded_record(np.dtype([("x", "f4"), ("id", "i4")], align=True)),
+    "packed record": lambda: _padded_record(np.dtype([("x", "f4"), ("id", "i8")])),
     "host": lambda: np.zeros(4, "<f4"),
     "host scalar": lambda: np.zeros((), "<f4"),
     "void": lambda: ctypes.c_void_p(4096),
@@ -397,6 +397,15 @@ _SCALAR_TYPES = (
     "complex64", "complex128", "float32*",
 )  # fmt: skip
 _RECORD = np.dtype([("x", "f4"), ("id", "i8")], align=True)
+
+
+def _padded_record(dtype: Any) -> Any:
+    """Return a record whose padding is zero, since launches take the bytes between members, too."""
+    made = np.zeros(1, dtype)
+    made["x"] = made["id"] = 1
+    return made[0]
+
+
 _RECORD_TEXT = "|V16{x:<f4@0,id:<i8@8}"
 _HUGE = (2**16, 2**31, 2**32, 2**40, 2**61, 2**62, 2**63 - 1, 2**63, 2**64)
 

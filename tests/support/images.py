@@ -95,6 +95,7 @@ def _numba_kernels() -> dict[str, tuple[object, str, int | None]]:
 @functools.cache
 def ltoir(name: str, arch: str) -> bytes:
     """The LTOIR of one of `KERNELS`."""
+    pytest.importorskip("numba", reason="Numba compiles the images, and there is none for this Python")
     from numba import cuda
 
     function, signature, launch_bounds = _numba_kernels()[name]

@@ -202,10 +202,10 @@ mypkg.kernels
     sm_90       sass    768        12      16!    1408      ?       648
     compute_75  ptx       -         -       -        -      -         -
 
-Sizes are in bytes; of a kernel that of its machine code. spills: stored and loaded because
-registers ran out; ? where the build was not told. shared: static, a block. local: stack, a thread;
-? where it cannot be known, as with recursion. -: decided when the image is compiled. !: registers
-spilled, or all 255 in use."""
+Sizes are in bytes; a kernel's size is its machine code. spills: stored and loaded because registers
+ran out; ? if the build has no figure. shared: static, per block. local: stack, per thread; ? if
+unknown, as with recursion. -: known when the image is compiled. !: registers spilled, or all 255 in
+use."""
 
 
 def report() -> Report:

@@ -159,6 +159,9 @@ class Tensor:
     def data_ptr(self):
         return self._address
 
+    def storage_offset(self):
+        return 0
+
     @property
     def __cuda_array_interface__(self):
         message = "Can't get __cuda_array_interface__ on Variable that requires grad."

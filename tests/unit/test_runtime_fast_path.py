@@ -15,6 +15,8 @@ from aotcuda.runtime import fast as extension
 from aotcuda.tools import doctor
 from support.manifests import kernel
 
+NOT_LOADED = "DLL load failed while importing _launch: " if sys.platform == "win32" else "{}/_launch.so: "
+
 
 @pytest.fixture
 def looking(monkeypatch):
@@ -67,15 +69,25 @@ class TestWhichFastPath:
         assert extension.in_use() is None
         assert module.__aotcuda__.fast_path.startswith("none: this installation of aotcuda has none for cpython-")
 
-    def test_one_that_cannot_be_loaded_says_why(self, cuda, looking, monkeypatch, tmp_path):
+    @pytest.mark.parametrize(
+        ("name", "content", "said"),
+        [
+            (f"_launch{EXTENSION_SUFFIXES[-1]}", "no library", NOT_LOADED),
+            (
+                "_launch.py",
+                "raise SystemError('init function of _launch returned uninitialized object')",
+                "init function",
+            ),
+        ],
+    )
+    def test_one_that_cannot_be_loaded_says_why(self, cuda, looking, monkeypatch, tmp_path, name, content, said):
         looking(None)
-        library = tmp_path / f"_launch{EXTENSION_SUFFIXES[-1]}"
-        library.write_bytes(b"no library")
+        (tmp_path / name).write_text(content)
         monkeypatch.delitem(sys.modules, "aotcuda.runtime.fast._launch")
         monkeypatch.setattr("aotcuda.runtime.fast.__path__", [str(tmp_path)])
         assert extension.in_use() is None
-        named = "DLL load failed while importing _launch" if sys.platform == "win32" else library
-        assert extension.why_not().startswith(f"it cannot be imported: {named}: ")
+        assert extension.why_not().startswith(f"it cannot be imported: {said.format(tmp_path)}")
+        assert extension.why_not().endswith("; install aotcuda again with this Python")
 
     def test_launches_that_wait_have_none(self, cuda, monkeypatch):
         module = cuda.package(kernel("k", "void(int32)"), load="first-use")

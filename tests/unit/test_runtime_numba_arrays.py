@@ -16,6 +16,7 @@ from aotcuda import ArgumentError
 from aotcuda.runtime.arguments import arrays
 from support.manifests import kernel
 
+pytest.importorskip("numba", reason="there is no Numba for this Python")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from numba.cuda.cudadrv import devicearray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -10,6 +11,7 @@ from aotcuda.runtime.library import Library
 from aotcuda.runtime.loader import Loader
 from support import manifests
 from support.manifests import kernel
+from support.quick import needs_extension
 
 HEAVY = [
     "numpy",
@@ -50,6 +52,7 @@ def imported(cuda, code, **environment):
     return set(shown.split())
 
 
+@needs_extension
 @pytest.mark.parametrize("launched", ["k[1, 32]", "k.forall(8, 32)"])
 def test_what_is_launched_once_is_not_learnt_and_what_is_launched_again_is(packaged, launched):
     """However many kernels a program launches once, none of them pays for launches that never come."""
@@ -356,3 +359,23 @@ def test_an_import_in_such_a_child_succeeds(packaged):
     )
     shown = cuda.run(code % "")
     assert shown.startswith("imported\nForkError")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="counts are of Linux")
+@pytest.mark.parametrize(("load", "most"), [("first-use", 8), ("import", 28)])
+def test_an_import_opens_few_files_writes_nothing_and_takes_no_lock(packaged, load, most):
+    code = """
+import os, sys
+events = []
+sys.addaudithook(lambda event, given: events.append((event, given)))
+import mypkg.kernels
+opened = [given for event, given in events if event == "open" and isinstance(given[0], str)]
+writes = [given for given in opened if given[1] not in (None, "r", "rb") or given[2] & (os.O_WRONLY | os.O_RDWR)]
+others = [event for event, _ in events if event in ("fcntl.flock", "fcntl.lockf", "os.mkdir", "os.rename", "os.remove")]
+places = tuple(os.environ["PYTHONPATH"].split(os.pathsep))
+print(sum(given[0].startswith(places) for given in opened), len(writes), len(others))
+"""
+    cuda = packaged(load, 50)
+    opened, writes, others = map(int, cuda.run(code, PYTHONDONTWRITEBYTECODE="1").split())
+    assert 2 <= opened <= most
+    assert (writes, others) == (0, 0)

@@ -63,11 +63,39 @@ def test_what_was_not_edited_is_launched(cuda, project):
     assert len(cuda.launches()) == 2
 
 
-def test_an_edit_is_noticed_at_the_next_launch(cuda, project):
+def of_the_same_size(project):
+    project.source.write_text("def k(y): ...\n")
+    os.utime(project.source, ns=(1, 1))
+
+
+EDITS = {
+    "another text": (lambda project: project.source.write_text("def k(x): return\n"), "{0.source} was edited"),
+    "a text of the same size": (of_the_same_size, "{0.source} was edited"),
+    "no file": (lambda project: project.source.unlink(), "{0.source} is gone"),
+    "another configuration": (
+        lambda project: project.pyproject.write_text(PYPROJECT.replace("sm_90", "sm_80")),
+        "[tool.aotcuda] in {0.pyproject} was edited",
+    ),
+    "no TOML": (
+        lambda project: project.pyproject.write_text("[tool.aotcuda"),
+        "[tool.aotcuda] in {0.pyproject} was edited",
+    ),
+}
+
+
+@pytest.mark.parametrize("launched", [0, 1])
+@pytest.mark.parametrize(("edit", "what"), EDITS.values(), ids=EDITS)
+def test_an_edit_is_refused_until_it_is_taken_back(cuda, project, edit, what, launched):
+    before = [(path, path.read_text()) for path in (project.source, project.pyproject)]
+    for _ in range(launched):
+        project.module.k[1, 1](1)
+    edit(project)
+    refused(project, what.format(project))
+    assert len(cuda.launches()) == launched
+    for path, text in before:
+        path.write_text(text)
     project.module.k[1, 1](1)
-    project.source.write_text("def k(x): return\n")
-    refused(project, f"{project.source} was edited")
-    assert len(cuda.launches()) == 1
+    assert len(cuda.launches()) == launched + 1
 
 
 def test_a_module_is_shown_while_another_thread_loads_or_compiles_it(project):
@@ -81,47 +109,10 @@ def test_a_module_is_shown_while_another_thread_loads_or_compiles_it(project):
         assert "out of date" not in shown[0]
 
 
-def test_an_edit_of_the_same_size_is_noticed_by_its_time(cuda, project):
-    project.module.k[1, 1](1)
-    project.source.write_text("def k(y): ...\n")
-    os.utime(project.source, ns=(1, 1))
-    refused(project, f"{project.source} was edited")
-
-
-def test_an_edit_before_the_first_launch_is_noticed(cuda, project):
-    project.source.write_text("def k(x): return\n")
-    refused(project, f"{project.source} was edited")
-    assert cuda.launches() == []
-
-
-def test_an_edit_that_was_taken_back_is_launched_again(cuda, project):
-    text = project.source.read_text()
-    project.source.write_text("def k(x): return\n")
-    refused(project, f"{project.source} was edited")
-    project.source.write_text(text)
-    project.module.k[1, 1](1)
-    assert len(cuda.launches()) == 1
-
-
-def test_a_file_that_is_gone_is_named(project):
-    project.source.unlink()
-    refused(project, f"{project.source} is gone")
-
-
-def test_a_change_of_the_configuration_is_noticed(project):
-    project.pyproject.write_text(PYPROJECT.replace("sm_90", "sm_80"))
-    refused(project, f"[tool.aotcuda] in {project.pyproject} was edited")
-
-
 def test_changes_elsewhere_in_pyproject_do_not_matter(cuda, project):
     project.pyproject.write_text(PYPROJECT.replace('name = "mypkg"', 'name = "other"  # renamed'))
     project.module.k[1, 1](1)
     assert len(cuda.launches()) == 1
-
-
-def test_a_pyproject_that_cannot_be_parsed_counts_as_edited(project):
-    project.pyproject.write_text("[tool.aotcuda")
-    refused(project, f"[tool.aotcuda] in {project.pyproject} was edited")
 
 
 def test_paths_are_relative_to_the_folder_that_holds_the_top_package(cuda):

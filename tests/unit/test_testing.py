@@ -145,3 +145,23 @@ def test_what_numba_launches_does_not(cuda: StandIn, monkeypatch: pytest.MonkeyP
     with pytest.raises(AssertionError, match=r"numpy.mean was compiled by"), testing.only_packaged():
         assert _Kernel().launch() == "launched"
     assert _Kernel.launch is original
+
+
+def test_a_stand_in_is_imported_under_the_name_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("cupy", "cupyx")]:
+        monkeypatch.delitem(sys.modules, name)
+    names = {name: sys.modules.get(name) for name in ("cupy", "cupyx")}
+    try:
+        cupy = testing.stand_in("cupy")
+        cupyx = testing.stand_in("cupyx")
+        assert importlib.import_module("cupy") is cupy
+        assert importlib.import_module("cupy.cuda.memory").OutOfMemoryError is cupy.cuda.OutOfMemoryError
+        x = cupy.zeros(3)
+        cupyx.scatter_add(x, 0, 2)
+        assert isinstance(importlib.import_module("cupyx.scipy.ndimage"), type(cupy.fft))
+        assert (x.get().tolist(), cupyx.scipy.get_array_module(x)) == ([2, 0, 0], cupy)
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+            del sys.modules[name]
+    with pytest.raises(ConfigError, match="torch: there is no stand-in for this library; there are cupy and cupyx"):
+        testing.stand_in("torch")

@@ -75,9 +75,11 @@ class UnitCache:
             changed = seen.changed()
             if changed is not None:
                 self._changed.append(changed)
-            elif built.keys() == {str(target) for target in wanted[unit]}:
+                continue
+            of_target = {target: _taken(one, seen) for targets, one in built for target in targets}
+            if of_target.keys() == {str(target) for target in wanted[unit]}:
                 self.seconds[unit.module, unit.symbol] = seconds
-                found |= {(unit, target): _taken(built[str(target)], seen) for target in wanted[unit]}
+                found |= {(unit, target): of_target[str(target)] for target in wanted[unit]}
         missing = [unit for unit, targets in wanted.items() if any((unit, target) not in found for target in targets)]
         if missing and self._job.from_cache_only:
             raise self._lacking(missing, len(wanted))
@@ -90,16 +92,18 @@ class UnitCache:
             BuildError: They cannot be kept.
         """
         seconds = telemetry.seconds_by_unit()
-        values: dict[Unit, Any] = {}
-        targets: dict[Unit, list[Target]] = {}
+        of_unit: dict[Unit, dict[Target, Any]] = {}
         for (unit, target), built in made.items():
-            if unit not in values:
-                seen = built.seen or Stamp()
-                reads = [(ask, self._relative(path), answer) for (ask, path), answer in sorted(seen.reads.items())]
-                values[unit] = (reads, dict(seen.variables), seconds.get((unit.module, unit.symbol), 0.0), {})
-            values[unit][3][str(target)] = _plain(built)
-            targets.setdefault(unit, []).append(target)
-        named = {unit: self._name(unit, targets[unit]) for unit in values}
+            of_unit.setdefault(unit, {})[target] = built
+        values: dict[Unit, Any] = {}
+        for unit, of_target in of_unit.items():
+            seen = Stamp().add(built.seen for built in of_target.values())
+            reads = [(ask, self._relative(path), answer) for (ask, path), answer in sorted(seen.reads.items())]
+            of_targets: list[tuple[list[str], Any]] = []
+            for target, built in of_target.items():
+                _add(of_targets, str(target), _plain(built))
+            values[unit] = reads, seen.variables, seconds.get((unit.module, unit.symbol), 0.0), of_targets
+        named = {unit: self._name(unit, list(of_target)) for unit, of_target in of_unit.items()}
         for unit, name in named.items():
             if not name:
                 message = f"{unit.key}: {self._why_nameless()}; build this project on one machine"
@@ -197,7 +201,16 @@ def _below(path: str, root: str) -> str:
 
 def _shape(unit: Unit) -> Any:
     value: Any = CompiledKernel if unit.kind == "kernel" else CompiledFunction
-    return tuple[_READS, dict[str, str | None], float, dict[str, value | _LEFT_OUT]]
+    return tuple[_READS, dict[str, str | None], float, list[tuple[list[str], value | _LEFT_OUT]]]
+
+
+def _add(of_targets: list[tuple[list[str], Any]], target: str, built: Any) -> None:
+    """Add what was compiled for a target; of equal results an entry has one."""
+    for targets, other in of_targets:
+        if other == built:
+            targets.append(target)
+            return
+    of_targets.append(([target], built))
 
 
 def _plain(built: Any) -> Any:

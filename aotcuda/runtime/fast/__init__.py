@@ -61,8 +61,8 @@ def _find() -> tuple[Any, str]:
         kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
         return None, f"this installation of aotcuda has none for {kind} on {sys.platform}; {advice}"
-    except ImportError as error:
-        return None, f"it cannot be imported: {error}"
+    except (ImportError, SystemError) as error:  # SystemError: a Python without the GIL found one that needs the GIL
+        return None, f"it cannot be imported: {error}; install aotcuda again with this Python"
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
         return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"

@@ -1,8 +1,10 @@
 """Stand in for CuPy where it is missing or has no GPU: NumPy's arrays in a class of their own.
 
-`aotcuda record --dry` imports it under CuPy's name. Tests may do so too::
+`aotcuda record --dry` imports it under CuPy's name. Builds and tests may do so too::
 
-    sys.modules["cupy"] = aotcuda.testing.cupy
+    from aotcuda import testing
+
+    testing.stand_in("cupy")
 
 Names that are not here are NumPy's, with arrays exchanged on the way in and out. Kernels in CUDA C++ that CuPy would
 compile (`RawKernel`, `ElementwiseKernel` and their like) are refused when they are launched. Libraries that take

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import warnings
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
@@ -14,7 +15,7 @@ from aotcuda.tools.init import sources
 from aotcuda.tools.record import project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from aotcuda.tools.record.project import Project
 
@@ -24,6 +25,9 @@ _BROUGHT = frozenset(
     for name in ("aotcuda", *one.internals, one.imports or "aotcuda")
 )
 """Packages that come with aotcuda and the extras of its front ends."""
+
+_WITH_NUMBA = frozenset({"numpy", "cuda", "cuda_core", "cuda_bindings", "numba_cuda", "numba_cuda_mlir"})
+"""Distributions that come with the compilers, besides."""
 
 _Trees = dict[str, tuple[str, ast.Module]]
 
@@ -42,11 +46,35 @@ def trees(owner: Project) -> _Trees:
     return found
 
 
-def requirements(owner: Project, read: _Trees, modules: Iterable[str]) -> list[str]:
-    """Return those dependencies of a project that the import of `modules` needs: a build imports them."""
-    names = {_plain(name) for name in _imported(read, modules)} - _BROUGHT - set(sys.stdlib_module_names)
+def requirements(
+    owner: Project, read: _Trees, modules: Iterable[str], installed: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Return what the import of `modules` needs, since a build imports them: dependencies of the project, and others.
+
+    Args:
+        owner: The project.
+        read: Its modules.
+        modules: Those that a build imports.
+        installed: The distributions of packages, where they are known.
+    """
+    imported = {name for name in _imported(read, modules) if _plain(name) not in _BROUGHT}
+    imported -= set(sys.stdlib_module_names)
+    names = {_plain(name) for name in imported} | {_plain(installed.get(name, name)) for name in imported}
     listed = project_file.strings(project_file.table(owner.data, "project").get("dependencies"))
-    return [item for item in listed if _plain(re.split(r"[^A-Za-z0-9._-]", item.strip())[0]) in names]
+    known = _WITH_NUMBA | {name_of(item) for item in listed}
+    more = sorted({installed[name] for name in imported if name in installed}, key=_plain)
+    return [*(item for item in listed if name_of(item) in names), *(name for name in more if _plain(name) not in known)]
+
+
+def missing(owner: Project, wanted: Iterable[str]) -> list[str]:
+    """Return those requirements that `build-system.requires` of a project does not name."""
+    listed = project_file.strings(project_file.table(owner.data, "build-system").get("requires"))
+    return [item for item in wanted if name_of(item) not in map(name_of, listed)]
+
+
+def name_of(requirement: str) -> str:
+    """Return the normalized name of the distribution that a requirement is for."""
+    return _plain(re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0])
 
 
 def hiding(read: _Trees) -> list[str]:

@@ -23,11 +23,11 @@ _DYNAMIC_AT = 4
 
 _LABEL_WIDTH = 11
 _NOTE = (
-    "Sizes are in bytes; of a kernel that of its machine code. spills: stored and loaded because registers ran out; "
-    "? where the build was not told. shared: static, a block. local: stack, a thread; ? where it cannot be known, as "
-    "with recursion. -: decided when the image is compiled."
+    "Sizes are in bytes; a kernel's size is its machine code. spills: stored and loaded because registers ran out; ? "
+    "if the build has no figure. shared: static, per block. local: stack, per thread; ? if unknown, as with "
+    "recursion. -: known when the image is compiled."
 )
-_DYNAMIC = " dynamic: shared memory that launches give a block, as was compiled."
+_DYNAMIC = " dynamic: shared memory that launches give, per block; the compiler fixed its size."
 _MARKED = f" !: registers spilled, or all {MOST_REGISTERS} in use."
 
 

@@ -10,9 +10,27 @@ from typing import Any
 from aotcuda.tools.record.records import Choice, Record, merge, merged_choices
 
 _FACTS = (
-    "frontend", "kind", "module", "function", "signature", "options", "line", "path", "refused", "types_refused",
+    "frontend", "kind", "module", "function", "signature", "options", "line", "path", "behind", "refused",
+    "types_refused",
     "declared",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaCppLaunches:
+    """The launches of one kernel in CUDA C++.
+
+    Attributes:
+        digest: SHA-256 of its source text.
+        name: Its name, with the arguments of a template.
+        site: `file:line` of the first launch.
+        count: The number of launches.
+    """
+
+    digest: str
+    name: str
+    site: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +40,9 @@ class Run:
     Attributes:
         records: What it launched and compiled.
         choices: What autotuners chose.
+        cuda_cpp: What it launched of CUDA C++.
         started: A Python process of it has had the recorder.
+        installed: The distributions of the packages that it imported, by the names of the packages.
         imported: The front ends that its processes imported.
         without_gpu: Front ends whose launches failed because there is no GPU.
         results: Where processes first read what a launch that was not executed would have computed: the call and
@@ -32,7 +52,9 @@ class Run:
 
     records: tuple[Record, ...]
     choices: tuple[Choice, ...]
+    cuda_cpp: tuple[CudaCppLaunches, ...]
     started: bool
+    installed: dict[str, str]
     imported: frozenset[str]
     without_gpu: frozenset[str]
     results: tuple[tuple[str, str], ...]
@@ -49,7 +71,14 @@ def read(folder: Path, root: Path) -> Run:
     return Run(
         records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
         choices=tuple(merged_choices(_choice(item) for item in of("choice"))),
+        cuda_cpp=tuple(
+            CudaCppLaunches(
+                digest=item["digest"], name=item["name"], site=_relative(item["site"], root), count=item["count"]
+            )
+            for item in of("cuda-cpp")
+        ),
         started=(folder / "started").exists(),
+        installed={name: owner for item in of("installed") for name, owner in item["packages"].items()},
         imported=frozenset(item["frontend"] for item in of("imported")),
         without_gpu=frozenset(item["frontend"] for item in of("no-gpu")),
         results=tuple((item["call"], _relative(item["site"], root)) for item in of("result")),

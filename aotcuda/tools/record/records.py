@@ -39,6 +39,7 @@ class Record:
         file: The source file, relative to the project where it lies in it.
         line: The first line.
         path: The name that leads to it in its module, if there is one.
+        behind: The type of the object that has its name and does not lead to it, as decorators may make one.
         site: `file:line` of its first launch.
         refused: Why no wheel can hold it.
         types_refused: Which of its types no packaged kernel takes.
@@ -55,6 +56,7 @@ class Record:
     file: str
     line: int
     path: str | None = None
+    behind: str | None = None
     site: str | None = None
     refused: str | None = None
     types_refused: str | None = None
@@ -63,9 +65,13 @@ class Record:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Return a key that is equal for records of the same function, signature and options."""
+        """Return a key that is equal for records of the same kernel, signature and options.
+
+        Triton makes several kernels of one function; the path tells them apart.
+        """
         options = json.dumps(self.options, sort_keys=True)
-        return (self.module, self.function, self.frontend, self.kind, self.signature or "", options)
+        path = (self.path if self.frontend == "triton" else None) or ""
+        return (self.module, self.function, self.frontend, self.kind, path, self.signature or "", options)
 
     @property
     def count(self) -> int:
@@ -101,7 +107,8 @@ class Choice:
     @property
     def order(self) -> tuple[str, ...]:
         """Return a key that is equal for the same choice of the same kernel."""
-        return (self.module, self.function, json.dumps([self.keys, self.key, self.config], sort_keys=True))
+        whole = json.dumps([self.keys, self.key, self.config], sort_keys=True)
+        return (self.module, self.function, self.path or "", whole)
 
 
 def merged_choices(choices: Iterable[Choice]) -> list[Choice]:

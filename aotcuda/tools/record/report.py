@@ -37,6 +37,8 @@ def summary(done: Run, owner: Project, kept: str) -> None:
     for record in done.records:
         gpus.update(record.launches)
     functions = {(record.module, record.function) for record in done.records if record.kind == "kernel"}
+    functions |= {(item.digest, item.name.partition("<")[0]) for item in done.cuda_cpp}
+    gpus.update({_DRY: sum(item.count for item in done.cuda_cpp)} if done.cuda_cpp else {})
     devices = {(record.module, record.function) for record in done.records if record.kind == "device"}
     where = ", ".join(f"{count} {'' if gpu == _DRY else 'on '}{gpu}" for gpu, count in sorted(gpus.items()))
     say(
@@ -49,9 +51,15 @@ def summary(done: Run, owner: Project, kept: str) -> None:
     if others:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
         say(f"left out: launches of other packages' kernels ({counts})")
+    groups: dict[tuple[str, ...], list[Record]] = {}
     for item in left:
         record = item.record
-        say(f"left out: {record.place}: {record.module}.{record.function} {record.signature}: {item.reason}")
+        groups.setdefault((record.place, f"{record.module}.{record.function}", item.reason), []).append(record)
+    for (place, name, reason), records in groups.items():
+        signatures = {record.signature for record in records}
+        shown = records[0].signature if len(signatures) == 1 else f"({len(signatures)} signatures)"
+        launches = _number(sum(record.count for record in records), "launch", "launches")
+        say(f"left out: {place}: {name} {shown}: {reason} ({launches})")
 
 
 def result(done: Run) -> None:

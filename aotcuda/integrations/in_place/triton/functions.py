@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 
-from aotcuda.errors import LaunchError
+from aotcuda.common.heuristics import question
+from aotcuda.errors import LaunchError, MissingVariantError
 from aotcuda.integrations.in_place import sources
 from aotcuda.integrations.in_place.triton import bases, private_parts
 from aotcuda.runtime import fast
@@ -36,29 +37,42 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
     """A kernel whose launches take packaged code, and Triton's where there is none for them."""
 
     _packaged: PlacedKernel | None
+    _literals: dict[str, tuple[str, bool]]
     _is_found = False
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """Launch the kernel, or compile it for a `warmup`, as Triton's method does."""
-        kernel = None if warmup else self.ready()
-        if kernel is None:
+        launcher = None if warmup else self._launcher(grid)
+        if launcher is None:
             return super().run(*args, grid=grid, warmup=warmup, **kwargs)
-        try:
-            launcher = kernel[grid]
-        except LaunchError:  # Triton says what is wrong with the grid
-            return super().run(*args, grid=grid, warmup=False, **kwargs)
         return launcher(*args, **kwargs)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Return what launches the kernel with a grid."""
+        return self._launcher(grid) or super().__getitem__(grid)  # type: ignore[no-any-return]
+
+    def _launcher(self, grid: Any) -> Any:
+        """Return what launches the packaged kernel with a grid; None where Triton's launch does what that cannot."""
         kernel = self.ready()
-        if kernel is not None:
-            try:
-                return kernel[grid]
-            except LaunchError:
-                pass
-        found: Callable[..., Any] = super().__getitem__(grid)
-        return found
+        if kernel is None:
+            return None
+        try:
+            launcher = kernel[grid]
+        except LaunchError:  # Triton says what is wrong with the grid
+            return None
+        return functools.partial(self._launch_directly, kernel, grid, launcher) if self._literals else launcher
+
+    def _launch_directly(self, kernel: PlacedKernel, grid: Any, launcher: Any, *args: Any, **named: Any) -> Any:
+        """Launch the kernel without its heuristics, of which the packaged kernel would compute the values again."""
+        given = {**dict(zip(self.arg_names, args, strict=False)), **named}
+        if len(given) == len(args) + len(named) and all(
+            name in given and argument in given and given[name] is ((given[argument] is None) is answer)
+            for name, (argument, answer) in self._literals.items()
+        ):
+            return launcher(**given)
+        problem = f"{kernel} was not given {' and '.join(self._literals)} as its heuristics compute them"
+        kernel.allow_miss(MissingVariantError(problem))
+        return self.run_by_triton(grid, args, named)
 
     def run_by_triton(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch what Triton compiles."""
@@ -83,6 +97,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
             from aotcuda.integrations.in_place.triton.find import find  # noqa: PLC0415 (not before a launch)
 
             self._packaged = None if _is_changed() else find(self)
+            self._literals = self._packaged.literals() if self._packaged is not None else {}
             self._is_found = True
         return self._packaged
 
@@ -132,7 +147,8 @@ def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any]:
     """Return the packaged kernel in a wrapper, if the path ends there, and the fast path of the layers down to its end.
 
     It ends before a layer that a package gave a `run` of its own. It has no layers where the packaged kernel itself
-    finds the values of all heuristics. It is empty where launches are Triton's.
+    finds the values of all heuristics. It is empty where launches are Triton's, and where the heuristics are not those
+    of which the packaged kernel finds the values: several wrappers may be around one function.
     """
     function = _innermost(wrapper)
     kernel = function.packaged() if function is not None else None
@@ -141,8 +157,13 @@ def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any]:
     layers = [wrapper, wrapper.fn]
     while isinstance(layers[-1], Autotuner | Heuristics) and type(layers[-1]).run is _run:
         layers.append(layers[-1].fn)
-    is_direct, names = layers[-1] is function, kernel.literals().keys()
-    if is_direct and all(isinstance(each, Heuristics) and each.values.keys() <= names for each in layers[:-1]):
+    is_direct, literals = layers[-1] is function, kernel.literals()
+    values: dict[str, Any] = {}
+    for layer in layers[:-1]:
+        values |= layer.values if isinstance(layer, Heuristics) else {}  # the innermost one has the last word
+    if is_direct and {name: question(values.get(name)) for name in literals} != literals:
+        return ()
+    if is_direct and values.keys() == literals.keys() and all(isinstance(each, Heuristics) for each in layers[:-1]):
         return function, True, None
     if bases.is_installed and not private_parts.are_wrappers_ordinary():
         return ()

@@ -1,0 +1,181 @@
+"""The build cache in a bucket of S3: s3fs against moto's server, with signed requests and policies that it enforces."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from integration import projects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.matrix
+
+BUILDS = 20
+TABLE = """\
+[tool.aotcuda]
+arch = ["sm_80", "sm_90"]
+
+[tool.aotcuda.modules."pkg.kernels"]
+source = "pkg._kernels"
+kernels.first = "void(float32[::1])"
+"""
+SOURCE = "from numba import cuda\n\n\n@cuda.jit\ndef first(x):\n    x[cuda.grid(1)] = 3\n"
+SERVER = """\
+import os, sys
+os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = sys.argv[1]
+from moto.server import main
+main(["-H", "127.0.0.1", "-p", sys.argv[2]])
+"""
+ACTIONS = {"read": ["s3:GetObject", "s3:ListBucket"], "read-write": ["s3:*"]}
+SETUP_CALLS = 1 + 3 * len(ACTIONS)
+"""Calls that set the server up, before it checks signatures and policies."""
+
+Keys = dict[str, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Keys]]:
+    """The server's address, and the variables with credentials of a user who may read, and of one who may write."""
+    boto3 = pytest.importorskip("boto3")
+    pytest.importorskip("moto")
+    pytest.importorskip("s3fs")
+    log = tmp_path_factory.mktemp("s3") / "log"
+    command = [sys.executable, "-W", "ignore", "-c", SERVER, str(SETUP_CALLS), "0"]
+    with log.open("w") as stream:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=stream, text=True)
+    try:
+        found = next(match for line in process.stderr if (match := re.search(r"http://127\.0\.0\.1:\d+", line)))
+        first = {"endpoint_url": found[0], "region_name": "us-east-1"}
+        first |= {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
+        boto3.client("s3", **first).create_bucket(Bucket="wheels")
+        iam = boto3.client("iam", **first)
+        keys: Keys = {}
+        for name, actions in ACTIONS.items():
+            iam.create_user(UserName=name)
+            statement = {"Effect": "Allow", "Action": actions, "Resource": "*"}
+            policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+            iam.put_user_policy(UserName=name, PolicyName="s3", PolicyDocument=policy)
+            key = iam.create_access_key(UserName=name)["AccessKey"]
+            keys[name] = {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+        yield found[0], keys
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    files = {"pyproject.toml": TABLE, "pkg/__init__.py": "", "pkg/_kernels.py": SOURCE}
+    return projects.put(tmp_path.resolve() / "project", files)
+
+
+def started(root: Path, server: str, keys: dict[str, str], own: Path, **environ: str) -> subprocess.Popen[str]:
+    """Start a build with the bucket as its cache."""
+    variables = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+        "AOTCUDA_BUILD_CACHE": f"s3://wheels/{root.parent.name}",
+        "AOTCUDA_CACHE_DIR": str(own),
+        "AOTCUDA_PROGRESS": "",
+        "AWS_ENDPOINT_URL": server,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        **keys,
+        **environ,
+    }
+    command = [sys.executable, "-W", "ignore", "-m", "aotcuda", "build", "--out", str(own / "out")]
+    return subprocess.Popen(command, cwd=root, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def built(process: subprocess.Popen[str]) -> str:
+    """Return what a build said, which must succeed."""
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    return said
+
+
+WRITE = {"AOTCUDA_BUILD_CACHE_ACCESS": "read-write"}
+NOT_USED = "the build cache is not used, and the build goes on without: s3://wheels/"
+
+
+def test_one_user_fills_the_bucket_and_another_one_reads_it(
+    project: Path, server: tuple[str, Keys], tmp_path: Path
+) -> None:
+    address, keys = server
+    first = built(started(project, address, keys["read-write"], tmp_path / "a", **WRITE))
+    assert "; 0 of " in first
+    again = built(started(project, address, keys["read"], tmp_path / "b"))
+    assert "all from the build cache" in again
+    assert "warning" not in first + again
+    assert projects.tree(tmp_path / "a" / "out") == projects.tree(tmp_path / "b" / "out")
+
+
+@pytest.mark.parametrize(
+    ("who", "access"),
+    [("read", WRITE), ("", WRITE), ("", {}), ("stranger", {})],
+    ids=["may not write", "no credentials, write", "no credentials, read", "wrong secret"],
+)
+def test_what_the_bucket_refuses_costs_one_warning(
+    who: str, access: dict[str, str], project: Path, server: tuple[str, Keys], tmp_path: Path
+) -> None:
+    address, keys = server
+    keys = {**keys, "": {}, "stranger": {**keys["read"], "AWS_SECRET_ACCESS_KEY": "guessed"}}
+    said = built(started(project, address, keys[who], tmp_path / "a", **access))
+    assert said.count("warning: ") == 1, said
+    assert NOT_USED in said
+    assert (tmp_path / "a" / "out" / "pkg" / "kernels.aotcuda" / "kernels.fatbin").is_file()
+
+
+def test_damaged_entries_in_the_bucket_cost_one_warning_and_are_replaced(
+    project: Path, server: tuple[str, Keys], tmp_path: Path
+) -> None:
+    address, keys = server
+    built(started(project, address, keys["read-write"], tmp_path / "a", **WRITE))
+    bucket = client(address, keys["read-write"])
+    for name in names(bucket, project):
+        data = bucket.get_object(Bucket="wheels", Key=name)["Body"].read()
+        bucket.put_object(Bucket="wheels", Key=name, Body=data[:-9] + b"?" + data[-8:])
+    said = built(started(project, address, keys["read-write"], tmp_path / "b", **WRITE))
+    assert said.count("warning: ") == 1, said
+    assert "has entries that are damaged or of another version; what they had is made anew" in said
+    assert "all from the build cache" in built(started(project, address, keys["read"], tmp_path / "c"))
+    assert projects.tree(tmp_path / "a" / "out") == projects.tree(tmp_path / "b" / "out")
+
+
+def test_twenty_builds_at_the_same_time_share_the_bucket(
+    project: Path, server: tuple[str, Keys], tmp_path: Path
+) -> None:
+    address, keys = server
+    folders = [tmp_path / str(number) for number in range(BUILDS)]
+    with contextlib.ExitStack() as stack:
+        builds = [
+            stack.enter_context(started(project, address, keys["read-write"], folder, **WRITE)) for folder in folders
+        ]
+        said = [built(build) for build in builds]
+    # On a machine that is too busy for twenty builds, some of them do not wait for their turn.
+    warnings = {line for text in said for line in text.splitlines() if "warning" in line}
+    assert all(line.endswith("does not answer within 20 seconds") for line in warnings)
+    (one, *others) = [projects.tree(folder / "out") for folder in folders]
+    assert all(other == one for other in others)
+    built(started(project, address, keys["read-write"], tmp_path / "next", **WRITE))
+    assert "all from the build cache" in built(started(project, address, keys["read"], tmp_path / "last"))
+
+
+def client(address: str, keys: dict[str, str]) -> Any:
+    boto3 = pytest.importorskip("boto3")
+    named = {name.lower(): value for name, value in keys.items()}
+    return boto3.client("s3", endpoint_url=address, region_name="us-east-1", **named)
+
+
+def names(bucket: Any, project: Path) -> list[str]:
+    found = bucket.list_objects_v2(Bucket="wheels", Prefix=f"{project.parent.name}/")
+    return [item["Key"] for item in found["Contents"]]

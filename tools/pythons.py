@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Run the unit tests of the run time with other Pythons, each in a new environment, and write a report.
+
+    python tools/pythons.py --python python3.14 --python python3.14t --out docs/results/pythons.json
+    python tools/pythons.py --python python3.13 tests/unit/test_runtime_threads.py
+
+The state that is committed is tested, from a copy. Its extension in C is compiled by each Python. Each Python runs the
+tests twice: with `AOTCUDA_EXTENSION` unset, and with `AOTCUDA_EXTENSION=0`. The exit status tells whether all passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from environments import ROOT, check_machine, environment
+from matrix import outcome
+
+NEEDS = ("numpy", "nvidia-cuda-cuobjdump==13.4.*", "pytest", "hypothesis", "platformdirs")
+COMPILERS = {True: "[cu13]", False: "[inspect]"}
+"""The extra of aotcuda, by whether the Python has the GIL: without it there is no Numba, and tests skip."""
+
+PART = ("runtime_*", "kept_wheels", "manifest", "system", "cache*", "small_floats")
+"""The test files, as patterns behind `tests/unit/test_`: all that users' processes run."""
+
+_PATHS = {"fast path in C": None, "general path": "0"}
+"""The launch paths by name, and the value of `AOTCUDA_EXTENSION` for each."""
+
+_DESCRIBE = """
+import json, platform, sys
+from importlib.metadata import version
+import numpy
+from aotcuda.runtime import fast
+gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+print(json.dumps({
+    "system": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}",
+    "python": platform.python_version() + ("" if gil else " without the GIL"),
+    "made_by": platform.python_compiler(),
+    "numpy": version("numpy"),
+    "extension": fast.why_not() or "in use",
+}))
+"""
+
+
+def main() -> None:
+    """Run the tests that the command line asks for, and write the report after each Python."""
+    check_machine()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", action="append", help="an interpreter; several if given several times")
+    parser.add_argument("--out", type=Path, help="the report, JSON; runs of other Pythons that it has are kept")
+    parser.add_argument("tests", nargs="*", help="arguments of pytest, in place of the tests of the run time")
+    arguments = parser.parse_args()
+    kept: list[dict[str, object]] = []
+    if arguments.out and arguments.out.is_file():
+        kept = json.loads(arguments.out.read_text(encoding="utf-8"))["runs"]
+    failed = False
+    for python in arguments.python or [sys.executable]:
+        print(f"== {python}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="aotcuda-pythons-") as folder:
+            found = run(python, arguments.tests or part(), Path(folder))
+        print(json.dumps(found, indent=1), flush=True)
+        failed = failed or any(one["failed"] for one in found)
+        kept = sorted([one for one in kept if one["python"] != found[0]["python"]] + found, key=_order)
+        if arguments.out:
+            arguments.out.write_text(json.dumps({"runs": kept}, indent=1) + "\n", encoding="utf-8")
+    sys.exit(failed)
+
+
+def part() -> list[str]:
+    """Return the files of tests of the run time."""
+    return sorted(str(path.relative_to(ROOT)) for of in PART for path in ROOT.glob(f"tests/unit/test_{of}.py"))
+
+
+def run(python: str, tests: list[str], folder: Path) -> list[dict[str, object]]:
+    """Install the committed state for `python` in `folder`, run the tests by each launch path, and return the runs."""
+    own, tree = folder / "environment" / "bin" / "python", folder / "tree"
+    commit = _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
+    subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, tree], check=True)  # noqa: S607 (found on PATH)
+    given = {**environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    given.pop("AOTCUDA_EXTENSION", None)
+    pip = (str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    subprocess.run([python, "-m", "venv", str(folder / "environment")], check=True, env=given)
+    gil = _output(str(own), "-c", "import sysconfig as s; print(not s.get_config_var('Py_GIL_DISABLED'))") == "True"
+    subprocess.run([*pip, *NEEDS, "--editable", f"{tree}{COMPILERS[gil]}"], check=True, env=given)
+    described = json.loads(_output(str(own), "-P", "-c", _DESCRIBE, env=given))
+    found: list[dict[str, object]] = []
+    for path, value in _PATHS.items():
+        results = folder / "results.xml"
+        options = ("-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", f"--junitxml={results}")
+        told = given if value is None else {**given, "AOTCUDA_EXTENSION": value}
+        done = subprocess.run([str(own), "-m", "pytest", *options, *tests], check=False, env=told, cwd=tree)
+        if not results.is_file():
+            sys.exit(f"{python}: pytest ended with exit status {done.returncode} and wrote no results")
+        one = {**described, "what": f"unit tests of the run time, {path}", **outcome(results)}
+        failures: Any = one["failed"]
+        one |= {"failed": sum(of["tests"] for of in failures), "failures": failures, "tests": tests}
+        one |= {"why_skipped": _why_skipped(results), "date": datetime.now(UTC).date().isoformat(), "commit": commit}
+        found.append(one)
+        results.unlink()
+    return found
+
+
+def _why_skipped(results: Path) -> dict[str, int]:
+    """Count the skipped tests by reason."""
+    skipped = ET.parse(results).getroot().iter("skipped")  # noqa: S314 (pytest has just written it)
+    return dict(Counter(re.sub(r"^.*Skipped: ", "", one.get("message") or "") for one in skipped).most_common())
+
+
+def _output(*command: str, env: dict[str, str] | None = None) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout.strip()
+
+
+def _order(one: dict[str, object]) -> tuple[object, ...]:
+    return ([int(number) for number in re.findall(r"\d+", str(one["python"]))], one["python"], one["what"])
+
+
+if __name__ == "__main__":
+    main()
