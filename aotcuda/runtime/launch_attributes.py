@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     Dimensions = tuple[int, int, int]
 
-_COOPERATIVE, _CLUSTER, _DEPENDENT, _PRIORITY, _CARVEOUT = 2, 4, 6, 8, 14
+_COOPERATIVE, _CLUSTER, _SCHEDULING, _DEPENDENT, _PRIORITY, _CARVEOUT = 2, 4, 5, 6, 8, 14
+_SPREAD = 1
 _PORTABLE_CLUSTER = 8
 """The most blocks of a cluster that every GPU with clusters has; beyond them a kernel has to be told to allow it."""
 
@@ -66,6 +67,7 @@ class LaunchAttributes:
 
     Attributes:
         cluster: Blocks of a cluster in x, y and z; None for no clusters.
+        spread: Whether the blocks of a cluster go to as many multiprocessors as there are, as in Triton's launches.
         cooperative: Whether the grid is launched all at once, so that its blocks can wait for each other.
         dependent: Whether the launch may begin before the one before it on the stream has ended, as programmatic
             dependent launches do: the kernel itself waits for what it needs.
@@ -74,13 +76,14 @@ class LaunchAttributes:
             own.
     """
 
-    __slots__ = ("carveout", "cluster", "cooperative", "dependent", "priority")
+    __slots__ = ("carveout", "cluster", "cooperative", "dependent", "priority", "spread")
 
     def __init__(
         self,
         where: str,
         *,
         cluster: Dimensions | None = None,
+        spread: bool = False,
         cooperative: object = False,
         dependent: object = False,
         priority: object = None,
@@ -100,17 +103,18 @@ class LaunchAttributes:
         if isinstance(carveout, int) and not 0 <= carveout <= 100:
             _refuse(where, f"carveout is {quoted(carveout)}, and it is a share in percent: 0 to 100")
         self.cluster = cluster
+        self.spread = spread
         self.cooperative = bool(cooperative)
         self.dependent = bool(dependent)
         self.priority = priority if isinstance(priority, int) else None
         self.carveout = carveout if isinstance(carveout, int) else None
 
     def __bool__(self) -> bool:
-        return self.values() != (None, False, False, None, None)
+        return self.values() != (None, False, False, False, None, None)
 
     def values(self) -> tuple[object, ...]:
         """Return the attributes by which it is told from others."""
-        return self.cluster, self.cooperative, self.dependent, self.priority, self.carveout
+        return self.cluster, self.spread, self.cooperative, self.dependent, self.priority, self.carveout
 
     def __str__(self) -> str:
         parts = [f"clusters of {shown(self.cluster)} blocks"] if self.cluster else []
@@ -127,6 +131,8 @@ class LaunchAttributes:
             found.append((_COOPERATIVE, (1,)))
         if self.cluster is not None:
             found.append((_CLUSTER, self.cluster))
+        if self.spread:
+            found.append((_SCHEDULING, (_SPREAD,)))
         if self.dependent:
             found.append((_DEPENDENT, (1,)))
         if self.priority is not None:

@@ -160,7 +160,11 @@ class Configuration:
                 x, y, z = cluster or (1, 1, 1)
                 grid = grid[0] * x, grid[1] * y, grid[2] * z
                 attributes = LaunchAttributes(
-                    "", cluster=(x, y, z) if cluster else None, cooperative=cooperative, dependent=dependent
+                    "",
+                    cluster=(x, y, z) if cluster else None,
+                    spread=bool(cluster),
+                    cooperative=cooperative,
+                    dependent=dependent,
                 )
             found = Configuration(grid, fixed["threads"], self.stream, fixed["shared"], "", attributes)
             self._fixed[key] = found

@@ -537,3 +537,62 @@ def test_a_command_that_is_none(project: Path) -> None:
     done = record(project, "--check", "--", sys.executable, "-I", "-c", "pass")
     assert done.status == 1
     assert "no Python process of the command could be recorded" in done.err
+
+
+CUDA_CORE = """
+from pathlib import Path
+from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+
+device = Device()
+device.set_current()
+assert (device.arch, device.name, device.properties.multiprocessor_count) == ("90", "NVIDIA H100", 132)
+stream = device.create_stream()
+options = ProgramOptions(std="c++17", arch=f"sm_{device.arch}")
+program = Program(Path("csrc/raw.cu").read_text(), code_type="c++", options=options)
+code = program.compile("cubin", name_expressions=("scale<float>", "scale<double>"))
+buffer = device.allocate(1024, stream=stream)
+for name in ("scale<float>", "scale<float>", "scale<double>", "fill"):
+    launch(stream, LaunchConfig(grid=1, block=32), code.get_kernel(name), buffer, 2.0)
+text = 'extern "C" __global__ void other() {}'
+launch(stream, LaunchConfig(grid=1, block=32), Program(text, "c++").compile("cubin").get_kernel("other"))
+stream.sync()
+"""
+
+
+def test_kernels_in_cuda_cpp_get_tables_of_their_files(project: Path) -> None:
+    (project / "csrc").mkdir()
+    (project / "csrc" / "raw.cu").write_text(
+        "template <class T> __global__ void scale(T *x, T factor) { *x *= factor; }\n"
+        'extern "C" __global__ void fill(int *x) { *x = 1; }\n'
+    )
+    (project / "script.py").write_text(CUDA_CORE)
+    config = project / "pyproject.toml"
+    command = ("--gpu", "H100", "--", sys.executable, "script.py")
+
+    def raw() -> dict:
+        return tomllib.loads(config.read_text())["tool"]["aotcuda"]["modules"]["recorded.raw"]
+
+    def lacking() -> list[str]:
+        return [line for line in record(project, "--check", *command).err.splitlines() if ": missing: " in line]
+
+    table = {
+        "source": "csrc/raw.cu",
+        "frontend": "cuda-cpp",
+        "kernels": {"fill": {}, "scale": {"instances": ["scale<double>", "scale<float>"]}},
+    }
+    assert len(lacking()) == 2
+    done = record(project, "--write", *command)
+    assert done.status == 0, done.err
+    assert raw() == table
+    assert "recorded 5 launches (5 not executed): 3 kernels" in done.err
+    said = "other: its CUDA C++ is the text of no .cu file of the project; write it into one (1 launch)"
+    line = next(at for at, text in enumerate(CUDA_CORE.splitlines(), 1) if "Program(text" in text)
+    assert f"aotcuda: left out: script.py:{line}: {said}\n" in done.err
+    assert lacking() == []
+    config.write_text(config.read_text().replace('"scale<double>", ', ""))
+    (missing,) = lacking()
+    assert missing.endswith('tool.aotcuda.modules."recorded.raw".kernels.scale: scale<double>')
+    assert record(project, "--write", *command).status == 0
+    assert sorted(raw()["kernels"]["scale"]["instances"]) == ["scale<double>", "scale<float>"]
+    printed = tomllib.loads(record(project, *command).out or "")
+    assert printed == {}, "the table has everything"

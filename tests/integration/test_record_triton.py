@@ -417,6 +417,7 @@ def body(x, n, BLOCK: tl.constexpr):
     tl.store(x + tl.arange(0, BLOCK), 1.0)
 
 kernel = triton.jit(body)
+other = triton.jit(body, do_not_specialize=["n"])
 decorated = triton.heuristics({"BLOCK": lambda args: 64})(
     triton.heuristics({})(triton.autotune([triton.Config({})], key=[])(triton.jit(body)))
 )
@@ -426,22 +427,20 @@ decorated = triton.heuristics({"BLOCK": lambda args: 64})(
 def test_what_a_kernel_was_assigned_to_is_its_name(odd_launches: Path) -> None:
     (odd_launches / "mypkg" / "_odd.py").write_text(ASSIGNED)
     text = (odd_launches / "run.py").read_text()
-    launches = "k.kernel[(1,)](Tensor(256), 4, BLOCK=32, maxnreg=64, enable_fp_fusion=False)\n"
+    launches = "".join(
+        f"k.{name}[(1,)](Tensor(256), 4, BLOCK=32, maxnreg=64, enable_fp_fusion=False)\n"
+        for name in ("kernel", "other")
+    )
     (odd_launches / "run.py").write_text(text.partition("x = Tensor(256)")[0] + launches)
     assert record(odd_launches, "--write").status == 0
-    assert read(odd_launches / "mypkg" / "_odd.variants.json")["kernels"] == {
-        "kernel": {
-            "parameters": ["x", "n", "BLOCK"],
-            "variants": [
-                {
-                    "types": ["*fp32:16", "i32"],
-                    "constexprs": {"BLOCK": 32},
-                    "maxnreg": 64,
-                    "enable_fp_fusion": False,
-                }
-            ],
-        }
+    recorded = {
+        "parameters": ["x", "n", "BLOCK"],
+        "variants": [
+            {"types": ["*fp32:16", "i32"], "constexprs": {"BLOCK": 32}, "maxnreg": 64, "enable_fp_fusion": False},
+        ],
     }
+    found = read(odd_launches / "mypkg" / "_odd.variants.json")["kernels"]
+    assert found == {"kernel": recorded, "other": recorded}
 
 
 def test_autotuners_are_recorded_without_a_gpu(project: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -75,64 +73,22 @@ def test_options_of_a_variant_are_compiled_and_say_how_it_is_launched(files: dic
     assert special["resources"]["sm_90a"]["registers"] <= 64
 
 
-def test_machine_code_is_what_triton_itself_makes(files: dict[str, bytes], project: Path, tmp_path: Path) -> None:
+def test_machine_code_is_what_triton_itself_makes(
+    files: dict[str, bytes], project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`bench/triton_releases.py` compares more variants, by several releases of Triton."""
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")  # the script sets it
+    monkeypatch.syspath_prepend(str(projects.CHECKOUT / "bench"))
+    import triton_releases
+
     found = {}
     for entry in fatbin.read(files["tritoninplace/norm.aotcuda/kernels.fatbin"], "norm"):
         if entry.kind == "sass":
             found |= {(name, entry.arch): code for name, code in sections_of(entry.content).items()}
-    done = subprocess.run(
-        [sys.executable, "-c", REFERENCE, str(project), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ
-        | {"TRITON_CACHE_DIR": str(tmp_path / "cache"), "TRITON_DISABLE_LINE_INFO": "1", "AOTCUDA_BUILDING": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    compared = 0
-    for line in done.stdout.splitlines():
-        number, arch, name = line.split()
-        own = sections_of((tmp_path / f"{number}-{arch}").read_bytes())[f".text.{name}"]
-        assert found[f".text.norm__{number}_0", arch] == own, (number, arch)
-        compared += 1
-    assert compared == 5
-
-
-REFERENCE = """
-import json, sys
-from pathlib import Path
-
-sys.path.insert(0, sys.argv[1])
-import triton
-import triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from tritoninplace import norm
-
-function = norm.norm.fn.fn
-names = [parameter.name for parameter in function.params]
-(kernel,) = json.loads(Path(sys.argv[1], "tritoninplace/norm.variants.json").read_text())["kernels"].values()
-for number, variant in enumerate(kernel["variants"]):
-    types = dict(zip([name for name in names if name not in variant["constexprs"]], variant["types"]))
-    signature, values, hints = {}, {}, {}
-    for at, name in enumerate(names):
-        kind, _, hint = types.get(name, "constexpr").partition(":")
-        if kind in ("constexpr", "none"):
-            value = variant["constexprs"].get(name)
-            values[at,] = getattr(tl, value["dtype"]) if isinstance(value, dict) else value
-            kind = "constexpr"
-        elif hint:
-            hints[at,] = [["tt.divisibility", 16]]
-        signature[name] = kind
-    options = {name: value for name, value in variant.items() if name not in ("types", "constexprs", "arch")}
-    options = {"enable_fp_fusion": True} | options
-    for capability in (90,) if "arch" in variant else (80, 90):
-        source = ASTSource(function, signature, values, hints)
-        made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-        arch = f"sm_{capability}" + ("a" if capability >= 90 else "")
-        Path(sys.argv[2], f"{number}-{arch}").write_bytes(made.asm["cubin"])
-        print(number, arch, made.metadata.name)
-"""
+    reference = triton_releases.run_reference(project, tmp_path)
+    assert len(reference) == 5
+    for (_, name, number, arch), code in reference.items():
+        assert found[f".text.{name}__{number}_0", arch] == code, (name, number, arch)
 
 
 def with_clusters(folder: Path, incomplete: str) -> Path:

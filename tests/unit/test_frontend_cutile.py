@@ -16,9 +16,10 @@ import pytest
 from aotcuda.arch import parse as target_of
 from aotcuda.builder import backend, plan
 from aotcuda.builder.config.parser import parse
-from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends import python_source, variants
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.cutile.config import parse_signature
+from aotcuda.builder.frontends.protocol import LeftOut, LinkInput
 from aotcuda.errors import AotcudaError, CompileError, ConfigError, SourceError, ToolchainError
 
 if TYPE_CHECKING:
@@ -238,6 +239,8 @@ def build(front: Any, root: Path) -> Any:
             for settled in front.settled(unit, loaded):
                 front.resolve(settled, loaded)
                 found.append(front.compile_kernel(settled, loaded, config.target(target_of("sm_80"))))
+                if isinstance(found[-1], LeftOut):
+                    raise found[-1].error
         return found
 
     return build
@@ -305,6 +308,37 @@ def test_what_the_source_does_not_allow_is_refused_in_words(
         build(kernel)
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("refused", "kept"), [("", "abc"), ("b", "ac"), ("ac", "b"), ("abc", None), ("all at once", None)]
+)
+def test_an_image_has_the_kernels_that_its_assembler_takes(refused: str, kept: str | None) -> None:
+    inputs = [LinkInput(kind="cubin", name=name, data=b"") for name in "abc"]
+
+    def assemble(items: Any) -> str:
+        bad = next((item.name for item in items if item.name in refused), "")
+        if bad if refused != "all at once" else len(items) > 1:
+            message = f"pkg.k: tileiras refuses {bad or 'them'}\nmore"
+            raise CompileError(message)
+        return "".join(item.name for item in items)
+
+    if kept is None:
+        with pytest.raises(CompileError, match=r"^pkg\.k: tileiras refuses (a|them)"):
+            variants.assembled("pkg.k", inputs, assemble)
+        return
+    reasons = tuple((name, f"tileiras refuses {name}") for name in refused)
+    assert variants.assembled("pkg.k", inputs, assemble) == (kept, reasons)
+
+
+def test_a_kernel_that_cuda_tile_refuses_is_left_out(front: Any, root: Path) -> None:
+    (unit,) = units({"python": "wrong", "signature": "float32[::1]", "specialise": "exact"}, source="tiles_source")
+    loaded = front.load(unit, str(root))
+    (settled,) = front.settled(unit, loaded)
+    front.resolve(settled, loaded)
+    made = front.compile_kernel(settled, loaded, config.target(target_of("sm_80")))
+    assert isinstance(made, LeftOut)
+    assert made.reason.startswith("cuda-tile cannot compile it for sm_80")
 
 
 def test_what_cuda_tile_refuses_has_the_users_line(build: Any) -> None:

@@ -18,12 +18,16 @@ from support.manifests import kernel
 
 @pytest.mark.parametrize("name", [*driver._PROTOTYPES, "cuInit", "cuDriverGetVersion", "cuLaunchKernelEx"])
 def test_a_function_that_the_driver_lacks_is_named(cuda, monkeypatch, name):
-    present, address = driver.Driver._function, driver.Driver.address
+    present = driver.Driver._function
     lacking = {name: f"{name}_of_a_later_driver"}
     monkeypatch.setattr(
         driver.Driver, "_function", lambda self, wanted, *types: present(self, lacking.get(wanted, wanted), *types)
     )
-    monkeypatch.setattr(driver.Driver, "address", lambda self, wanted: address(self, lacking.get(wanted, wanted)))
+    for method in ("address", "without_types"):
+        original = getattr(driver.Driver, method)
+        monkeypatch.setattr(
+            driver.Driver, method, lambda self, wanted, of=original: of(self, lacking.get(wanted, wanted))
+        )
     module = cuda.package(kernel("k", "void(int32)"))
     for _ in range(2):
         with pytest.raises(DriverTooOldError, match=rf"libcuda\.so\.1 has no {name}.*CUDA 12\.0 or newer"):

@@ -251,6 +251,7 @@ def test_clusters_multiply_the_grid(cuda, package) -> None:
     for _ in range(3):
         k[(4, 3)](x, 1.0, 16, 128)
         assert launch_of(cuda)[1] == [8, 3, 1]
+        assert cuda.launches()[-1]["attributes"] == {"4": [2, 1, 1], "5": [1, 0, 0]}  # spread, as Triton launches
 
 
 def test_streams_are_given_by_configure_and_the_rest_is_the_kernels(cuda, package) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.builder.frontends.triton import decorators
-from aotcuda.builder.frontends.triton.decorators import Asked
+from aotcuda.common.heuristics import question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,16 +36,16 @@ IN_A_DICT: dict[str, Callable[..., Any]] = {"HAS_X": lambda args: args["x"] is N
 @pytest.mark.parametrize(
     ("function", "asked"),
     [
-        (lambda args: args["x"] is None, Asked("x", is_none=True)),
-        (lambda args: args["x"] is not None, Asked("x", is_none=False)),
-        (lambda META: META["a b"] is None, Asked("a b", is_none=True)),  # noqa: N803 (as packages write it)
-        (named, Asked("bias", is_none=False)),
-        (defined, Asked("x", is_none=True)),
-        (IN_A_DICT["HAS_X"], Asked("x", is_none=True)),
+        (lambda args: args["x"] is None, ("x", True)),
+        (lambda args: args["x"] is not None, ("x", False)),
+        (lambda META: META["a b"] is None, ("a b", True)),  # noqa: N803 (as packages write it)
+        (named, ("bias", False)),
+        (defined, ("x", True)),
+        (IN_A_DICT["HAS_X"], ("x", True)),
     ],
 )
-def test_the_literal_form_is_recognised(function: Any, asked: Asked) -> None:
-    assert decorators.question(function) == asked
+def test_the_literal_form_is_recognised(function: Any, asked: tuple[str, bool]) -> None:
+    assert question(function) == asked
 
 
 def test_a_function_of_another_form_is_not() -> None:
@@ -78,7 +78,7 @@ def test_a_function_of_another_form_is_not() -> None:
         len,
         print,
     ]
-    assert [function for function in alike if decorators.question(function) is not None] == []
+    assert [function for function in alike if question(function) is not None] == []
 
 
 def test_decorators_of_triton_and_of_packages_are_looked_through() -> None:
@@ -108,7 +108,7 @@ def test_decorators_of_triton_and_of_packages_are_looked_through() -> None:
     assert function is kernel
     assert [type(item).__name__ for item in around] == ["Heuristics", "Replaced", "Cached", "Heuristics"]
     assert decorators.tuners(around) == [around[1], tuned]
-    assert decorators.heuristics(around) == {"B": None, "EVEN": None, "HAS_X": Asked("x", is_none=True)}
+    assert decorators.heuristics(around) == {"B": None, "EVEN": None, "HAS_X": ("x", True)}
 
 
 def test_an_object_that_is_its_own_function_ends_the_search() -> None:

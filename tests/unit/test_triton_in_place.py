@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import struct
+import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -248,12 +249,54 @@ class TestLaunches:
         ops.scale[(1,)](x, 0.5, 7, BLOCK=128)
         assert cuda.parameters()[:16] == struct.pack("<Qfi", x.address, 0.5, 7)
 
+    @pytest.mark.parametrize(
+        ("given", "symbol"),
+        [
+            ({"HAS_BIAS": True, "ODD": False}, "norm__0"),
+            ({"HAS_BIAS": False, "ODD": False}, None),
+            ({"HAS_BIAS": 1, "ODD": False}, None),
+            ({"HAS_BIAS": True}, None),
+        ],
+    )
+    def test_a_kernel_without_its_heuristics_takes_what_it_is_given(
+        self, given: dict[str, Any], symbol: str | None, cuda: StandIn, by_triton: list[Any]
+    ) -> None:
+        ops, x = package(cuda), cuda.array()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if symbol is None else "error", FallbackWarning)
+            for _ in range(4):
+                ops.norm.fn[(3,)](x, None, 16, **given)
+                ops.norm.fn.run(x, None, 16, *given.values(), grid=(3,), warmup=False)
+        assert symbols(cuda) == ([] if symbol is None else [symbol] * 8)
+        assert [call[4] for call in by_triton] == ([given, {}] * 4 if symbol is None else [])
+
+    def test_other_heuristics_around_the_same_kernel_are_called(self, cuda: StandIn, by_triton: list[Any]) -> None:
+        ops, x = package(cuda), cuda.array()
+        other = triton.heuristics({"HAS_BIAS": lambda args: args["n"] == 7, "ODD": lambda args: False})(ops.norm.fn)
+        fewer = triton.heuristics({"HAS_BIAS": lambda args: args["bias"] is None})(ops.norm.fn)
+        with pytest.warns(FallbackWarning, match="was not given HAS_BIAS and ODD as its heuristics compute them"):
+            other[(3,)](x, None, 16)
+        fewer[(3,)](x, None, 16, ODD=True)
+        assert [call[4] for call in by_triton] == [{"HAS_BIAS": False, "ODD": False}, {"HAS_BIAS": True, "ODD": True}]
+        fewer[(3,)](x, None, 16, ODD=False)
+        assert symbols(cuda) == ["norm__0"]
+
+    def test_a_heuristic_replaces_what_a_launch_gives(self, cuda: StandIn, by_triton: list[Any]) -> None:
+        ops, x = package(cuda), cuda.array()
+        ops.norm[(3,)](x, None, 16, HAS_BIAS=False)
+        assert symbols(cuda) == ["norm__0"]
+        with pytest.warns(FallbackWarning):
+            ops.norm[(3,)](x, None, 7, HAS_BIAS=False)
+        assert by_triton[0][4] == {"HAS_BIAS": True, "ODD": False}
+
     def test_a_heuristic_that_raises_raises_as_in_triton(self, cuda: StandIn) -> None:
         ops = package(cuda)
         with pytest.raises(ZeroDivisionError):
             ops.sized[(1,)](cuda.array(), None, n=0)
         with pytest.raises(KeyError, match="n"):
             ops.sized[(1,)](cuda.array(), None)
+        with pytest.warns(FallbackWarning), pytest.raises(KeyError, match="bias"):
+            ops.norm[(1,)](cuda.array(), n=16)
 
 
 class TestMisses:

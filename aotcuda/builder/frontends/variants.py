@@ -10,20 +10,24 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aotcuda.builder.config import rules
 from aotcuda.builder.config.model import Entry, Options
 from aotcuda.builder.config.settings import setting
 from aotcuda.builder.config.shapes import Choice, ListOf, Text
+from aotcuda.builder.frontends.protocol import LeftOut
 from aotcuda.builder.frontends.python_source import PythonUnit
-from aotcuda.errors import ConfigError
+from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from aotcuda.builder.config.keys import Key
     from aotcuda.builder.config.model import Module
+    from aotcuda.builder.frontends.protocol import LinkInput
+
+T = TypeVar("T")
 
 Constant = int | float | bool | str
 """The value of a constant, as TOML can write it."""
@@ -183,3 +187,36 @@ def check(module: Module, absent: tuple[str, ...], kernels: str, besides: str = 
     if module.link:
         message = f"{module.link[0].key}: nothing can be linked into {kernels}; remove it"
         raise ConfigError(message)
+
+
+_LONGEST_REASON = 500
+"""Characters of the reason for which a target lacks a kernel; compilers print what they compile."""
+
+
+def left_out(unit: VariantUnit, error: CompileError) -> LeftOut:
+    """Return the note of a kernel that its compiler refuses for a target."""
+    lines = [line.strip() for line in str(error).removeprefix(f"{unit.head}: ").splitlines()]
+    return LeftOut(error=error, reason="; ".join(filter(None, lines))[:_LONGEST_REASON])
+
+
+def assembled(
+    module: str, inputs: Sequence[LinkInput], assemble: Callable[[Sequence[LinkInput]], T]
+) -> tuple[T, tuple[tuple[str, str], ...]]:
+    """Return the image of a module's kernels, and the kernels that the assembler refuses by themselves, with reasons.
+
+    Raises:
+        CompileError: The assembler refuses all kernels, or none by itself.
+    """
+    try:
+        return assemble(inputs), ()
+    except CompileError:
+        refused = {}
+        for item in inputs:
+            try:
+                assemble([item])
+            except CompileError as error:
+                refused[item.name] = str(error).removeprefix(f"{module}: ").partition("\n")[0]
+        kept = [item for item in inputs if item.name not in refused]
+        if not refused or not kept:
+            raise
+    return assemble(kept), tuple(refused.items())

@@ -8,7 +8,6 @@ print as they like; their output goes to standard error.
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import pickle
 import sys
@@ -155,7 +154,7 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
     for item in job.plans:
         for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)
-    with _lasting(), _one_thread():
+    with source_loading.lasting(), _one_thread():
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
         versions = loading.prepared(front, job.root, job.frontend, _askers(job), jit=job.product == "jit")
@@ -212,23 +211,6 @@ def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
 
 
 @contextmanager
-def _lasting() -> Iterator[None]:
-    """Exempt the objects that the block makes from garbage collection, then and later.
-
-    A compiler is 270 thousand objects; looking through them again and again is a sixth of the time that it takes to
-    start. To compile a kernel makes some ten thousand more in a process that then ends: looking for garbage after every
-    700 is 3 % of that.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.set_threshold(_OBJECTS)
-        gc.enable()
-
-
-@contextmanager
 def _one_thread() -> Iterator[None]:
     """Load NumPy in the block with a BLAS that starts no threads, unless the user has said how many it may.
 
@@ -261,10 +243,6 @@ def _keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the most that there may be
         mallopt(_M_TRIM_THRESHOLD, 1 << 30)
-
-
-_OBJECTS = 50_000
-"""How many objects are made before somebody looks for garbage among them."""
 
 
 def _askers(job: Job) -> str:

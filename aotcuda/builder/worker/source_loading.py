@@ -5,6 +5,7 @@ The order of imports is documented in docs/configuration.md: the prelude, then t
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections import Counter
@@ -84,13 +85,33 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     before, of_prelude = frozenset(sys.modules), frozenset[str]()
     warnings: list[str] = []
     with failures.gathered() as attempt, observing as seen, ask(target) as questions:
-        with attempt():
+        with attempt(), lasting():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
                 of_prelude = frozenset(sys.modules) - before
             warnings = _load(job, front, settle, tell, attempt, functions, understood)
         yield Loaded(_settled(job, functions), functions, attempt, questions, seen, of_prelude, tuple(warnings))
+
+
+_OBJECTS = 50_000
+"""The number of objects that are made between two garbage collections."""
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """Exempt the objects that the block makes from garbage collection, then and later.
+
+    A compiler is 270,000 objects, and PyTorch is a million. To look through them again and again takes a sixth of their
+    imports. Children that compile make some ten thousand objects more and end.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(_OBJECTS)
+        gc.enable()
 
 
 def _load(

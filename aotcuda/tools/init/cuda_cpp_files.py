@@ -32,11 +32,11 @@ def report(folder: Path) -> list[str]:
     """
     owner = project.read(Path(os.path.realpath(folder)))
     named = {source for table in _tables(owner) for source in _sources(table)}
-    files = [file for file in _files(owner) if file not in named]
-    if not files:
+    found = [file for file in files(owner) if file not in named]
+    if not found:
         return []
-    count = f"{len(files)} file{'s' * (len(files) > 1)}"
-    lines = [f"{count} with kernels in CUDA C++, for a table (docs/cuda-cpp.md):", *(f"  {file}" for file in files)]
+    count = f"{len(found)} file{'s' * (len(found) > 1)}"
+    lines = [f"{count} with kernels in CUDA C++, for a table (docs/cuda-cpp.md):", *(f"  {file}" for file in found)]
     system = project_file.table(owner.data, "build-system")
     if not any(map(_brings_compilers, project_file.strings(system.get("requires")))):
         lines.append(f'to do: their compiler: add "{_FRONT_END.requirement()}" to build-system.requires')
@@ -72,7 +72,7 @@ def _sources(table: dict[str, object]) -> list[str]:
     return project_file.strings(source) if isinstance(source, list) else [str(source)]
 
 
-def _files(owner: Project) -> Iterator[str]:
+def files(owner: Project) -> Iterator[str]:
     """Yield the `.cu` files with kernels outside build folders and environments."""
     for where, folders, names in os.walk(owner.root):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _OUTPUT)

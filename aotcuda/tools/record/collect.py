@@ -17,12 +17,30 @@ _FACTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CudaCppLaunches:
+    """The launches of one kernel in CUDA C++.
+
+    Attributes:
+        digest: SHA-256 of its source text.
+        name: Its name, with the arguments of a template.
+        site: `file:line` of the first launch.
+        count: The number of launches.
+    """
+
+    digest: str
+    name: str
+    site: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """The launches of one command.
 
     Attributes:
         records: What it launched and compiled.
         choices: What autotuners chose.
+        cuda_cpp: What it launched of CUDA C++.
         started: A Python process of it has had the recorder.
         installed: The distributions of the packages that it imported, by the names of the packages.
         imported: The front ends that its processes imported.
@@ -34,6 +52,7 @@ class Run:
 
     records: tuple[Record, ...]
     choices: tuple[Choice, ...]
+    cuda_cpp: tuple[CudaCppLaunches, ...]
     started: bool
     installed: dict[str, str]
     imported: frozenset[str]
@@ -52,6 +71,12 @@ def read(folder: Path, root: Path) -> Run:
     return Run(
         records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
         choices=tuple(merged_choices(_choice(item) for item in of("choice"))),
+        cuda_cpp=tuple(
+            CudaCppLaunches(
+                digest=item["digest"], name=item["name"], site=_relative(item["site"], root), count=item["count"]
+            )
+            for item in of("cuda-cpp")
+        ),
         started=(folder / "started").exists(),
         installed={name: owner for item in of("installed") for name, owner in item["packages"].items()},
         imported=frozenset(item["frontend"] for item in of("imported")),

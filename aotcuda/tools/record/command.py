@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from aotcuda.common import foreign, project_file
 from aotcuda.errors import ConfigError
 from aotcuda.tools.init import project_sources
-from aotcuda.tools.record import collect, process, project, pyproject, records, report, tables, variant_files
+from aotcuda.tools.record import collect, cuda_cpp, process, project, pyproject, records, report, tables, variant_files
 from aotcuda.tools.record import dry as dry_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aotcuda.tools.record.collect import Run
+    from aotcuda.tools.record.collect import CudaCppLaunches, Run
     from aotcuda.tools.record.dry import Mode
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Recorded
@@ -77,14 +77,17 @@ def run(
     kept = f"; {every.runs} run{'s' * (every.runs != 1)} in {path}" if keep and done.records else ""
     report.summary(done, owner, kept)
     report.result(done)
+    for line in cuda_cpp.plan(done.cuda_cpp, owner)[1]:
+        report.say(f"left out: {line}")
     lacking = _check(done, owner) if check else []
     if write:
-        _write(every, project.read(owner.root), done.installed)
+        _write(every, project.read(owner.root), done.installed, done.cuda_cpp)
     elif not check:
         _print(every, owner)
+        foreign.show(cuda_cpp.printed(cuda_cpp.plan(done.cuda_cpp, owner)[0]).removesuffix("\n"))
     troubled = _troubles(done, mode, check=check)
     if mode.dry and status:
-        recorded = any(item.launches for item in done.records)
+        recorded = bool(done.cuda_cpp) or any(item.launches for item in done.records)
         report.failed(status, recorded=recorded)
         status = 0 if recorded else status
     return status or int(bool(lacking) or troubled)
@@ -110,7 +113,7 @@ def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
         if kind is None:
             every = _add(path, records.load_given(file), owner, out)
             report.say(f"{file}: merged into {path}")
-            _write(every, project.read(owner.root), {})
+            _write(every, project.read(owner.root), {}, ())
         else:
             report.say(f"{file}: merged into {variant_files.merge(file, kind, owner)}")
 
@@ -141,12 +144,13 @@ def _check_writable(owner: Project) -> None:
 
 def _check(done: Run, owner: Project) -> list[str]:
     launched = [item for item in done.records if item.launches]
-    if not launched:
+    if not launched and not done.cuda_cpp:
         report.say("no kernel was launched, so nothing says what the table lacks; run what launches them")
         return []
     wanted, left, _ = tables.sort(launched, owner)
     in_toml, in_files = variant_files.split(wanted, owner)
     lacking = report.lacking(tables.Tables(owner.aotcuda).additions(in_toml))
+    lacking += [f"missing: {line}" for line in cuda_cpp.described(cuda_cpp.plan(done.cuda_cpp, owner)[0])]
     lacking += report.lacking_variants(variant_files.plan(in_files, owner))
     lost = [item for item in left if tables.is_of_the_wheel(item.record, owner)]
     for line in lacking:
@@ -156,9 +160,10 @@ def _check(done: Run, owner: Project) -> list[str]:
     return lacking
 
 
-def _write(every: Recorded, owner: Project, installed: Mapping[str, str]) -> None:
+def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launched: Sequence[CudaCppLaunches]) -> None:
     wanted, left, _ = tables.sort(every.records, owner)
-    if not wanted:
+    files_of_cpp, _ = cuda_cpp.plan(launched, owner)
+    if not wanted and not files_of_cpp:
         what = "what was launched was left out" if left else "no kernel of the project was launched"
         report.say(f"{what}, so there is nothing to write into {owner.pyproject}; run what launches the kernels")
         return
@@ -171,8 +176,9 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str]) -> Non
     files += [(path, content) for path, content in tunings if content is not None]
     new = {module.module: module.settings for module in modules if module.settings}
     required = _required(owner, {item.source for item in wanted}, installed)
-    if additions or new or required:
+    if additions or new or required or files_of_cpp:
         editor = pyproject.Editor(owner.text or "")
+        cuda_cpp.write(editor, files_of_cpp)
         if required:
             editor.extend(("build-system", "requires"), required)
         pyproject.add_kernels(editor, additions, known.default_frontend)
@@ -181,9 +187,11 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str]) -> Non
     written = [path for path, content in files if variant_files.write(path, content)]
     for line in [*report.added(additions), *report.notes(additions), *report.added_variants(modules, written, owner)]:
         report.say(line)
+    for line in cuda_cpp.described(files_of_cpp):
+        report.say(f"added to {line}")
     if required:
         report.say(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
-    if not additions and not new and not written and not required:
+    if not additions and not new and not written and not required and not files_of_cpp:
         report.say(f"{owner.pyproject} has every signature that was recorded")
     system = project_file.table(owner.data, "build-system")
     if (additions or new) and not any("aotcuda" in item for item in project_file.strings(system.get("requires"))):

@@ -145,7 +145,7 @@ class Editor:
 def add_settings(editor: Editor, modules: Mapping[str, dict[str, Any]]) -> None:
     """Add keys to the tables of modules; a module without a table gets one."""
     if modules:
-        _add_targets(editor)
+        add_targets(editor)
     for name, settings in modules.items():
         keys = ("tool", "aotcuda", "modules", name)
         (editor.table if editor.get(keys) is None else editor.values)(keys, settings)
@@ -154,7 +154,7 @@ def add_settings(editor: Editor, modules: Mapping[str, dict[str, Any]]) -> None:
 def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend: str) -> None:
     """Merge kernels into `[tool.aotcuda]`."""
     if additions:
-        _add_targets(editor)
+        add_targets(editor)
     by_module: dict[str, list[Addition]] = {}
     for addition in additions:
         by_module.setdefault(addition.module, []).append(addition)
@@ -174,7 +174,8 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend:
                 _extend_kernel(editor, (*keys, "kernels", item.kernel), item.signatures)
 
 
-def _add_targets(editor: Editor) -> None:
+def add_targets(editor: Editor) -> None:
+    """Add `arch` where it is missing."""
     if editor.get(("tool", "aotcuda")) is None:
         editor.table(("tool", "aotcuda"), {"arch": list(default_targets())})
     elif editor.get(("tool", "aotcuda", "arch")) is None:

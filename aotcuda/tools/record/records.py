@@ -65,9 +65,13 @@ class Record:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Return a key that is equal for records of the same function, signature and options."""
+        """Return a key that is equal for records of the same kernel, signature and options.
+
+        Triton makes several kernels of one function; the path tells them apart.
+        """
         options = json.dumps(self.options, sort_keys=True)
-        return (self.module, self.function, self.frontend, self.kind, self.signature or "", options)
+        path = (self.path if self.frontend == "triton" else None) or ""
+        return (self.module, self.function, self.frontend, self.kind, path, self.signature or "", options)
 
     @property
     def count(self) -> int:
@@ -103,7 +107,8 @@ class Choice:
     @property
     def order(self) -> tuple[str, ...]:
         """Return a key that is equal for the same choice of the same kernel."""
-        return (self.module, self.function, json.dumps([self.keys, self.key, self.config], sort_keys=True))
+        whole = json.dumps([self.keys, self.key, self.config], sort_keys=True)
+        return (self.module, self.function, self.path or "", whole)
 
 
 def merged_choices(choices: Iterable[Choice]) -> list[Choice]:

@@ -37,6 +37,8 @@ def summary(done: Run, owner: Project, kept: str) -> None:
     for record in done.records:
         gpus.update(record.launches)
     functions = {(record.module, record.function) for record in done.records if record.kind == "kernel"}
+    functions |= {(item.digest, item.name.partition("<")[0]) for item in done.cuda_cpp}
+    gpus.update({_DRY: sum(item.count for item in done.cuda_cpp)} if done.cuda_cpp else {})
     devices = {(record.module, record.function) for record in done.records if record.kind == "device"}
     where = ", ".join(f"{count} {'' if gpu == _DRY else 'on '}{gpu}" for gpu, count in sorted(gpus.items()))
     say(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder import toolchain
-from aotcuda.builder.frontends import error_table, python_source
+from aotcuda.builder.frontends import error_table, python_source, variants
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.numba import private_parts
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.cutile.config import CutileUnit, Type
+    from aotcuda.builder.frontends.protocol import LeftOut
     from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter, Size
 
@@ -134,11 +135,19 @@ class CutileFrontEnd:
         self._loaded[unit.module, unit.symbol] = unit, loaded
         return unit.signature
 
-    def compile_kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel:
+    def compile_kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel | LeftOut:
         """Implement FrontEnd.compile_kernel: to Tile IR, which `assemble` makes again for the whole module.
 
         The compile cache names images by what is returned: it has no lines of files, which are not in images either,
         and the level that `assemble` asks for.
+        """
+        try:
+            return self._kernel(unit, loaded, target)
+        except CompileError as error:
+            return variants.left_out(unit, error)
+
+    def _kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel:
+        """Compile a kernel.
 
         Raises:
             CompileError: cuda-tile refuses it.
@@ -165,6 +174,15 @@ class CutileFrontEnd:
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
         """Implement FrontEnd.assemble: by tileiras."""
+        data, left_out = variants.assembled(module, inputs, lambda items: self._image(module, items, target))
+        return Assembled(data=data, cuda=self._cuda, left_out=left_out)
+
+    def _image(self, module: str, inputs: Sequence[LinkInput], target: Target) -> bytes:
+        """Return the image of some kernels.
+
+        Raises:
+            CompileError: tileiras refuses it, or the kernels have several levels.
+        """
         units = [self._loaded[module, item.name] for item in inputs]
         bytecode = self._bytecode(units, target, with_lines=True)  # tileiras names the user's line by them
         levels = {_options(loaded).opt_level_for_target(_name(target)) for _, loaded in units}
@@ -175,7 +193,7 @@ class CutileFrontEnd:
                 "give them one, or make two modules of them"
             )
             raise CompileError(message)
-        return Assembled(data=self._assembled(module, bytecode, target, levels.pop()), cuda=self._cuda)
+        return self._assembled(module, bytecode, target, levels.pop())
 
     def tools(self, target: Target) -> list[str]:
         from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)

@@ -18,10 +18,9 @@ from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from aotcuda.builder.build_cache.compile_cache import CompileCache
-    from aotcuda.builder.frontends.protocol import LinkInput
     from aotcuda.builder.frontends.triton.config import TritonUnit
     from aotcuda.builder.frontends.triton.type_notation import Value
 
@@ -55,7 +54,7 @@ class Code:
 
 
 class _KnownError(BaseException):
-    """Ends a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
+    """End a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
 
 
 CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | None]]
@@ -97,7 +96,7 @@ def compile_variant(
     base = cache.name("ptx") if cache is not None and not _is_inspected() else ""
 
     class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
-        """Ends the compilation at Triton's own IR, if the compile cache has PTX of that."""
+        """End the compilation at Triton's own IR if the compile cache has its PTX."""
 
         name_in_cache = ""
 
@@ -185,7 +184,7 @@ def gpu_target(target: Target) -> Any:
 
 
 class _Nowhere:
-    """Takes the place of Triton's cache, which writes the result of each stage: it keeps and has nothing."""
+    """Replace Triton's cache, which writes the result of each stage, by one that keeps nothing."""
 
     def __init__(self, key: str) -> None:
         del key
@@ -201,7 +200,7 @@ class _Nowhere:
 
 
 class _Finished(BaseException):
-    """Ends a compilation by Triton at PTX: the text, and Triton's metadata."""
+    """End a compilation by Triton at PTX; the arguments are the text and Triton's metadata."""
 
 
 @contextlib.contextmanager
@@ -221,17 +220,6 @@ def _unassembled() -> Iterator[None]:
             yield
     finally:
         CUDABackend.make_cubin = original
-
-
-def refused_kernels(inputs: Sequence[LinkInput], target: Target, fma: bool | None) -> dict[str, str]:
-    """Return the kernels that the assembler refuses by themselves, each with its reason."""
-    found = {}
-    for item in inputs:
-        try:
-            assemble(item.name, item.data.decode(), target, fma)
-        except CompileError as error:
-            found[item.name] = str(error).removeprefix(f"{item.name}: ").partition("\n")[0]
-    return found
 
 
 def assemble(module: str, text: str, target: Target, fma: bool | None) -> tuple[bytes, tuple[int, int]]:

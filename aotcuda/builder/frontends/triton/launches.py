@@ -146,8 +146,8 @@ def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
             argument["default"] = source_function.default_value(parameter)
         elif name in unit.alone:
             argument["default"] = cast("Constant | None", values[name])  # of the table
-        if (asked := loaded.computed.get(name)) is not None and asked.name in given:
-            argument["is_none" if asked.is_none else "is_not_none"] = asked.name
+        if (asked := loaded.computed.get(name)) is not None and asked[0] in given:
+            argument["is_none" if asked[1] else "is_not_none"] = asked[0]
         if unit.is_exact and not parameter.is_constexpr:
             _add_hints(argument, parameter)
         yield argument

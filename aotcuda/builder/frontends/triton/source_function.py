@@ -15,9 +15,9 @@ from aotcuda.errors import CompileError, SourceError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aotcuda.builder.frontends.triton import decorators
     from aotcuda.builder.frontends.triton.config import TritonUnit
     from aotcuda.builder.frontends.triton.type_notation import Value
+    from aotcuda.common.heuristics import Asked
 
 DIVISOR = 16
 """The alignment that Triton's specialisation looks for in pointers and integers."""
@@ -36,7 +36,7 @@ class Loaded:
 
     function: Any
     tuned: frozenset[str] | None
-    computed: Mapping[str, decorators.Asked | None]
+    computed: Mapping[str, Asked | None]
 
 
 def decorators_on_path(unit: TritonUnit, root: str) -> list[Any]:

@@ -10,8 +10,10 @@ import functools
 import os
 import sys
 import threading
+from itertools import pairwise
 
-from aotcuda.errors import LaunchError
+from aotcuda.common.heuristics import question
+from aotcuda.errors import LaunchError, MissingVariantError
 from aotcuda.integrations.in_place import sources
 from aotcuda.integrations.in_place.triton import bases, private_parts
 from aotcuda.runtime import fast
@@ -36,29 +38,42 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
     """A kernel whose launches take packaged code, and Triton's where there is none for them."""
 
     _packaged: PlacedKernel | None
+    _literals: dict[str, tuple[str, bool]]
     _is_found = False
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """Launch the kernel, or compile it for a `warmup`, as Triton's method does."""
-        kernel = None if warmup else self.ready()
-        if kernel is None:
+        launcher = None if warmup else self._launcher(grid)
+        if launcher is None:
             return super().run(*args, grid=grid, warmup=warmup, **kwargs)
-        try:
-            launcher = kernel[grid]
-        except LaunchError:  # Triton says what is wrong with the grid
-            return super().run(*args, grid=grid, warmup=False, **kwargs)
         return launcher(*args, **kwargs)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Return what launches the kernel with a grid."""
+        return self._launcher(grid) or super().__getitem__(grid)  # type: ignore[no-any-return]
+
+    def _launcher(self, grid: Any) -> Any:
+        """Return what launches the packaged kernel with a grid; None where Triton's launch does what that cannot."""
         kernel = self.ready()
-        if kernel is not None:
-            try:
-                return kernel[grid]
-            except LaunchError:
-                pass
-        found: Callable[..., Any] = super().__getitem__(grid)
-        return found
+        if kernel is None:
+            return None
+        try:
+            launcher = kernel[grid]
+        except LaunchError:  # Triton says what is wrong with the grid
+            return None
+        return functools.partial(self._launch_directly, kernel, grid, launcher) if self._literals else launcher
+
+    def _launch_directly(self, kernel: PlacedKernel, grid: Any, launcher: Any, *args: Any, **named: Any) -> Any:
+        """Launch the kernel without its heuristics, of which the packaged kernel would compute the values again."""
+        given = {**dict(zip(self.arg_names, args, strict=False)), **named}
+        if len(given) == len(args) + len(named) and all(
+            name in given and argument in given and given[name] is ((given[argument] is None) is answer)
+            for name, (argument, answer) in self._literals.items()
+        ):
+            return launcher(**given)
+        problem = f"{kernel} was not given {' and '.join(self._literals)} as its heuristics compute them"
+        kernel.allow_miss(MissingVariantError(problem))
+        return self.run_by_triton(grid, args, named)
 
     def run_by_triton(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch what Triton compiles."""
@@ -83,6 +98,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
             from aotcuda.integrations.in_place.triton.find import find  # noqa: PLC0415 (not before a launch)
 
             self._packaged = None if _is_changed() else find(self)
+            self._literals = self._packaged.literals() if self._packaged is not None else {}
             self._is_found = True
         return self._packaged
 
@@ -117,7 +133,11 @@ def _launcher(wrapper: Any, grid: Any) -> Any:
         path = wrapper.path = _path(wrapper)
     if not path:
         return None
-    function, is_direct, layered = path
+    function, is_direct, layered, pairs = path
+    for outer, inner in pairs:
+        if outer.fn is not inner:
+            wrapper.path = None
+            return _launcher(wrapper, grid)
     kernel = function.ready()
     if kernel is None:
         return None
@@ -128,11 +148,12 @@ def _launcher(wrapper: Any, grid: Any) -> Any:
     return launcher if layered is None else layered.with_grid(launcher, grid)
 
 
-def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any]:
-    """Return the packaged kernel in a wrapper, if the path ends there, and the fast path of the layers down to its end.
+def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any, tuple[tuple[Any, Any], ...]]:
+    """Return the way of launches from a wrapper to the packaged kernel; nothing where launches are Triton's.
 
-    It ends before a layer that a package gave a `run` of its own. It has no layers where the packaged kernel itself
-    finds the values of all heuristics. It is empty where launches are Triton's.
+    That is the kernel; if the innermost layer is around the kernel itself, or around an object to which a package gave
+    a `run` of its own; and the fast path of the layers. There is none where the packaged kernel itself finds the values
+    of all heuristics, but pairs of a layer and what it is around.
     """
     function = _innermost(wrapper)
     kernel = function.packaged() if function is not None else None
@@ -141,14 +162,25 @@ def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any]:
     layers = [wrapper, wrapper.fn]
     while isinstance(layers[-1], Autotuner | Heuristics) and type(layers[-1]).run is _run:
         layers.append(layers[-1].fn)
-    is_direct, names = layers[-1] is function, kernel.literals().keys()
-    if is_direct and all(isinstance(each, Heuristics) and each.values.keys() <= names for each in layers[:-1]):
-        return function, True, None
+    is_direct, literals = layers[-1] is function, kernel.literals()
+    values: dict[str, Any] = {}
+    for layer in layers[:-1]:
+        values |= layer.values if isinstance(layer, Heuristics) else {}  # the innermost one has the last word
+    # One function may have several wrappers, and a package's own may be around this one.
+    others = [(name, *each) for name, each in literals.items() if question(values.get(name)) != each]
+    is_literal = values.keys() == literals.keys() and not others
+    if is_direct and is_literal and all(isinstance(each, Heuristics) for each in layers[:-1]):
+        return function, True, None, tuple(pairwise(layers))
     if bases.is_installed and not private_parts.are_wrappers_ordinary():
         return ()
     kinds = b"".join([layer.kind for layer in layers[:-1]])
-    layered = fast.layered((*layers,), kinds, Choices, bases.triton.Config)
-    return () if layered is None else (function, is_direct, layered)
+    layered = fast.layered((*layers,), kinds, Choices, bases.triton.Config, (*others,))
+    return () if layered is None else (function, is_direct, layered, ())
+
+
+def _state(self: Any) -> dict[str, Any]:
+    """Return what a copy has: the way of launches is its own."""
+    return {name: value for name, value in vars(self).items() if name != "path"}
 
 
 class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
@@ -160,13 +192,14 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
     cache: Choices
 
     __getitem__ = _get_item
+    __getstate__ = _state
     run = _run
 
     def run_by_triton(self, *args: Any, **kwargs: Any) -> Any:
         """Launch the kernel with the config for the arguments, by Triton's own method."""
         choices = self.cache
         if type(choices) is not Choices:
-            choices = self.cache = Choices(self, choices)
+            choices = self.cache = Choices(choices)
         before = getattr(_now, "launch", None)
         _now.launch = self, kwargs
         try:
@@ -178,34 +211,30 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
 class Choices(dict[object, object]):
     """The `cache` of an autotuner: configs by key. While it launches, tables have the keys that were never timed.
 
-    Between launches it is a dict like any other.
+    Between launches it is a dict like any other. Copies of an autotuner share it, as in Triton.
     """
 
-    def __init__(self, owner: Autotuner, found: dict[Any, Any]) -> None:
-        """Take the autotuner, and the configs it has so far."""
-        super().__init__(found)
-        self._owner = owner
-        self._table: Table | None = None
-        self._is_read = False
+    _table: Table | None = None
+    _is_read = False
 
     def __contains__(self, key: object) -> bool:
         if super().__contains__(key):
             return True
         launch = getattr(_now, "launch", None)
-        if launch is None or launch[0] is not self._owner:
+        if launch is None or launch[0].cache is not self:
             return False
         if not self._is_read:
-            self._read()
-        config = self._table.choose(self._owner, key, launch[1]) if self._table is not None else None
+            self._read(launch[0])
+        config = self._table.choose(launch[0], key, launch[1]) if self._table is not None else None
         if config is None:
             return False
         self[key] = config
         return True
 
-    def _read(self) -> None:
+    def _read(self, tuner: Autotuner) -> None:
         from aotcuda.integrations.in_place.triton import tuning  # noqa: PLC0415 (not before a launch)
 
-        function = _innermost(self._owner)
+        function = _innermost(tuner)
         kernel = function.packaged() if function is not None else None
         self._table = tuning.table(kernel) if kernel is not None else None
         self._is_read = True
@@ -219,6 +248,7 @@ class Heuristics(bases.Heuristics):  # type: ignore[misc]  # it has no types
     path: tuple[Any, ...] | None = None
 
     __getitem__ = _get_item
+    __getstate__ = _state
     run = _run
 
     def run_by_triton(self, *args: Any, **kwargs: Any) -> Any:
@@ -253,7 +283,7 @@ def _adopting(initialize: Any, kind: type) -> Callable[..., None]:
         if _innermost(self) is not None and not isinstance(self, kind) and _is_complete(kind.__name__, self):
             self.__class__ = _subclass(type(self), kind)
             if isinstance(self, Autotuner):
-                self.cache = Choices(self, self.cache)
+                self.cache = Choices(self.cache)
 
     return __init__
 

@@ -69,14 +69,21 @@ class PlacedKernel(GridKernel):
         function = self.function
         if function is None:
             raise error
+        self.allow_miss(error)
+        given = {**dict(zip(function.arg_names, args, strict=False)), **named}
+        for name, (argument, answer) in self.literals().items():
+            named = {**named, name: (given[argument] is None) is answer}  # as the heuristic, a KeyError too
+        return function.run_by_triton(grid, args, named)
+
+    def allow_miss(self, error: AotcudaError) -> None:
+        """Warn once that Triton compiles the kernel.
+
+        Raises:
+            AotcudaError: `error`, where nothing may be compiled.
+        """
         if not self._has_warned:
             allow(str(self), str(error), self.manifest["fallback"], error)
             self._has_warned = True
-        given = {**dict(zip(function.arg_names, args, strict=False)), **named}
-        for name, (argument, answer) in self.literals().items():
-            if name not in given:
-                named = {**named, name: (given.get(argument) is None) is answer}
-        return function.run_by_triton(grid, args, named)
 
     def _by_name(
         self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object

@@ -33,6 +33,7 @@ _PATCHES: dict[str, tuple[str, ...]] = {
 """Modules to patch, and the modules of this package that record their launches."""
 
 _DRY = {
+    "cuda.core": ("dry_cuda_core",),
     "cupy": ("dry_cupy",),
     "numba.cuda.cudadrv.driver": ("dry_driver",),
     "numba.cuda.cudadrv.nvvm": ("dry_driver",),
@@ -62,22 +63,22 @@ def start() -> None:
         _PATCHES.update({name: (*patches, *_PATCHES.get(name, ())) for name, patches in _DRY.items()})
     for name in _PATCHES:  # a .pth file of the environment may have imported Numba already
         if name in sys.modules:
-            _patch(sys.modules[name])
+            _patch(sys.modules[name], name)
 
 
-def _patch(module: ModuleType) -> None:
+def _patch(module: ModuleType, module_name: str) -> None:
     import importlib  # noqa: PLC0415 (most processes never come here)
 
     from aotcuda_recorder import log  # noqa: PLC0415
 
     try:
-        for name in _PATCHES[module.__name__]:
+        for name in _PATCHES[module_name]:
             patch = importlib.import_module(f"aotcuda_recorder.{name}")
             if hasattr(patch, "FRONT_END"):
                 log.note({"kind": "imported", "frontend": patch.FRONT_END})
             patch.patch(module)
     except Exception:  # noqa: BLE001 (a Numba of another make: the command runs on, and its record says what is missing)
-        log.failed(f"the launches of {module.__name__} cannot be recorded")
+        log.failed(f"the launches of {module_name} cannot be recorded")
 
 
 class _Finder:
@@ -139,6 +140,6 @@ def _patch_after(spec: ModuleSpec) -> None:
 
     def exec_module(module: ModuleType) -> None:
         execute(module)
-        _patch(module)
+        _patch(sys.modules.get(spec.name, module), spec.name)  # cuda.core has another name inside
 
     loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]

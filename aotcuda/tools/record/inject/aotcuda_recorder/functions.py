@@ -53,12 +53,15 @@ def module_name(function: FunctionType) -> str:
     return name if own.rpartition(".")[2] in _MAIN else own
 
 
-def reach(function: FunctionType) -> Facts:
-    """Return `path`, by which the function is reached from its module, or `behind`: the type of what has its name."""
+def reach(function: FunctionType, kernel: object = None) -> Facts:
+    """Return `path`, by which the function is reached from its module, or `behind`: the type of what has its name.
+
+    Of a function that is several kernels, `kernel` is the object that a decorator has made of it.
+    """
     note_packages()
     if _problem(function):
         return {}
-    path = _path(function)
+    path = _path(function, kernel)
     if path is not None:
         return {"path": path}
     named = getattr(sys.modules.get(function.__module__), function.__qualname__, None)
@@ -111,16 +114,20 @@ def _problem(function: FunctionType) -> str | None:
     return None
 
 
-def _path(function: FunctionType) -> str | None:
+def _path(function: FunctionType, kernel: object) -> str | None:
     module = sys.modules.get(function.__module__)
     if module is None:
         return None
     direct: object = module
     for part in function.__qualname__.split("."):
         direct = getattr(direct, part, None)
+    names = {name: value for name, value in vars(module).items() if name.isidentifier()}
+    if kernel is not None and not _leads(direct, kernel):
+        found = [name for name, value in names.items() if _leads(value, kernel)]
+        if found:
+            return found[0]
     if direct is not function and _leads(direct, function):
         return function.__qualname__
-    names = {name: value for name, value in vars(module).items() if name.isidentifier()}
     # The function itself comes last: of `k = jit(f)` the kernel is `k`.
     found = [name for name, value in names.items() if value is not function and _leads(value, function)]
     found += [f"{name}.{inner}" for name, value in names.items() for inner in _inner(value, function)]
@@ -138,11 +145,11 @@ def _inner(value: object, function: FunctionType) -> Iterator[str]:
             yield name
 
 
-def _leads(value: object, function: FunctionType, depth: int = 8) -> bool:
-    if value is function:
+def _leads(value: object, item: object, depth: int = 8) -> bool:
+    if value is item:
         return True
     held: Mapping[str, object] = getattr(value, "__dict__", {})
     if depth == 0 or not hasattr(held, "get"):  # some objects answer with anything to any name
         return False
     inner = (held.get(name) for name in _HELD)
-    return any(item is not None and _leads(item, function, depth - 1) for item in inner)
+    return any(each is not None and _leads(each, item, depth - 1) for each in inner)

@@ -132,7 +132,9 @@ def _count_choice(tuner: Any, given: dict[str, Any]) -> None:
     arguments = {name: value for name, value in given.items() if name in tuner.arg_names}
     key = [_plain(arguments[name]) for name in tuner.keys if name in arguments]
     key += [str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")]
-    python = tuner.base_fn
+    python, kernel = tuner.base_fn, tuner.fn
+    while kernel.fn is not python:
+        kernel = kernel.fn
     config = {
         name: value for name, value in tuner.best_config.all_kwargs().items() if name not in tuner.best_config.kwargs
     }
@@ -141,13 +143,14 @@ def _count_choice(tuner: Any, given: dict[str, Any]) -> None:
         "frontend": FRONT_END,
         "kind": "choice",
         **functions.describe(python),
+        **_place(kernel)[0],
         "keys": list(tuner.keys),
         "key": key,
         "config": chosen,
     }
     active = sys.modules["triton.runtime.driver"].__dict__["driver"].active
     device = active.get_current_device()
-    entry = log.entry(facts, lambda: functions.reach(python))
+    entry = log.entry(facts, dict)
     entry.count(device, lambda: f"{_gpu_name(device)}, compute capability {active.get_current_target().arch / 10:.1f}")
 
 
@@ -255,22 +258,31 @@ def _refused(params: Any, types: list[Any], problems: dict[str, str]) -> str:
     return ""
 
 
-@functools.cache
-def _below(python: Any) -> tuple[str, tuple[str, ...]]:
-    """Return the suffix of a path below all `@triton.heuristics`, `.fn`, and the constants that those compute."""
-    path = functions.reach(python).get("path")
-    value: Any = sys.modules.get(python.__module__)
-    for name in str(path or "").split("."):
-        value = getattr(value, name, None)
-    computed: list[str] = []
-    depth, deepest = 0, 0
-    while value is not None and value is not python and depth < _DEEPEST:
-        depth += 1
-        if type(value).__name__ == "Heuristics":
-            computed += value.values
-            deepest = depth
-        value = getattr(value, "fn", None)
-    return ".fn" * deepest, tuple(dict.fromkeys(computed))
+_places: dict[int, tuple[dict[str, object], str, tuple[str, ...], object]] = {}
+"""What `_place` has found, by the kernel's address, with the kernel, which keeps that its own."""
+
+
+def _place(kernel: Any) -> tuple[dict[str, object], str, tuple[str, ...], object]:
+    """Return the path to a kernel's function, the suffix below all heuristics, and the constants that these compute.
+
+    Of one function several kernels may have been made, each with heuristics of its own.
+    """
+    if id(kernel) not in _places:
+        python = kernel.fn
+        found = functions.reach(python, kernel)
+        value: Any = sys.modules.get(python.__module__)
+        for name in str(found.get("path") or "").split("."):
+            value = getattr(value, name, None)
+        computed: list[str] = []
+        depth, deepest = 0, 0
+        while value is not None and value is not python and depth < _DEEPEST:
+            depth += 1
+            if type(value).__name__ == "Heuristics":
+                computed += value.values
+                deepest = depth
+            value = getattr(value, "fn", None)
+        _places[id(kernel)] = found, ".fn" * deepest, tuple(dict.fromkeys(computed)), kernel
+    return _places[id(kernel)]
 
 
 def _count(function: Any, types: list[Any], given: dict[str, object], options: dict[str, object], gpu: object) -> None:
@@ -287,10 +299,14 @@ def _count(function: Any, types: list[Any], given: dict[str, object], options: d
         tuned = {"chosen": sorted(chooser.best_config.kwargs), "when": when}
     types = ["tuple" if kind is None else kind for kind in types]
     shown = [f"{name}={_shown(value)}" for name, value in {**constants, **options}.items()]
+    place, below, computed, _ = _place(function)
+    if computed:
+        place, tuned = {"path": f"{place['path']}{below}"}, {**tuned, "computed": [*computed]}
     facts = {
         "frontend": FRONT_END,
         "kind": "kernel",
         **functions.describe(python),
+        **place,
         "signature": f"void({', '.join(types)}; {', '.join(shown)})",
         "options": {
             "parameters": [parameter.name for parameter in params],
@@ -301,19 +317,9 @@ def _count(function: Any, types: list[Any], given: dict[str, object], options: d
         },
         **({"types_refused": refused} if refused else {}),
     }
-    entry = log.entry(facts, lambda: _later(facts, python))
+    entry = log.entry(facts, lambda: {"site": functions.site()})
     entry.count(gpu, lambda: f"compute capability {gpu / 10:.1f}" if isinstance(gpu, int) else str(gpu))
 
 
 def _shown(value: object) -> str:
     return f"tl.{value['dtype']}" if isinstance(value, dict) else repr(value)
-
-
-def _later(facts: dict[str, Any], python: Any) -> dict[str, object]:
-    """Return the facts of a kernel at its first launch: its place, its path and its computed constants."""
-    found = functions.reach(python)
-    below, computed = _below(python)
-    if computed:
-        found["path"] = f"{found['path']}{below}"
-        found["options"] = {**facts["options"], "computed": [*computed]}
-    return {**found, "site": functions.site()}

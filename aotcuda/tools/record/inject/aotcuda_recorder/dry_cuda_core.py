@@ -1,0 +1,202 @@
+"""Stand in for cuda.core, and record the kernels in CUDA C++ that a program compiles and launches by it.
+
+A kernel is known by its source text and its name, with the arguments of a template: the table of the `.cu` file with
+that text needs no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+
+from aotcuda_recorder import dry, functions, log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+FRONT_END = "cuda-cpp"
+_handles = itertools.count(256, 256)
+
+
+def patch(module: ModuleType) -> None:
+    """Patch `cuda.core`."""
+    module.__dict__.update(
+        Buffer=Buffer,
+        Device=Device,
+        Event=Event,
+        Kernel=Kernel,
+        ObjectCode=ObjectCode,
+        Program=Program,
+        Stream=Stream,
+        LEGACY_DEFAULT_STREAM=Stream(),
+        PER_THREAD_DEFAULT_STREAM=Stream(),
+        launch=launch,
+    )
+
+
+class Program:
+    """A source text that nothing compiles."""
+
+    def __init__(self, code: Any, code_type: str = "c++", options: Any = None) -> None:
+        del options
+        self._code = code.decode() if isinstance(code, bytes) else str(code)
+        self._is_cpp = str(code_type).lower() == "c++"
+        self.handle = self.backend = None
+
+    def compile(self, target_type: str, name_expressions: Any = (), **_: Any) -> ObjectCode:
+        """Return code that knows the text of its kernels, if that is CUDA C++."""
+        del target_type
+        return ObjectCode(self._code if self._is_cpp else None, name_expressions)
+
+    def close(self) -> None:
+        """Do nothing: there is no compiler's program."""
+
+
+class ObjectCode:
+    """Code of which the text is known."""
+
+    def __init__(self, text: str | None = None, names: Any = ()) -> None:
+        self.text = text
+        self.code = b""
+        self.symbol_mapping = {name: name for name in names}
+
+    @classmethod
+    def _of_other(cls, *_: Any, **__: Any) -> ObjectCode:
+        return cls()
+
+    from_cubin = from_ptx = from_fatbin = from_ltoir = from_library = from_object = _of_other
+
+    def get_kernel(self, name: Any) -> Kernel:
+        """Return the kernel of a name or name expression."""
+        return Kernel(self.text, name.decode() if isinstance(name, bytes) else str(name))
+
+
+class Kernel:
+    """A kernel that nothing launches."""
+
+    handle = 1
+
+    def __init__(self, text: str | None = None, name: str = "") -> None:
+        self.text = text
+        self.name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("attributes", "occupancy"):
+            return _Numbers()
+        raise AttributeError(name)
+
+
+class _Numbers:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: 256
+
+
+def launch(stream: Any, config: Any, kernel: Any, *args: Any) -> None:
+    """Record a launch, and launch nothing."""
+    del stream, config
+    dry.launched_arrays(args)
+    if getattr(kernel, "text", None) is None:
+        return  # of another compiler, or of code that is no CUDA C++
+    digest = hashlib.sha256("\n".join(kernel.text.splitlines()).encode()).hexdigest()
+    facts: dict[str, object] = {"kind": "cuda-cpp", "digest": digest, "name": kernel.name}
+    log.entry(facts, lambda: {"site": functions.site()}).count(dry.LABEL, dry.LABEL.__str__)
+
+
+class Stream:
+    """A stream on which nothing runs."""
+
+    def __init__(self, *_: Any) -> None:
+        self.handle = next(_handles)
+
+    @classmethod
+    def from_handle(cls, handle: Any) -> Stream:
+        """Return a stream of another library."""
+        del handle
+        return cls()
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+    def record(self, event: Any = None, options: Any = None) -> Any:
+        """Return an event that has happened."""
+        del options
+        return event or Event()
+
+    def sync(self) -> None:
+        """Do nothing: nothing runs."""
+
+    close = wait = lambda *_: None
+
+
+class Event:
+    """An event that has happened."""
+
+    is_done = True
+
+    def sync(self) -> None:
+        """Do nothing: nothing runs."""
+
+    close = lambda *_: None  # noqa: E731
+
+    def __sub__(self, _: Any) -> float:
+        return 1.0
+
+
+class Buffer:
+    """A block of the host's memory."""
+
+    device_id = 0
+    is_device_accessible = is_host_accessible = True
+
+    def __init__(self, size: int = 0) -> None:
+        self._block = bytearray(size + 256)
+        self._view = memoryview(self._block)
+        self.size = size
+        self.handle = next(_handles)
+
+    def copy_to(self, dst: Any = None, **_: Any) -> Any:
+        """Copy to another buffer."""
+        other = dst or Buffer(self.size)
+        other._view[: self.size] = self._view[: self.size]
+        return other
+
+    def copy_from(self, src: Any, **_: Any) -> None:
+        """Copy from another buffer."""
+        src.copy_to(self)
+
+    close = lambda *_, **__: None  # noqa: E731
+
+
+class Device:
+    """The GPU that is not there."""
+
+    def __init__(self, device_id: Any = None) -> None:
+        target = dry.known()
+        self.device_id = int(device_id or 0)
+        self.compute_capability = target.capability
+        self.arch = "".join(map(str, target.capability))
+        self.name = target.name
+        self.uuid = "00000000-0000-0000-0000-000000000000"
+        self.default_stream = Stream()
+        self.properties = _Properties()
+
+    def allocate(self, size: int, **_: Any) -> Buffer:
+        """Return a block of the host's memory."""
+        return Buffer(size)
+
+    def create_stream(self, *_: Any, **__: Any) -> Stream:
+        """Return a stream."""
+        return Stream()
+
+    def create_event(self, *_: Any, **__: Any) -> Event:
+        """Return an event."""
+        return Event()
+
+    set_current = sync = lambda *_: None
+
+
+class _Properties:
+    def __getattr__(self, name: str) -> int:
+        return dry.known().attribute(name.upper())

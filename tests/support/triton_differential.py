@@ -1,0 +1,463 @@
+"""Triton's JIT beside packaged kernels, over the stand-in driver: every variant, and launches that differ in one thing.
+
+A process of the JIT and one of the package make the same launches, and write what the driver was given. `Differential`
+lists the differences. Cases are a kernel (a path of attributes in its module) and arguments by name: arrays as `f4+4`,
+a type and an offset of the address in bytes, types of Triton's as `tl.float16`. As a script this module makes the
+launches of one process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib
+import itertools
+import json
+import operator
+import os
+import re
+import subprocess
+import sys
+import types
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.binary import cubin, fatbin
+from aotcuda.binary.budget import Budget
+from aotcuda.binary.elf import Elf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FORMS = ("name", "position", "run", "function", "name", "position", "run", "function")
+"""Ways to write a launch of the package: first the general path makes it, then the fast path."""
+
+_ARRAY = re.compile(r"([fiub][1248]|bfloat16|float8_\w+)(\+\d+)?")
+
+_SIZES = {"i1": 1, "u1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "fp32": 4}
+
+_POINTERS = [
+    *("f4", "f4+4", "f2", "f8", "i4", "i1", "u1", "i8", "u2", "b1", "bfloat16", "float8_e5m2", "float8_e4m3fn"),
+    None,
+]
+_NUMBERS = [1024, 7, 1, 0, -16, 1 << 31, (1 << 31) + 1, (1 << 64) - 16, True]
+_CONSTANTS = [None, 1, 1.0, True, 0, False, 0.0, -0.0, 2, 3, 2.5, "relu", "1", "other", 1 << 40, -1]
+_OPTIONS = {
+    "num_warps": [None, 2, 8],
+    "num_stages": [None, 2],
+    "num_ctas": [None, 2],
+    "maxnreg": [None, 64],
+    "enable_fp_fusion": [None, False],
+    "launch_pdl": [None, True],
+    "launch_cooperative_grid": [None, True],
+}
+KERNELS: dict[str, dict[str, list[Any]]] = {
+    "every": {
+        "x": _POINTERS,
+        "y": ["f4", "f2+2", "bfloat16"],
+        "n": _NUMBERS,
+        "factor": [0.5, 1.0, 2, 1, True],
+        "BLOCK": [128, 64],
+        "K": _CONSTANTS,
+        **_OPTIONS,
+    },
+    "rigid": {"x": ["f4", "f4+4", "i4"], "y": ["f4", "f4+4"], "n": _NUMBERS, "factor": [0.5, 2], "BLOCK": [128]},
+    "typed": {
+        "x": ["f8", "f8+8"],
+        "n": [1024, 7, 1],
+        "m": [1024, 7, 1],
+        "f": [0.5, 2, True],
+        "flag": [True, False, 1, 0],
+        "BLOCK": [64],
+    },
+    "cast": {"x": ["f4"], "y": ["f4"], "DT": ["tl.float16", "tl.bfloat16", "tl.int32", "tl.float32"], "BLOCK": [64]},
+    "stages": {"x": ["f4"], "y": ["f4"], "n": [1024, 7], "BLOCK": [64], "num_stages": [1, 2, 3]},
+    "optional": {"x": ["f4"], "bias": [None, "f4", "f4+4"], "y": ["f4"], "n": [1024, 7], "BLOCK": [64, 128]},
+    "sized": {"x": ["f4", "f4+4"], "y": ["f4"], "n": [64, 60, 512, 1000], "launch_pdl": [None, True]},
+    "tuned": {"x": ["f4", "f2"], "y": ["f4"], "n": [64, 60, 512, 1000], "launch_pdl": [None, True]},
+    "both": {"x": ["f4"], "bias": [None, "f4"], "y": ["f4"], "n": [64, 60, 512, 1000]},
+}
+"""Kernels of `tests/packages/tritonmany`, by parameter or option the values: the first is of the case from which others
+differ in one of them."""
+
+IN_PLACE: dict[str, dict[str, list[Any]]] = {
+    "norm.fn.fn": {
+        "x": ["f4", "f2", "f4+4"],
+        "bias": ["f4", None, "f2"],
+        "out": ["f2", "f4", "f2+2"],
+        "n": [4096, 7, 1, 1 << 40],
+        "eps": [0.5, 1, 2],
+        "HAS_BIAS": [True, False, 1],
+        "EVEN": [True, False, 1],
+        "BLOCK": [64, 128, 64.0],
+        "DT": ["tl.float16", "tl.float32"],
+        **_OPTIONS,
+    }
+}
+"""The same of `tests/packages/tritoninplace`."""
+
+_ALL_OPTIONS = {name: values[1] for name, values in _OPTIONS.items()}
+_WITHOUT_BIAS = {"bias": None, "HAS_BIAS": False, "EVEN": False, "BLOCK": 128, "DT": "tl.float32"}
+IN_PLACE_VARIANTS: list[dict[str, Any]] = [
+    {},
+    {**_WITHOUT_BIAS, "out": "f4+4", "num_warps": 8},
+    {**_WITHOUT_BIAS, "out": "f4", **_ALL_OPTIONS, "num_warps": None, "num_stages": None},
+]
+"""What its variants have in place of the first values."""
+
+Case = tuple[str, dict[str, Any]]
+
+
+def variants(kernels: dict[str, dict[str, list[Any]]] = KERNELS) -> list[Case]:
+    """Return the cases that are packaged: for each kernel the first values, and what differs from these in one."""
+    found = []
+    for kernel, values in kernels.items():
+        base = {name: each[0] for name, each in values.items()}
+        found += [(kernel, base), *_changed(kernel, base, values)]
+        found += [(kernel, {**base, **_ALL_OPTIONS})] if "num_ctas" in values else []
+    return found
+
+
+def neighbours(cases: list[Case], kernels: dict[str, dict[str, list[Any]]]) -> list[Case]:
+    """Return cases that differ from others in one value."""
+    found = {repr(each): each for kernel, case in cases for each in _changed(kernel, case, kernels[kernel])}
+    return [each for key, each in found.items() if key not in set(map(repr, cases))]
+
+
+def _changed(kernel: str, case: dict[str, Any], values: dict[str, list[Any]]) -> list[Case]:
+    pairs = [(name, value) for name, each in values.items() for value in each if repr(value) != repr(case[name])]
+    return [(kernel, {**case, name: value}) for name, value in pairs]
+
+
+# -------------------------------------------------------------------------------------------------------- in a process
+
+
+class Array:
+    """Memory of a GPU, as Triton, and the reader of PyTorch's tensors, look at it."""
+
+    __module__ = "torch"
+
+    ndim, shape, is_cuda = 1, (16,), True
+
+    def __init__(self, address: int, name: str) -> None:
+        self.address, self.dtype = address, _Dtype(name)
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    get_device = staticmethod(lambda: 0)
+    is_conj = staticmethod(lambda: False)
+    is_contiguous = staticmethod(lambda: True)
+    stride = staticmethod(lambda: (1,))
+
+    def element_size(self) -> int:
+        bits = re.search(r"float(8)_|(\d+)$", self.dtype.name)
+        return int(bits[1] or bits[2]) // 8 if bits else 1
+
+
+Array.__name__ = Array.__qualname__ = "Tensor"
+
+
+@functools.cache
+class _Dtype:
+    is_complex = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+_TORCH = {"f": "float", "i": "int", "u": "uint", "b": "bool"}
+
+
+class Arrays:
+    """Arrays by their description, `f4+4`: a type, and an offset of the address in bytes."""
+
+    def __init__(self) -> None:
+        self._allocate: Any = ctypes.CDLL("libcuda.so.1").fake_allocate
+        self._allocate.restype = ctypes.c_uint64
+        self._made: dict[tuple[str, str], Array] = {}
+
+    def of(self, parameter: str, value: str | None) -> Array | None:
+        """Return the array of a parameter; each has memory of its own."""
+        if value is None:
+            return None
+        if (parameter, value) not in self._made:
+            name, _, offset = value.partition("+")
+            if re.fullmatch("[fiub][1248]", name):
+                name = "bool" if name == "b1" else f"{_TORCH[name[0]]}{8 * int(name[1])}"
+            begin = self._allocate(ctypes.c_uint64(4096), 0)
+            self._made[parameter, value] = Array(begin + -begin % 256 + int(offset or 0), name)
+        return self._made[parameter, value]
+
+
+def given(arrays: Arrays, case: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a case by name."""
+    import triton.language
+
+    named = {}
+    for name, value in case.items():
+        if isinstance(value, str) and value.startswith("tl."):
+            named[name] = getattr(triton.language, value.removeprefix("tl."))
+        elif isinstance(value, str) and _ARRAY.fullmatch(value):
+            named[name] = arrays.of(name, value)
+        elif value is not None or name not in _OPTIONS:
+            named[name] = value
+    return named
+
+
+def launch(kernel: Any, form: str, named: dict[str, Any]) -> Any:
+    """Launch a kernel with arguments by name, written in one of `FORMS`."""
+    grid, args = (2, 3), []
+    if form == "position" and "num_stages" not in kernel.arg_names:  # by name it is Triton's option, too
+        args = [named[name] for name in itertools.takewhile(named.__contains__, kernel.arg_names)]
+        named = {name: value for name, value in named.items() if name not in kernel.arg_names[: len(args)]}
+    if form == "run":
+        return kernel.run(**named, grid=grid, warmup=False)
+    return kernel[(lambda _meta: grid) if form == "function" else grid](*args, **named)
+
+
+def main(mode: str, source: str, cases: str, out: str) -> None:
+    """Make launches: `record` for `aotcuda record`, `jit` by the JIT, `packaged` of the package."""
+    if mode == "packaged":
+        torch: Any = types.ModuleType("torch")
+        torch._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: 0)
+        torch.compiler = types.SimpleNamespace(is_compiling=lambda: False)
+        sys.modules["torch"] = torch
+    log = Path(os.environ["FAKE_CUDA_LOG"])
+    module, arrays = importlib.import_module(source), Arrays()
+    jit = _Jit() if mode != "packaged" else None
+    found = []
+    for name, case, *config in json.loads(Path(cases).read_text()):
+        kernel = operator.attrgetter(name)(module)
+        entry: dict[str, Any] = {"launches": []}
+        for form in FORMS if mode == "packaged" else FORMS[:1]:
+            log.write_text("")
+            with jit.launching(kernel, config, entry) if jit is not None else contextlib.nullcontext():
+                try:
+                    made = launch(kernel, form, given(arrays, case))
+                except Exception as error:  # noqa: BLE001 (compared by the caller)
+                    entry["launches"].append({"error": type(error).__name__, "text": str(error)[:300]})
+                    continue
+            calls = [json.loads(line) for line in log.read_text().splitlines() if "cuLaunchKernel" in line]
+            entry["launches"] += calls[-1:]
+            if jit is not None and made is not None:
+                entry |= jit.compiled(made)
+        tuner = kernel if hasattr(kernel, "configs") else kernel.fn
+        if mode == "packaged" and getattr(tuner, "best_config", None) is not None:
+            entry["config"] = tuner.configs.index(tuner.best_config)
+        found.append(entry)
+    Path(out).write_text(json.dumps(found))
+
+
+class _Jit:
+    """Triton's JIT: the key of each launch, which is compiled only where `compiles` is set."""
+
+    def __init__(self) -> None:
+        import triton
+        from triton.runtime import driver, jit
+
+        self._jit, self.compiles = jit, True
+        launcher: Any = driver.active.launcher_cls
+
+        class Launcher(launcher):  # type: ignore[misc]
+            def __init__(self, source: Any, metadata: Any) -> None:
+                super().__init__(source, metadata)
+                kinds = [kind for kind in source.signature.values() if kind != "constexpr"]
+                self.sizes = " ".join(str(_SIZES.get(kind, 8)) for kind in kinds) + " 8 8"
+
+            def __call__(self, *args: Any, **named: Any) -> Any:
+                os.environ["FAKE_CUDA_SIZES"] = self.sizes
+                return super().__call__(*args, **named)
+
+        driver.active.launcher_cls = Launcher
+        self._keys: list[str] = []
+        own_key, own_compile = jit.compute_cache_key, triton.JITFunction._do_compile
+
+        def key(cache: Any, *args: Any) -> str:
+            cache.clear()  # by it 1, 1.0 and True are one
+            self._keys.append(own_key(cache, *args))
+            return self._keys[-1]
+
+        def compile(function: Any, *args: Any, **named: Any) -> Any:  # noqa: A001 (Triton's name)
+            return own_compile(function, *args, **named) if self.compiles else None
+
+        jit.compute_cache_key = key
+        triton.JITFunction._do_compile = compile
+
+    @contextlib.contextmanager
+    def launching(self, kernel: Any, config: list[Any], entry: dict[str, Any]) -> Iterator[None]:
+        """Note the key of a launch; `config` is `[compiles, number of the autotuner's config or None]`."""
+        self._keys.clear()
+        tuner = kernel if hasattr(kernel, "configs") else kernel.fn
+        configs = getattr(tuner, "configs", None)
+        if config:
+            self.compiles = config[0]
+            if configs is not None and config[1] is not None:
+                tuner.configs = [configs[config[1]]]
+        try:
+            yield
+        finally:
+            if configs is not None:
+                tuner.configs = configs
+            entry["key"] = self._keys[-1] if self._keys else None
+
+    def compiled(self, made: Any) -> dict[str, Any]:
+        """Return what the JIT has compiled."""
+        return {
+            "code": code_of(made.asm["cubin"], made.metadata.name),
+            "signature": [kind for kind in made.src.signature.values() if kind != "constexpr"],
+        }
+
+
+# ------------------------------------------------------------------------------------------------------- beside them
+
+
+def code_of(image: bytes, symbol: str) -> str:
+    """Return a digest of a kernel's machine code."""
+    return sha256(Elf(image, machine=190, budget=Budget(len(image))).content(f".text.{symbol}")).hexdigest()
+
+
+class Differential:
+    """Processes of the JIT and of a package that make the same launches.
+
+    Attributes:
+        problems: The differences.
+        counts: How many cases were compared, by kind.
+    """
+
+    def __init__(self, library: Path, source: str, project: Path, folder: Path) -> None:
+        """Take the stand-in driver for Triton, a module, the project that has its source, and an empty folder."""
+        self._library, self._source, self._project, self._folder = library, source, project, folder
+        self.problems: list[str] = []
+        self.counts: dict[str, int] = {}
+
+    def record(self, cases: list[Case]) -> None:
+        """Launch by the JIT under `aotcuda record --write`, which writes the variants."""
+        command = [sys.executable, "-m", "aotcuda", "record", "--execute", "--write", "--"]
+        self._launch("record", [[*case, True, None] for case in cases], command)
+
+    def compare(self, wheel: Path, packaged: list[Case], others: list[Case]) -> None:
+        """Launch what the wheel has, and by the JIT, and compare the two; of the others only the keys are compared."""
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(self._folder / "packages")
+            data = f"{self._source.replace('.', '/')}.aotcuda/kernels.fatbin"
+            codes = _codes(archive.read(data))
+        cases = [*packaged, *others]
+        ours = self._launch("packaged", cases)
+        given = [[*case, at < len(packaged), ours[at].get("config")] for at, case in enumerate(cases)]
+        theirs = self._launch("jit", given)
+        self._compare(cases, len(packaged), ours, theirs, codes)
+
+    def _launch(self, mode: str, cases: list[Any], command: list[str] | None = None) -> list[dict[str, Any]]:
+        listed, out = self._folder / f"{mode}.json", self._folder / f"{mode}.out.json"
+        listed.write_text(json.dumps(cases))
+        place = self._folder / "packages" if mode == "packaged" else self._project
+        root = Path(__file__).resolve().parents[2]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, (place, root, root / "tests"))),
+            "LD_LIBRARY_PATH": str(self._library.parent),
+            "TRITON_LIBCUDA_PATH": str(self._library.parent),
+            "TRITON_CACHE_DIR": str(self._folder / "triton"),
+            "TRITON_DISABLE_LINE_INFO": "1",
+            "PYTHONSAFEPATH": "1",
+            "FAKE_CUDA_LOG": str(self._folder / f"{mode}.log"),
+            "AOTCUDA_IN_PLACE": "1" if mode == "packaged" else "0",
+            "AOTCUDA_FALLBACK": "error",
+        }
+        if mode != "packaged":
+            environment["TRITON_ALWAYS_COMPILE"] = "1"  # 1 and "1" are one for Triton's cache on disk
+        program = [sys.executable, "-m", "support.triton_differential", mode, self._source, str(listed), str(out)]
+        done = subprocess.run(
+            [*(command or []), *program],
+            cwd=self._project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode or not out.is_file():
+            raise RuntimeError(done.stdout + done.stderr)
+        found: list[dict[str, Any]] = json.loads(out.read_text())
+        return found
+
+    def _compare(
+        self, cases: list[Case], variants: int, packaged: list[Any], jit: list[Any], codes: dict[str, str]
+    ) -> None:
+        by_key: dict[tuple[str, str], str] = {}
+        refused = 0
+        for at, (case, ours, theirs) in enumerate(zip(cases, packaged, jit, strict=True)):
+            key = (case[0], theirs["key"])
+            symbols = {launch.get("kernel") for launch in ours["launches"]}
+            if len(symbols) != 1 or len(ours["launches"]) != len(FORMS):
+                self._report(case, f"launches differ: {ours['launches']}")
+                continue
+            (symbol,) = symbols
+            is_error = theirs["key"] is None or (theirs["launches"] and "error" in theirs["launches"][0])
+            refused += bool(is_error)
+            if symbol is not None and is_error:
+                self._report(case, f"{symbol} was launched, and the JIT raises {theirs['launches']}")
+            elif at < variants and not is_error:
+                if symbol is None:
+                    self._report(case, f"it was missed: {ours['launches'][0]}")
+                    continue
+                if by_key.setdefault(key, symbol) != symbol:
+                    self._report(case, f"{symbol} was launched, and {by_key[key]} for the same key")
+                if codes[symbol] != theirs["code"]:
+                    self._report(case, f"{symbol} has other machine code")
+                self._compare_launches(case, ours["launches"], theirs)
+            elif symbol is not None and by_key.get(key) != symbol:
+                self._report(case, f"{symbol} was launched, and the JIT compiles {theirs['key']}")
+            elif symbol is None and key in by_key:
+                self._report(case, f"it was missed, and {by_key[key]} is packaged: {ours['launches'][0]}")
+        launched = sum("kernel" in each["launches"][0] for each in packaged[variants:])
+        self.counts = {
+            "variants": len(by_key),
+            "launches of variants": variants,
+            "neighbours": len(cases) - variants,
+            "neighbours that are packaged": launched,
+            "refused by the JIT": refused,
+        }
+
+    def _compare_launches(self, case: Case, ours: list[Any], theirs: dict[str, Any]) -> None:
+        expected = _described(theirs["launches"][0], theirs["signature"], is_aligned=False)
+        for launch in ours:
+            found = _described(launch, theirs["signature"], is_aligned=True)
+            for name, value in found.items():
+                if value != expected[name]:
+                    self._report(case, f"{name}: {value}, and by the JIT {expected[name]}")
+
+    def _report(self, case: Case, problem: str) -> None:
+        self.problems.append(f"{case[0]} {case[1]}: {problem}")
+
+
+def _codes(data: bytes) -> dict[str, str]:
+    """Return the digest of each packaged kernel's machine code, by its symbol."""
+    images = [entry.content for entry in fatbin.read(data, "") if entry.kind == "sass" and entry.arch == "sm_90a"]
+    return {kernel.name: code_of(image, kernel.name) for image in images for kernel in cubin.read(image, "").kernels}
+
+
+def _described(launch: dict[str, Any], signature: list[str], *, is_aligned: bool) -> dict[str, Any]:
+    """Return what the driver was given, in a form that does not depend on the way of the parameters."""
+    data, at, parameters = bytes.fromhex(launch["parameters"]), 0, []
+    for kind in [*signature, "*scratch", "*scratch"]:
+        size = _SIZES.get(kind, 8)
+        at += -at % size if is_aligned else 0
+        parameters.append("address" if kind.startswith("*") else data[at : at + size].hex())
+        at += size
+    attributes = {name: value if name == "4" else value[:1] for name, value in launch["attributes"].items()}
+    return {
+        **{name: launch[name] for name in ("grid", "block", "shared", "cooperative")},
+        "attributes": attributes,
+        "parameters": parameters,
+    }
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
