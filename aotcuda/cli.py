@@ -127,9 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("module", metavar="MODULE", nargs="?", help="importable module or package, or a folder")
     wanted = config.add_mutually_exclusive_group(required=True)
     for name, text in (
-        ("includes", "where its header is: -I<folder>"),
-        ("libs", "for nvcc, what to link"),
-        ("files", "the same as plain paths"),
+        ("includes", "the folder of the header: -I<folder>"),
+        ("libs", "the flags for nvcc's device linker"),
+        ("files", "the paths of the files to link"),
     ):
         wanted.add_argument(f"--{name}", dest="wanted", action="store_const", const=name, help=f"print {text}")
     wanted.add_argument("--cmakedir", action="store_true", help="print the folder of the CMake package; no MODULE")
@@ -188,13 +188,13 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
     build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     build.add_argument("--out", metavar="DIR", type=_folder, help="where to write (default: PROJECT/build/aotcuda)")
-    build.add_argument("--sbom", metavar="FILE", type=_file, help="where to write what it was made with, as CycloneDX")
-    build.add_argument("--depfile", metavar="FILE", type=_file, help="write what was read, as a rule for make or ninja")
-    build.add_argument("--stamp", metavar="FILE", type=_file, help="touch FILE at the end; --depfile's rule is for it")
+    build.add_argument("--sbom", metavar="FILE", type=_file, help="write the bill of materials, as CycloneDX")
+    build.add_argument("--depfile", metavar="FILE", type=_file, help="write the inputs as a rule for make or ninja")
+    build.add_argument("--stamp", metavar="FILE", type=_file, help="touch FILE at the end; the target of --depfile")
     build.add_argument(
         "--rebuild-missing",
         action="store_true",
-        help="with --depfile and --stamp: have files that somebody removes built again",
+        help="with --depfile and --stamp: build removed files again",
     )
     build.add_argument(
         "--expect",
@@ -214,7 +214,7 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build.add_argument("--report", metavar="FILE", type=_file, help="write seconds and bytes of each kernel, as JSON")
     said = build.add_mutually_exclusive_group()
     said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
-    said.add_argument("-v", "--verbose", action="store_true", help="end with the steps that took the most time")
+    said.add_argument("-v", "--verbose", action="store_true", help="print the slowest steps too")
     build.set_defaults(run=_build, usage=build.error)
 
 
@@ -365,7 +365,7 @@ def _add_record(commands: Any) -> None:
         usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--dry [--gpu NAME] | --execute] -- COMMAND...\n"
         "       aotcuda record [--out FILE] --merge FILE...",
     )
-    record.add_argument("--write", action="store_true", help="merge them into pyproject.toml and variants files")
+    record.add_argument("--write", action="store_true", help="merge signatures into pyproject.toml and variants files")
     record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
     executed = record.add_mutually_exclusive_group()
     executed.add_argument(
@@ -378,7 +378,7 @@ def _add_record(commands: Any) -> None:
         help="execute launches, in the simulator or interpreter without a GPU",
     )
     record.add_argument("--gpu", metavar="NAME", help="the GPU that --dry answers for (default: the first of arch)")
-    record.add_argument("--out", metavar="FILE", type=_file, help="where runs add up (default: .aotcuda-record.json)")
+    record.add_argument("--out", metavar="FILE", type=_file, help="add the run to FILE (default: .aotcuda-record.json)")
     record.add_argument(
         "--merge",
         metavar="FILE",

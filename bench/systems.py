@@ -5,7 +5,7 @@
 
 A file of results names its runs: as JSON with a list `runs`, or as text whose first line is such an object. A run has
 `system`, `python`, `what`, `passed`, `skipped`, `failed`, `date` and `commit`, and `gpu` and `driver` if it had them.
-Benches name their machine; `tools/matrix.py` has rows of its own.
+Benches name their machine; `tools/matrix.py` and `tools/windows.py` have rows of their own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def page(text: str) -> str:
 
 def run() -> str:
     """Return the table of what was run."""
-    rows = [*_tests(), *_matrix(), *_benches()]
+    rows = [*_tests(), *_windows(), *_matrix(), *_benches()]
     rows.sort(key=lambda row: (not row["gpu"], row["gpu"], _numbers(row["python"]), row["system"], row["what"]))
     header = ("system", "Python", "GPU, driver", "what was run", "result", "date, commit")
     cells = (
@@ -107,6 +107,21 @@ def runs(path: Path) -> list[dict[str, Any]]:
             return []
     found = json.loads(text)
     return found.get("runs", []) if isinstance(found, dict) else []
+
+
+def _windows() -> Iterator[dict[str, str]]:
+    """Yield the runs with Python for Windows."""
+    path = RESULTS / "windows.json"
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else ():
+        yield {
+            "system": f"Windows x86_64 ({row['system']})",
+            "python": row["python"],
+            "what": f"unit tests of the run time, launches in {row['path']}",
+            "gpu": "",
+            "file": path.name,
+            "result": _counts(row["passed"], sum(of["tests"] for of in row["skipped"]), len(row["failed"])),
+            "when": row.get("date", ""),
+        }
 
 
 def _matrix() -> Iterator[dict[str, str]]:

@@ -5,6 +5,10 @@ as its JIT does, one after the other when they are first launched. What is count
 included, as a build's is. A build after an edit of one kernel takes the rest from the build cache.
 
     python bench/triton_build.py                      # where aotcuda, Triton and build are installed; needs no GPU
+    python bench/triton_build.py --import torch --import fla.ops.gla.chunk --before TREE --out FILE
+
+With `--import` the sources import these modules too, as those of packages do. `--before` also builds by another
+checkout.
 """
 
 from __future__ import annotations
@@ -68,18 +72,24 @@ for variant in variants:
 def main() -> int:
     parser = machine.parser(__doc__, "triton_build")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument(
+        "--import", action="append", default=[], dest="modules", help="a module that the sources import"
+    )
+    parser.add_argument("--before", help="another checkout, in turn with this one")
     arguments = parser.parse_args()
     here = machine.describe()
     import triton
 
     figures: dict[str, Any] = {}
-    for what, targets in _TARGETS.items():
+    for what, targets in [*_TARGETS.items()][: 1 if arguments.modules else None]:
         runs: dict[str, list[dict[str, float]]] = {}
         for _ in range(arguments.runs):
-            wheel, manifests, ours = _built(targets)
+            if arguments.before:
+                runs.setdefault("before", []).append(_built(targets, arguments.modules, arguments.before)[2])
+            wheel, manifests, ours = _built(targets, arguments.modules)
             runs.setdefault("aotcuda", []).append(ours)
             variants = [variant for manifest in manifests for variant in _variants(manifest)]
-            runs.setdefault("Triton", []).append(_compiled(variants, targets))
+            runs.setdefault("Triton", []).append(_compiled(variants, targets, arguments.modules))
         figures[what] = {
             "targets": targets,
             "variants": len(variants),
@@ -111,16 +121,20 @@ def main() -> int:
             for what, found in figures.items()
         ],
     )
-    machine.write(arguments.out, here, triton=triton.__version__, figures=figures)
+    machine.write(arguments.out, here, triton=triton.__version__, imports=arguments.modules, figures=figures)
     return 0
 
 
-def _built(targets: list[str]) -> tuple[int, list[dict[str, Any]], dict[str, float]]:
+def _built(
+    targets: list[str], modules: list[str], tree: str = ""
+) -> tuple[int, list[dict[str, Any]], dict[str, float]]:
     """Bytes of the wheel, its modules' manifests, and what the build took, and one after an edit of one kernel."""
     with tempfile.TemporaryDirectory() as temporary:
         project = Path(shutil.copytree(_PROJECT, Path(temporary, "project"), ignore=shutil.ignore_patterns("dist")))
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", str(project)]
-        given = {"AOTCUDA_ARCH": ";".join(targets)}
+        for source in project.glob("tritonkernels/_*.py"):
+            source.write_text("".join(f"import {module}\n" for module in modules) + source.read_text())
+        given = {"AOTCUDA_ARCH": ";".join(targets), "PYTHONPATH": _path(tree)}
         taken = _timed(command, "", **given)
         given["AOTCUDA_BUILD_CACHE"] = str(Path(temporary, "cache"))
         _timed(command, "", **given)
@@ -156,12 +170,17 @@ def _variants(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _compiled(variants: list[dict[str, Any]], targets: list[str]) -> dict[str, float]:
+def _path(*folders: str) -> str:
+    return os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH", "")]))
+
+
+def _compiled(variants: list[dict[str, Any]], targets: list[str], modules: list[str]) -> dict[str, float]:
     """What Triton takes to compile variants for the targets with machine code, and what its cache then has."""
     capabilities = [int(target[3:]) for target in targets if target.startswith("sm_")]
     with tempfile.TemporaryDirectory() as cache:
-        environment = {"TRITON_CACHE_DIR": cache, "PYTHONPATH": str(_PROJECT)}
-        taken = _timed([sys.executable, "-c", _JIT], json.dumps([variants, capabilities]), **environment)
+        environment = {"TRITON_CACHE_DIR": cache, "PYTHONPATH": _path(str(_PROJECT))}
+        code = "".join(f"import {module}\n" for module in modules) + _JIT
+        taken = _timed([sys.executable, "-c", code], json.dumps([variants, capabilities]), **environment)
         files = [path for path in Path(cache).rglob("*") if path.is_file()]
         cubins = [path for path in files if path.suffix == ".cubin"]
         assert len(cubins) == len(variants) * len(capabilities), "Triton has compiled something else"

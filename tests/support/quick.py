@@ -7,6 +7,7 @@ types. With `quick` it gets the first one too, and a test fails if it does not t
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 SOURCES = sorted((Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast").glob("*.c"))
 NAME = "aotcuda.runtime.fast._launch"
+
+needs_extension = pytest.mark.skipif(os.environ.get("AOTCUDA_EXTENSION") == "0", reason="AOTCUDA_EXTENSION is 0")
+"""Marks tests of the installed fast path: in other processes, or where the module is not asked for."""
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -18,15 +19,19 @@ from support.manifests import kernel
 
 @pytest.mark.parametrize("name", [*driver._PROTOTYPES, "cuInit", "cuDriverGetVersion", "cuLaunchKernelEx"])
 def test_a_function_that_the_driver_lacks_is_named(cuda, monkeypatch, name):
-    present, address = driver.Driver._function, driver.Driver.address
+    present = driver.Driver._function
     lacking = {name: f"{name}_of_a_later_driver"}
     monkeypatch.setattr(
         driver.Driver, "_function", lambda self, wanted, *types: present(self, lacking.get(wanted, wanted), *types)
     )
-    monkeypatch.setattr(driver.Driver, "address", lambda self, wanted: address(self, lacking.get(wanted, wanted)))
+    for method in ("address", "without_types"):
+        original = getattr(driver.Driver, method)
+        monkeypatch.setattr(
+            driver.Driver, method, lambda self, wanted, of=original: of(self, lacking.get(wanted, wanted))
+        )
     module = cuda.package(kernel("k", "void(int32)"))
     for _ in range(2):
-        with pytest.raises(DriverTooOldError, match=rf"libcuda\.so\.1 has no {name}.*CUDA 12\.0 or newer"):
+        with pytest.raises(DriverTooOldError, match=rf"{cuda.library.name} has no {name}.*CUDA 12\.0 or newer"):
             ask(module, name)
 
 
@@ -37,9 +42,10 @@ def ask(module, name):
 
 
 def test_a_library_that_is_no_driver_is_named(cuda, monkeypatch):
-    monkeypatch.setattr(driver, "LIBRARY", "libm.so.6")
+    other = "kernel32.dll" if sys.platform == "win32" else "libm.so.6"
+    monkeypatch.setattr(driver, "LIBRARY", other)
     module = cuda.package(kernel("k", "void(int32)"))
-    with pytest.raises(DriverTooOldError, match=r"libm\.so\.6 has no cuInit"):
+    with pytest.raises(DriverTooOldError, match=f"{other} has no cuInit"):
         module.k[1, 1](1)
 
 

@@ -11,6 +11,7 @@ from aotcuda.runtime.library import Library
 from aotcuda.runtime.loader import Loader
 from support import manifests
 from support.manifests import kernel
+from support.quick import needs_extension
 
 HEAVY = [
     "numpy",
@@ -51,6 +52,7 @@ def imported(cuda, code, **environment):
     return set(shown.split())
 
 
+@needs_extension
 @pytest.mark.parametrize("launched", ["k[1, 32]", "k.forall(8, 32)"])
 def test_what_is_launched_once_is_not_learnt_and_what_is_launched_again_is(packaged, launched):
     """However many kernels a program launches once, none of them pays for launches that never come."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,21 @@ def changed_config(ops: Any, x: Any) -> None:
     ops.BLOCKS[1].num_warps, ops.BLOCKS[1].kwargs["BLOCK"] = 8, 128
 
 
+def copies(ops: Any, x: Any) -> None:
+    for name in ("tuned", "outer", "sizes"):
+        whole = getattr(ops, name)
+        given = {"EVEN": True} if name == "tuned" else {}
+        for made in (copy.copy(whole), copy.deepcopy(whole, {id(ops.kernel): ops.kernel})):
+            made[(1,)](x, None, 16, 7, **given)
+            if name == "tuned":
+                made.configs = made.configs[:1]
+                made[(1,)](x, None, 16, 7, **given)
+            if name == "sizes":
+                made.fn = ops.kernel
+                made.values = {**made.values, "EVEN": lambda args: False}
+                made[(1,)](x, None, 16, 7)
+
+
 def other_kernel(ops: Any, x: Any) -> None:
     within, ops.outer.fn = ops.outer.fn, ops.kernel
     try:
@@ -141,6 +157,7 @@ LAUNCHES: dict[str, Callable[[Any, Any], object]] = {
     "other configs": other_configs,
     "other cache": other_cache,
     "changed config": changed_config,
+    "copies": copies,
     "other kernel": other_kernel,
 }
 

@@ -239,9 +239,9 @@ def damaged(**changes: object) -> str:
     ("text", "problem"),
     [
         ("{", "it is no JSON"),
-        ("[]", "it is no file of 'aotcuda tuning'"),
-        (damaged(version=2), "it is of version 2, and this aotcuda reads 1"),
-        (damaged(source="other.ops"), "it is for 'other.ops', not for mypkg.ops"),
+        ("[]", "it is no file of aotcuda tuning"),
+        (damaged(version=2), "its version is 2, and this aotcuda reads version 1"),
+        (damaged(source="other.ops"), "it is for 'other.ops', and not for mypkg.ops"),
         (damaged(kernels=[]), "its tables are damaged"),
         *[
             (damaged(kernels={"plain": {"configs": [{"kwargs": {}}], "gpus": {"A": gpu}}}), "its tables are damaged")

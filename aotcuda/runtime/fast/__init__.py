@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.grid_binding import Named
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 27
+_VERSION = 28
 """The version of the interface; in an editable install the extension may be older than the Python code."""
 
 _VARIABLE = "AOTCUDA_EXTENSION"
@@ -105,7 +105,13 @@ def hold(launcher: object, stream: object) -> Any:
     return module.hold(launcher, stream) if module is not None and type(launcher) is module.Launcher else None
 
 
-def layered(layers: tuple[Any, ...], kinds: bytes, cache_type: type, config_type: type) -> Any:
+def layered(
+    layers: tuple[Any, ...],
+    kinds: bytes,
+    cache_type: type,
+    config_type: type,
+    literals: tuple[tuple[str, str, bool], ...],
+) -> Any:
     """Return the fast path of launches with Triton's heuristics and autotuners; None without the extension.
 
     Its method `with_grid(launcher, grid)` returns what launches.
@@ -115,9 +121,12 @@ def layered(layers: tuple[Any, ...], kinds: bytes, cache_type: type, config_type
         kinds: Of each, `h` for heuristics or `t` for an autotuner.
         cache_type: The type of an autotuner's `cache`, beside dict.
         config_type: The type of configs.
+        literals: What a launch has to be given as the launcher computes it, where the layers may not: the name, the
+            argument, and the value where that is None.
     """
     module = in_use()
-    return None if module is None else module.Layered(layers, kinds, layers[0].arg_names, cache_type, config_type)
+    arg_names = layers[0].arg_names
+    return module and module.Layered(layers, kinds, arg_names, cache_type, config_type, literals)
 
 
 def configurations(launchers: dict[object, Any]) -> Any:

@@ -17,6 +17,7 @@ typedef struct Layered {
     PyObject *cache_type;  /* of a `cache`, beside dict */
     PyObject *config_type; /* of configs whose `all_kwargs` depends on their attributes alone */
     PyObject *known;       /* what `all_kwargs` of these has returned: by address, the config, its attributes, the result */
+    PyObject *literals;    /* tuples (name, argument, answer) of what the launcher computes, and the layers may not: see are_literal */
     struct Layered *base;  /* has all of the above; NULL in the base itself, which has none of the below */
     PyObject *launcher;    /* of the kernel with the grid; None where what the innermost layer is around is no packaged kernel */
     PyObject *grid;
@@ -264,6 +265,19 @@ static PyObject *call_run(const Call *call, PyObject *item, PyObject *method, Py
     return result;
 }
 
+/* Return 1 if a launch gives by name what the launcher itself computes: if an argument is None, or is not. The launcher takes no other
+ * value, and would not look at this one. */
+static int are_literal(const Call *call, PyObject *literals) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(literals); i++) {
+        PyObject *each = PyTuple_GetItem(literals, i), *source = PyDict_GetItemWithError(call->given, PyTuple_GetItem(each, 1));
+        Py_ssize_t at = index_of(call, PyTuple_GetItem(each, 0));
+        PyObject *answer = (source == Py_None) == (PyTuple_GetItem(each, 2) == Py_True) ? Py_True : Py_False;
+        if (!source || at < 0 || call->values[call->count + at] != answer)
+            return 0;
+    }
+    return 1;
+}
+
 static PyObject *launch_layered(PyObject *launcher, Call *call) {
     PyObject *names = PyTuple_New(call->named), *result = NULL;
     for (Py_ssize_t i = 0; names && i < call->named; i++)
@@ -302,7 +316,7 @@ static PyObject *layered_vectorcall(PyObject *object, PyObject *const *args, siz
         result = NULL; /* as `run` would raise it */
     else if (state == DECLINED)
         result = call_run(&call, PyTuple_GetItem(self->layers, at), s_run_by_triton, grid);
-    else if (front->launcher != Py_None)
+    else if (front->launcher != Py_None && are_literal(&call, self->literals))
         result = launch_layered(front->launcher, &call);
     else
         result = call_run(&call, PyTuple_GetItem(self->layers, at), s_run, grid);
@@ -342,8 +356,9 @@ static PyObject *layered_call(PyObject *object, PyObject *args, PyObject *keywor
 
 static PyObject *layered_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *layers, *kinds, *arg_names, *cache_type, *config_type;
-    if (!PyArg_ParseTuple(args, "O!SO!OO", &PyTuple_Type, &layers, &kinds, &PyList_Type, &arg_names, &cache_type, &config_type))
+    PyObject *layers, *kinds, *arg_names, *cache_type, *config_type, *literals;
+    if (!PyArg_ParseTuple(args, "O!SO!OOO!", &PyTuple_Type, &layers, &kinds, &PyList_Type, &arg_names, &cache_type, &config_type,
+                          &PyTuple_Type, &literals))
         return NULL;
     if (PyBytes_Size(kinds) + 1 != PyTuple_Size(layers)) {
         PyErr_SetString(PyExc_ValueError, "layers and kinds that do not agree");
@@ -358,6 +373,7 @@ static PyObject *layered_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     self->arg_names = Py_NewRef(arg_names);
     self->cache_type = Py_NewRef(cache_type);
     self->config_type = Py_NewRef(config_type);
+    self->literals = Py_NewRef(literals);
     if (!(self->known = PyDict_New()) || !(self->arg_set = PyFrozenSet_New(arg_names)))
         Py_CLEAR(self);
     return (PyObject *)self;
@@ -405,6 +421,7 @@ static void layered_dealloc(Layered *self) {
     Py_XDECREF(self->arg_set);
     Py_XDECREF(self->cache_type);
     Py_XDECREF(self->config_type);
+    Py_XDECREF(self->literals);
     Py_XDECREF(self->known);
     Py_XDECREF((PyObject *)self->base);
     Py_XDECREF(self->launcher);
@@ -426,7 +443,7 @@ static PyMemberDef layered_members[] = {
 };
 
 static PyType_Slot layered_slots[] = {
-    /* Python makes one of (layers and what they are around, kinds, arg_names, type of a cache, type of configs). */
+    /* Python makes one of (layers and what they are around, kinds, arg_names, type of a cache, type of configs, literals). */
     {Py_tp_doc, "A kernel of Triton's with a grid, and heuristics and autotuners around it; call it with the kernel's arguments."},
     {Py_tp_new, layered_new},
     {Py_tp_call, layered_call},

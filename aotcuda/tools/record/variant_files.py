@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends.triton import config, variants_file
-from aotcuda.builder.frontends.triton.variants_file import FORMAT as VARIANTS
-from aotcuda.builder.frontends.triton.variants_file import LARGEST, TUNING, VERSION
 from aotcuda.common import foreign
+from aotcuda.common.triton_files import TUNING, VARIANTS, VERSION
 from aotcuda.errors import ConfigError
 from aotcuda.tools.record import pyproject, tables, variants
 
@@ -175,7 +174,7 @@ def read(path: Path, kind: str) -> dict[str, Any] | None:
         return None
     remedy = "remove it, or restore it"
     try:
-        found = json.loads(foreign.read(path, LARGEST, remedy=remedy, error=ConfigError))
+        found = json.loads(foreign.read(path, variants_file.LARGEST, remedy=remedy, error=ConfigError))
         is_one = (
             found["format"] == kind
             and found["version"] == VERSION
@@ -227,7 +226,7 @@ def kind_of(path: Path) -> str | None:
         ConfigError: It cannot be read.
     """
     try:
-        found = json.loads(foreign.read(path, LARGEST, remedy="name another file", error=ConfigError))
+        found = json.loads(foreign.read(path, variants_file.LARGEST, remedy="name another file", error=ConfigError))
     except (ValueError, RecursionError):
         return None
     kind = found.get("format") if isinstance(found, dict) else None

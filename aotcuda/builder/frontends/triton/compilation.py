@@ -54,7 +54,7 @@ class Code:
 
 
 class _KnownError(BaseException):
-    """Ends a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
+    """End a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
 
 
 CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | None]]
@@ -96,7 +96,7 @@ def compile_variant(
     base = cache.name("ptx") if cache is not None and not _is_inspected() else ""
 
     class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
-        """Ends the compilation at Triton's own IR, if the compile cache has PTX of that."""
+        """End the compilation at Triton's own IR if the compile cache has its PTX."""
 
         name_in_cache = ""
 
@@ -184,7 +184,7 @@ def gpu_target(target: Target) -> Any:
 
 
 class _Nowhere:
-    """Takes the place of Triton's cache, which writes the result of each stage: it keeps and has nothing."""
+    """Replace Triton's cache, which writes the result of each stage, by one that keeps nothing."""
 
     def __init__(self, key: str) -> None:
         del key
@@ -200,7 +200,7 @@ class _Nowhere:
 
 
 class _Finished(BaseException):
-    """Ends a compilation by Triton at PTX: the text, and Triton's metadata."""
+    """End a compilation by Triton at PTX; the arguments are the text and Triton's metadata."""
 
 
 @contextlib.contextmanager

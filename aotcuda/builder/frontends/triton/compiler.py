@@ -1,4 +1,4 @@
-"""The front end for Triton: each variant of a kernel becomes PTX, and a module's PTX one image.
+"""Compile Triton's kernels: each variant becomes PTX, and all PTX of a module one image.
 
 The image is assembled as Triton assembles one kernel for itself, by the same tool with the same options: nothing stands
 between Triton's PTX and the machine code. What Triton compiles it keeps in no cache.
@@ -49,18 +49,18 @@ _KNOWN_TARGET = re.compile(r"'sm_(\d+)'")
 
 
 class TritonFrontEnd:
-    """A front end for Triton; see `aotcuda.builder.frontends.protocol.FrontEnd`."""
+    """Implement `aotcuda.builder.frontends.protocol.FrontEnd` for Triton."""
 
     def __init__(self) -> None:
         self._root = ""
         self._cache: CompileCache | None = None
 
     def keep_in(self, cache: CompileCache) -> None:
-        """See FrontEnd: most of Triton's time passes between its own IR and PTX."""
+        """Implement FrontEnd.keep_in: most of Triton's time passes between its own IR and PTX."""
         self._cache = cache
 
     def prepare(self, root: str) -> dict[str, str]:
-        """See FrontEnd.
+        """Implement FrontEnd.prepare.
 
         Raises:
             ToolchainError: This Triton is older than what is supported.
@@ -87,7 +87,7 @@ class TritonFrontEnd:
         return {"triton": triton.__version__}
 
     def check_target(self, target: Target, where: str) -> None:
-        """See FrontEnd; of Triton's assemblers, there is one for later targets, that for this one is asked."""
+        """Implement FrontEnd.check_target by the assembler for this target; later targets have one of their own."""
         import triton  # noqa: PLC0415 (as in prepare)
         from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
 
@@ -102,11 +102,11 @@ class TritonFrontEnd:
             )
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
-        """See FrontEnd."""
+        """Implement FrontEnd.importing."""
         return gpu.importing(target, compilation.gpu_target(target), self._root)
 
     def load(self, unit: TritonUnit, root: str) -> Loaded:
-        """See FrontEnd.
+        """Implement FrontEnd.load.
 
         Raises:
             SourceError: A source cannot be imported, or has no such kernel.
@@ -129,7 +129,7 @@ class TritonFrontEnd:
         )
 
     def settled(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
-        """See FrontEnd: a unit for each specialisation.
+        """Implement FrontEnd.settled: a unit for each specialisation.
 
         Raises:
             CompileError: The table does not fit the function, or no argument can fit it.
@@ -168,17 +168,17 @@ class TritonFrontEnd:
         return found
 
     def sources(self, unit: TritonUnit, loaded: Loaded, root: str) -> tuple[LinkInput, ...]:
-        """See FrontEnd: Python modules alone."""
+        """Implement FrontEnd.sources: Python modules alone."""
         del unit, loaded, root
         return ()
 
     def resolve(self, unit: TritonUnit, loaded: Loaded) -> str:
-        """See FrontEnd."""
+        """Implement FrontEnd.resolve."""
         del loaded
         return unit.signature
 
     def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted | LeftOut:
-        """See FrontEnd; to PTX, which the compile cache names by Triton's own IR."""
+        """Implement FrontEnd.compile_kernel: to PTX, which the compile cache names by Triton's own IR."""
         try:
             return self._kernel(unit, loaded, target)
         except CompileError as error:
@@ -214,11 +214,11 @@ class TritonFrontEnd:
         )
 
     def is_fresh(self) -> bool:
-        """See FrontEnd: Triton's JIT compiles all kernels of a program in one process, each in a context of its own."""
+        """Implement FrontEnd.is_fresh: Triton's JIT also compiles all kernels of a program in one process."""
         return True
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """See FrontEnd; by Triton's own assembler, as it assembles one kernel.
+        """Implement FrontEnd.assemble: by Triton's own assembler, as it assembles one kernel.
 
         Raises:
             CompileError: It refuses.
@@ -242,7 +242,7 @@ class TritonFrontEnd:
         return Assembled(data=older, cuda=cuda, left_out=left_out)
 
     def tools(self, target: Target) -> list[str]:
-        """See FrontEnd; sources may have named others by `triton.knobs`, or the variables that these read."""
+        """Implement FrontEnd.tools: sources may name others by `triton.knobs` or the variables that these read."""
         from triton import knobs  # noqa: PLC0415 (as in prepare)
         from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
 
@@ -250,7 +250,7 @@ class TritonFrontEnd:
         return [get_ptxas(compilation.gpu_target(target).arch).path, *([libdevice] if libdevice else [])]
 
     def include_dirs(self) -> list[str]:
-        """See FrontEnd."""
+        """Implement FrontEnd.include_dirs."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""How the front end for Triton reads its part of `[tool.aotcuda]`: `@triton.jit` functions, and what they are made for.
+"""Read Triton's part of `[tool.aotcuda]`: `@triton.jit` functions, and the variants that are made of them.
 
 A kernel has one variant for each of its signatures, sets of constants (`constexprs` and options, `configs`) and
 specialisations. Triton's JIT makes one when it first sees arguments that are divisible by 16, or equal to 1; here all
@@ -44,7 +44,7 @@ _SWITCHES: dict[str, bool | None] = {
     "launch_cooperative_grid": False,
 }
 ALL_OPTIONS: dict[str, int | bool | None] = {**OPTIONS, "maxnreg": None, **_SWITCHES}
-"""Those that a launch of an exact kernel may name."""
+"""The options that a launch of an exact kernel may name; each with its default."""
 
 _CONSTEXPR = variants.ConstantShape(
     type_notation.CONSTANT,
@@ -134,7 +134,7 @@ class Settings:
     key: str = ""
 
     def may_be_for(self, other: Settings) -> bool:
-        """Whether some arguments may be those of both configs, and nothing but constants tells them apart."""
+        """Return True if some arguments may be those of both configs, and nothing but constants tells them apart."""
         signatures = {tuple(item.plain for item in types) for types in self.signatures}
         others = {tuple(item.plain for item in types) for types in other.signatures}
         apart = signatures and others and not signatures & others
@@ -252,12 +252,12 @@ class TritonUnit(VariantUnit):
     in_place: bool = False
 
     def __hash__(self) -> int:
-        """Units of a module have different symbols; to hash thousands of units by all fields takes seconds."""
+        """Return a hash of the symbol, which is unique in a module: all fields of thousands of units take seconds."""
         return hash((self.module, self.symbol))
 
     @property
     def options_given(self) -> dict[str, int | bool | None]:
-        """The options that a launch may name."""
+        """Return the options that a launch may name."""
         found: dict[str, int | bool | None] = {name: getattr(self, name) for name in OPTIONS}
         return (
             found | {"maxnreg": self.maxnreg or None, **{name: getattr(self, name) for name in _SWITCHES}}
@@ -267,7 +267,7 @@ class TritonUnit(VariantUnit):
 
 
 def check(module: Module) -> None:
-    """See Tables."""
+    """Implement Tables.check."""
     variants.check(module, ("fastmath", "lineinfo", "debug", "opt_level"), "Triton's kernels")
     for kernel in cast("tuple[Kernel, ...]", module.kernels):
         _check_kernel(kernel)
@@ -328,12 +328,12 @@ target = type_notation.target
 
 
 def units(module: Module) -> list[TritonUnit]:
-    """See Tables."""
+    """Implement Tables.units."""
     return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)]
 
 
 def recorded(module: Module, root: str) -> Recorded:
-    """See Tables; a kernel that the table has is not taken from the file."""
+    """Implement Tables.recorded; a kernel that the table has is not taken from the file."""
     path = Path(os.path.normpath(Path(root, module.variants or "")))
     beside = path.with_name(variants_file.tuning_name(path.name))
     where = f"{module.key}.variants: {module.variants}"
@@ -409,7 +409,7 @@ def is_in_place(module: Module) -> bool:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """See Tables; Triton's kernels are made for what the table says."""
+    """Implement Tables.widened; Triton's kernels are made for what the table says."""
     message = (
         f"{kernel.key}: Triton's kernels are compiled for the signatures and constants in the table alone, and not for "
         f"{signature}"
@@ -470,7 +470,7 @@ def _first(own: T | None, kernels: T) -> T:
 
 
 def _sets(kernel: Kernel) -> list[_Set]:
-    """A kernel's sets of constants, in the order of the table; names have none, since the JIT fallback sorts them."""
+    """Return a kernel's sets of constants in the order of the table; names are sorted, as by the JIT fallback."""
     found = []
     for config in kernel.configs or (Settings(),):
         own = tuple((name, values[0]) for name, values in sorted(config.constexprs))
@@ -484,12 +484,12 @@ def _sets(kernel: Kernel) -> list[_Set]:
 
 
 def conditions(when: Sequence[tuple[str, int, int]]) -> str:
-    """What integer arguments have to be, in words: `n = 33, 1 <= m <= 64`."""
+    """Return the conditions of integer arguments in words: `n = 33, 1 <= m <= 64`."""
     return ", ".join(f"{name} = {low}" if low == high else f"{low} <= {name} <= {high}" for name, low, high in when)
 
 
 def _shown(types: Sequence[Type], of: TritonUnit) -> str:
-    """A variant as reports and errors write it: `void(*fp32:16, i32; BLOCK=256, num_warps=4, num_stages=3)`."""
+    """Return a variant as reports and errors write it: `void(*fp32:16, i32; BLOCK=256, num_warps=4, num_stages=3)`."""
     constants = [f"{name}={value!r}" for name, value in of.constexprs]
     constants += [f"num_warps={of.num_warps}", f"num_stages={of.num_stages}"]
     constants += [f"num_ctas={of.num_ctas}"] if of.num_ctas > 1 else []
@@ -501,7 +501,7 @@ def _shown(types: Sequence[Type], of: TritonUnit) -> str:
 
 
 def undecided(configs: Sequence[Settings], tuned: AbstractSet[str]) -> frozenset[str]:
-    """The constexprs that a launch has to name though configs have them: nothing else tells which config it means.
+    """Return the constexprs that a launch has to name though configs have them, to tell which config it means.
 
     Args:
         configs: The kernel's.
@@ -519,12 +519,12 @@ def undecided(configs: Sequence[Settings], tuned: AbstractSet[str]) -> frozenset
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Whether two values are one constexpr: 1, 1.0 and True are three."""
+    """Return True if two values are one constexpr: 1, 1.0 and True are three."""
     return repr(one) == repr(other)
 
 
 def launched(unit: TritonUnit, names: Sequence[str]) -> bool:
-    """Whether arguments can be what both the hints of a settled unit and its config ask; `names` are the arguments'."""
+    """Return True if arguments with these names can fit both the hints of a settled unit and its config."""
     for name, low, high in unit.when:
         hint = unit.types[names.index(name)].hint
         if (hint == 1 and not low <= 1 <= high) or (hint > 1 and high // hint * hint < low):
@@ -533,7 +533,7 @@ def launched(unit: TritonUnit, names: Sequence[str]) -> bool:
 
 
 def specialised(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> list[TritonUnit]:
-    """The variants of a unit, the most special first.
+    """Return the variants of a unit, the most special first.
 
     Args:
         unit: The unit.

@@ -1,4 +1,4 @@
-"""What sources and kernels ask Triton of a GPU: answers as one of the target would give.
+"""Answer the questions about a GPU that sources and kernels ask Triton, as a GPU of the target would.
 
 They ask the one driver of Triton's that is active, a kernel by `tl.target_info` while it is compiled. A build has none,
 or one for the machine's own GPU, whatever is built for. So a stand-in is active meanwhile. What of an import depends on
@@ -59,7 +59,7 @@ def importing(target: Target, gpu: object, root: str) -> Iterator[dict[Question,
 
 
 def compiling(target: Target, gpu: object) -> AbstractContextManager[None]:
-    """The block in which a kernel is compiled for a target; a compilation is for one, so nothing needs to be noted."""
+    """Answer in this block, in which a kernel is compiled for one target, so nothing needs to be noted."""
     return _active(_Driver(target, gpu, lambda *_, **__: None))
 
 
@@ -77,7 +77,7 @@ def _active(driver: _Driver) -> Iterator[None]:
 
 
 class _Driver:
-    """Stands for the driver that is active: of a GPU of which the compute capability is known and no more."""
+    """Replace the active driver by that of a GPU whose compute capability alone is known."""
 
     def __init__(self, target: Target, gpu: object, note: Any) -> None:
         self._target = target
@@ -111,7 +111,7 @@ class _Utilities:
 
 
 class _Properties:
-    """Looks like the dictionary that Triton's has."""
+    """Behave as the dictionary of Triton's properties."""
 
     def __init__(self, target: Target, note: Any) -> None:
         self._target = target
@@ -129,7 +129,7 @@ class _Properties:
         raise _refusal(name, self._note)
 
     def get(self, name: str, default: object = None) -> int:
-        """As of a dictionary, but that what is not known has no default: the source is told."""
+        """Return a property; an unknown one has no default and is refused."""
         del default
         return self[name]
 
@@ -142,7 +142,7 @@ def _refusal(name: str, note: Any, whose: str = "Triton's") -> Exception:
 
 
 def _place(package: str, root: str) -> str:
-    """File and line of the code outside of Triton that asks."""
+    """Return file and line of the code outside of Triton that asks."""
     frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
     own = (package, __file__, torch_questions.__file__, "<frozen ")
     while frame.f_back is not None and frame.f_code.co_filename.startswith(own):

@@ -30,7 +30,7 @@ class Field(NamedTuple):
 
 
 def fields(text: str) -> list[Field]:
-    """The parameters of the kernel in a PTX text, as the ABI places them: each aligned to its own size.
+    """Return the parameters of the kernel in a PTX text, as the ABI places them: each aligned to its own size.
 
     Raises:
         CompileError: There is not one kernel, or a parameter of another kind than numbers and addresses.
@@ -54,7 +54,7 @@ def fields(text: str) -> list[Field]:
 
 
 def renamed(text: str, symbol: str) -> str:
-    """The text with its kernel called `symbol`, and all else that it defines called after that.
+    """Return the text with its kernel called `symbol`, and all else that it defines called after that.
 
     Raises:
         CompileError: There is not one kernel.
@@ -72,7 +72,7 @@ def renamed(text: str, symbol: str) -> str:
 
 
 def merged(texts: Iterable[str]) -> str:
-    """Texts for one target as one text; what each defines has names of its own already.
+    """Return texts for one target as one text; the names that each defines differ already.
 
     Raises:
         CompileError: They are not of one version, or not for one target.

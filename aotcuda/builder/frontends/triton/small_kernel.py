@@ -1,4 +1,4 @@
-"""A kernel to warm Triton up with: what its first compilation loads and asks is then there in every child."""
+"""A kernel to warm Triton up with: children share what the first compilation loads."""
 
 import triton
 import triton.language as tl

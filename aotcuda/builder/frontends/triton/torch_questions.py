@@ -26,7 +26,7 @@ _MODULE = "torch.cuda"
 
 @contextmanager
 def answering(target: Target, note: Callable[..., None], refusal: Callable[[str], Exception]) -> Iterator[None]:
-    """The block in which PyTorch answers as on a GPU of a target.
+    """Have PyTorch answer in this block as on a GPU of a target.
 
     Args:
         target: The target.
@@ -56,7 +56,7 @@ def answering(target: Target, note: Callable[..., None], refusal: Callable[[str]
 
 
 class _Finder:
-    """Hands over PyTorch's module as soon as it has been imported."""
+    """Pass PyTorch's module on as soon as it has been imported."""
 
     def __init__(self, imported: Callable[[ModuleType], None]) -> None:
         self._imported = imported
@@ -141,7 +141,7 @@ class _Answers:
 
 
 class _Properties:
-    """Looks like PyTorch's properties of a device."""
+    """Behave as PyTorch's properties of a device."""
 
     def __init__(self, known: dict[str, object], answers: _Answers) -> None:
         self._known = known

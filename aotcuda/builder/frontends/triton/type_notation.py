@@ -66,7 +66,7 @@ ELEMENTS = {
     "fp8e5b16": "float8_e5m2fnuz",
     "fp8e4b15": "|u1",  # Triton's own, which comes as bytes: `triton.reinterpret(x, tl.float8e4b15)`
 }
-"""Those of numbers that arrays hold, with NumPy's type strings."""
+"""Triton's names of numbers that arrays hold, with NumPy's type strings."""
 
 PLAIN = re.compile(r"[\w.+-]*")
 """A string that can stand in comments of C and in Python as it is."""
@@ -99,7 +99,7 @@ class Type:
 
     @property
     def plain(self) -> str:
-        """As Triton writes it, without a hint: `*fp32`."""
+        """Return the type as Triton writes it, without a hint: `*fp32`."""
         return f"{'*' if self.pointer else ''}{'k' if self.const else ''}{self.scalar}"
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class Type:
 
 
 def parse_signature(text: str) -> tuple[Type, ...]:
-    """The types in a signature, `*fp32:16, *fp32, i32`.
+    """Return the types in a signature, `*fp32:16, *fp32, i32`.
 
     Raises:
         ValueError: One of them is none; what is wrong and what to do.
@@ -171,7 +171,7 @@ def check_constant(value: object) -> None:
 
 
 def target(wanted: arch.Target) -> arch.Target:
-    """See Tables: from compute capability 9.0 on, Triton's code is for one GPU architecture alone.
+    """Implement Tables.target: from compute capability 9.0 on, Triton's code is for one GPU architecture alone.
 
     Raises:
         ValueError: It makes nothing for that target; what to write instead.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from aotcuda.builder.frontends.triton import type_notation
-from aotcuda.common import foreign
+from aotcuda.common import foreign, triton_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from aotcuda import arch
     from aotcuda.builder.frontends.triton.type_notation import Type, Value
 
-FORMAT, TUNING, VERSION = "aotcuda variants", "aotcuda tuning", 1
 LARGEST = 256 << 20
 """The most bytes of a file: ten thousand variants take 5 MB."""
 
@@ -80,7 +79,7 @@ def read(path: Path, sources: tuple[str, ...]) -> list[RecordedKernel]:
     Raises:
         UnusableError: The file cannot be read, is damaged, or is of another version or module.
     """
-    whole, _ = _whole(path, FORMAT, sources)
+    whole, _ = _whole(path, triton_files.VARIANTS, sources)
     return [_kernel(name, value) for name, value in whole["kernels"].items()]
 
 
@@ -95,7 +94,7 @@ def read_tuning(path: Path, sources: tuple[str, ...]) -> bytes:
     Raises:
         UnusableError: As for `read`.
     """
-    _, data = _whole(path, TUNING, sources)
+    _, data = _whole(path, triton_files.TUNING, sources)
     return data
 
 
@@ -113,17 +112,9 @@ def _whole(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, bytes]
     except (ValueError, RecursionError) as error:
         message = f"it is no JSON ({str(error)[:100]})"
         raise UnusableError(message) from None
-    if not isinstance(whole, dict) or whole.get("format") != form:
-        message = f"it is no file of {form}"
-        raise UnusableError(message)
-    if whole.get("version") != VERSION or isinstance(whole["version"], bool):
-        message = (
-            f"its version is {foreign.shown(repr(whole.get('version')))}, and this aotcuda reads version {VERSION}"
-        )
-        raise UnusableError(message)
-    if whole.get("source") not in sources:
-        message = f"it is for {foreign.shown(repr(whole.get('source')))}, and not for {' or '.join(sources)}"
-        raise UnusableError(message)
+    problem = triton_files.mismatch(whole, form, sources)
+    if problem is not None:
+        raise UnusableError(problem)
     _of(whole, "kernels", dict, "")
     return whole, data
 

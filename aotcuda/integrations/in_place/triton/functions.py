@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 import threading
+from itertools import pairwise
 
 from aotcuda.common.heuristics import question
 from aotcuda.errors import LaunchError, MissingVariantError
@@ -132,7 +133,11 @@ def _launcher(wrapper: Any, grid: Any) -> Any:
         path = wrapper.path = _path(wrapper)
     if not path:
         return None
-    function, is_direct, layered = path
+    function, is_direct, layered, pairs = path
+    for outer, inner in pairs:
+        if outer.fn is not inner:
+            wrapper.path = None
+            return _launcher(wrapper, grid)
     kernel = function.ready()
     if kernel is None:
         return None
@@ -143,12 +148,12 @@ def _launcher(wrapper: Any, grid: Any) -> Any:
     return launcher if layered is None else layered.with_grid(launcher, grid)
 
 
-def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any]:
-    """Return the packaged kernel in a wrapper, if the path ends there, and the fast path of the layers down to its end.
+def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any, tuple[tuple[Any, Any], ...]]:
+    """Return the way of launches from a wrapper to the packaged kernel; nothing where launches are Triton's.
 
-    It ends before a layer that a package gave a `run` of its own. It has no layers where the packaged kernel itself
-    finds the values of all heuristics. It is empty where launches are Triton's, and where the heuristics are not those
-    of which the packaged kernel finds the values: several wrappers may be around one function.
+    That is the kernel; if the innermost layer is around the kernel itself, or around an object to which a package gave
+    a `run` of its own; and the fast path of the layers. There is none where the packaged kernel itself finds the values
+    of all heuristics, but pairs of a layer and what it is around.
     """
     function = _innermost(wrapper)
     kernel = function.packaged() if function is not None else None
@@ -161,15 +166,21 @@ def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any]:
     values: dict[str, Any] = {}
     for layer in layers[:-1]:
         values |= layer.values if isinstance(layer, Heuristics) else {}  # the innermost one has the last word
-    if is_direct and {name: question(values.get(name)) for name in literals} != literals:
-        return ()
-    if is_direct and values.keys() == literals.keys() and all(isinstance(each, Heuristics) for each in layers[:-1]):
-        return function, True, None
+    # One function may have several wrappers, and a package's own may be around this one.
+    others = [(name, *each) for name, each in literals.items() if question(values.get(name)) != each]
+    is_literal = values.keys() == literals.keys() and not others
+    if is_direct and is_literal and all(isinstance(each, Heuristics) for each in layers[:-1]):
+        return function, True, None, tuple(pairwise(layers))
     if bases.is_installed and not private_parts.are_wrappers_ordinary():
         return ()
     kinds = b"".join([layer.kind for layer in layers[:-1]])
-    layered = fast.layered((*layers,), kinds, Choices, bases.triton.Config)
-    return () if layered is None else (function, is_direct, layered)
+    layered = fast.layered((*layers,), kinds, Choices, bases.triton.Config, (*others,))
+    return () if layered is None else (function, is_direct, layered, ())
+
+
+def _state(self: Any) -> dict[str, Any]:
+    """Return what a copy has: the way of launches is its own."""
+    return {name: value for name, value in vars(self).items() if name != "path"}
 
 
 class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
@@ -181,13 +192,14 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
     cache: Choices
 
     __getitem__ = _get_item
+    __getstate__ = _state
     run = _run
 
     def run_by_triton(self, *args: Any, **kwargs: Any) -> Any:
         """Launch the kernel with the config for the arguments, by Triton's own method."""
         choices = self.cache
         if type(choices) is not Choices:
-            choices = self.cache = Choices(self, choices)
+            choices = self.cache = Choices(choices)
         before = getattr(_now, "launch", None)
         _now.launch = self, kwargs
         try:
@@ -199,34 +211,30 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
 class Choices(dict[object, object]):
     """The `cache` of an autotuner: configs by key. While it launches, tables have the keys that were never timed.
 
-    Between launches it is a dict like any other.
+    Between launches it is a dict like any other. Copies of an autotuner share it, as in Triton.
     """
 
-    def __init__(self, owner: Autotuner, found: dict[Any, Any]) -> None:
-        """Take the autotuner, and the configs it has so far."""
-        super().__init__(found)
-        self._owner = owner
-        self._table: Table | None = None
-        self._is_read = False
+    _table: Table | None = None
+    _is_read = False
 
     def __contains__(self, key: object) -> bool:
         if super().__contains__(key):
             return True
         launch = getattr(_now, "launch", None)
-        if launch is None or launch[0] is not self._owner:
+        if launch is None or launch[0].cache is not self:
             return False
         if not self._is_read:
-            self._read()
-        config = self._table.choose(self._owner, key, launch[1]) if self._table is not None else None
+            self._read(launch[0])
+        config = self._table.choose(launch[0], key, launch[1]) if self._table is not None else None
         if config is None:
             return False
         self[key] = config
         return True
 
-    def _read(self) -> None:
+    def _read(self, tuner: Autotuner) -> None:
         from aotcuda.integrations.in_place.triton import tuning  # noqa: PLC0415 (not before a launch)
 
-        function = _innermost(self._owner)
+        function = _innermost(tuner)
         kernel = function.packaged() if function is not None else None
         self._table = tuning.table(kernel) if kernel is not None else None
         self._is_read = True
@@ -240,6 +248,7 @@ class Heuristics(bases.Heuristics):  # type: ignore[misc]  # it has no types
     path: tuple[Any, ...] | None = None
 
     __getitem__ = _get_item
+    __getstate__ = _state
     run = _run
 
     def run_by_triton(self, *args: Any, **kwargs: Any) -> Any:
@@ -274,7 +283,7 @@ def _adopting(initialize: Any, kind: type) -> Callable[..., None]:
         if _innermost(self) is not None and not isinstance(self, kind) and _is_complete(kind.__name__, self):
             self.__class__ = _subclass(type(self), kind)
             if isinstance(self, Autotuner):
-                self.cache = Choices(self, self.cache)
+                self.cache = Choices(self.cache)
 
     return __init__
 

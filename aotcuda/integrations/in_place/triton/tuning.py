@@ -12,7 +12,7 @@ import os
 import sys
 
 from aotcuda import manifest as manifests
-from aotcuda.common import variables
+from aotcuda.common import triton_files, variables
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.jit.compile import warn
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
-
-FORMAT, VERSION = "aotcuda tuning", 1
 
 _PLAIN = (type(None), bool, int, float, str)
 _OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
@@ -124,15 +122,9 @@ def _kernels(content: bytes, source: str) -> dict[str, Any]:
         ValueError: The file is damaged, of another version, or for another source.
     """
     data = json.loads(content)
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        message = f"it is no file of {FORMAT!r}"
-        raise ValueError(message)
-    if data.get("version") != VERSION:
-        message = f"it is of version {data.get('version')!r}, and this aotcuda reads {VERSION}"
-        raise ValueError(message)
-    if data.get("source") != source:
-        message = f"it is for {data.get('source')!r}, not for {source}"
-        raise ValueError(message)
+    problem = triton_files.mismatch(data, triton_files.TUNING, [source])
+    if problem is not None:
+        raise ValueError(problem)
     kernels = data.get("kernels")
     if not isinstance(kernels, dict) or not all(map(_is_table, kernels.values())):
         message = "its tables are damaged"
