@@ -98,9 +98,9 @@ def main() -> int:
 
 def _cases(folder: Path) -> dict[str, Callable[[], object]]:
     """Launches by row, and a prepared call of the driver."""
-    from support import triton_in_place
+    import triton
 
-    import triton  # type: ignore[import-not-found]
+    from support import triton_in_place
 
     triton.runtime.jit.JITFunction.run = lambda *_args, **_named: None
     warnings.simplefilter("ignore")
