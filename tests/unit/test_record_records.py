@@ -31,6 +31,39 @@ def test_launches_add_up_and_the_rest_is_the_last_ones(tmp_path: Path) -> None:
     assert records.load(path) == found
 
 
+def choice(count: int, block: int) -> records.Choice:
+    config = {"BLOCK": block}
+    return records.Choice(module="m", function="k", keys=["n"], key=[1], config=config, launches={"A": count})
+
+
+def test_choices_of_autotuners_add_up(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    records.add(path, records.Recorded(choices=[choice(2, 64)], runs=1))
+    found = records.add(path, records.Recorded(choices=[choice(3, 64), choice(1, 128)], runs=2))
+    assert {item.config["BLOCK"]: item.launches for item in found.choices} == {64: {"A": 5}, 128: {"A": 1}}
+    assert found.runs == 3
+    assert records.load_given(path) == found
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "record.json"
+    before = records.add(path, run(one(2)))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(ConfigError, match=r"cannot be written \(No space left on device\)"):
+        records.add(path, run(one(1)))
+    assert records.load(path) == before
+    assert [item.name for item in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_a_given_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such file"):
+        records.load_given(tmp_path / "record.json")
+
+
 @pytest.mark.parametrize(
     "text",
     [

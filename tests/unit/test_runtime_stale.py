@@ -175,3 +175,46 @@ def test_an_edit_that_sets_the_time_back_is_told_too(cuda, monkeypatch, moment):
     after = project.source.stat()
     assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
     refused(project, f"{project.source} was edited")
+
+
+@pytest.mark.parametrize(
+    ("name", "of_files", "of_modules"),
+    [
+        ("b.csv", True, False),
+        ("folder/", True, True),
+        ("no-module/", True, False),
+        ("m.py", True, True),
+        *(
+            (name, False, False)
+            for name in ("__pycache__/", "a.csv~", "a.swp", ".a.swx", ".#a.csv", ".nfs1", "k.aotcuda/")
+        ),
+    ],
+)
+def test_names_in_a_folder_are_those_of_the_project(tmp_path, name, of_files, of_modules):
+    (tmp_path / "a.csv").touch()
+    before = [stamp.names(tmp_path, modules_only=only) for only in (False, True)]
+    (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    after = [stamp.names(tmp_path, modules_only=only) for only in (False, True)]
+    assert [one != other for one, other in zip(before, after, strict=True)] == [of_files, of_modules]
+
+
+def test_generated_modules_are_no_names_of_the_project(tmp_path):
+    (tmp_path / "k.aotcuda").mkdir()
+    before = stamp.names(tmp_path)
+    (tmp_path / "k.py").touch()
+    (tmp_path / "k.pyi").touch()
+    assert stamp.names(tmp_path) == before
+    (tmp_path / "l.py").touch()
+    assert stamp.names(tmp_path) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("MYPKG_A", {1}), ("MYPKG_*", {1, 2}), ("MYPKG_[BC]", {2}), ("OTHER", set())]
+)
+def test_variables_are_found_by_name_and_pattern(monkeypatch, name, found):
+    digests = [stamp.variable(name)]
+    for variable in ("MYPKG_A", "MYPKG_B"):
+        monkeypatch.setenv(variable, "1")
+        digests.append(stamp.variable(name))
+    assert {at for at in (1, 2) if digests[at] != digests[at - 1]} == found
+    assert stamp.variable("MYPKG_C") is None
