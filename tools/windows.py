@@ -236,7 +236,9 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
 def _reason(skipped: ET.Element) -> str:
     """Return the reason of a skipped test, or of a skipped file: pytest has the latter in a tuple's text."""
     message = skipped.get("message", "")
-    return message if message != "collection skipped" else (skipped.text or "").rpartition("Skipped: ")[2].rstrip("')")
+    return (
+        message if message != "collection skipped" else (skipped.text or "").rpartition("Skipped: ")[2].rstrip("\"')")
+    )
 
 
 def _wine() -> str:
