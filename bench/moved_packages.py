@@ -39,6 +39,7 @@ class Package:
         command: The arguments of Python; `{moved}` is the folder of programs.
         needs: Further distributions, without their dependencies.
         kernel: A pattern of the lines with which a kernel begins; empty where launched kernels count alone.
+        unused: How many of these nothing in the package launches.
         sdist: Take the sdist, which has the tests.
         aim: The seconds that the recording should take at most.
     """
@@ -48,6 +49,7 @@ class Package:
     command: str
     needs: tuple[str, ...] = ()
     kernel: str = r"^\s*@(nb\.)?cuda\.jit(?!.*device=True)"
+    unused: int = 0
     sdist: bool = False
     aim: int
 
@@ -91,7 +93,7 @@ PACKAGES = {
         requirement="pylops==2.8.0", source="pylops", command="{moved}/run_pylops.py", needs=("scipy",), aim=120
     ),
     "raystrack": Package(
-        requirement="raystrack==2.0.0", source="raystrack", command="{moved}/run_raystrack.py", aim=120
+        requirement="raystrack==2.0.0", source="raystrack", command="{moved}/run_raystrack.py", unused=15, aim=120
     ),
     "speechbrain": Package(
         requirement="speechbrain==1.1.2",
@@ -107,7 +109,6 @@ PACKAGES = {
             "huggingface_hub",
             "requests",
             "scipy",
-            "torchaudio",
             "soundfile",
             "cffi",
             "pycparser",
@@ -157,8 +158,8 @@ def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]
             pip("install", "--no-deps", "--target", libraries, name)
             have = json.loads((libraries / "have.json").read_text()) if (libraries / "have.json").exists() else []
             (libraries / "have.json").write_text(json.dumps([*have, name]))
-    if libraries.exists():
-        shutil.rmtree(libraries / package.source, ignore_errors=True)
+    if (libraries / package.source).exists():  # a further part of the package, such as fla's layers
+        shutil.copytree(libraries / package.source, project / package.source, dirs_exist_ok=True)
     total = sum(len(re.findall(package.kernel, file.read_text(), re.MULTILINE)) for file in sources(project, package))
     change_imports(project, package)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), str(libraries), *path])}
@@ -195,7 +196,8 @@ def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]
     return {
         "release": release,
         "kernels": len(kernels),
-        "of": total if package.kernel else None,
+        "of": total - package.unused if package.kernel else None,
+        "unused": package.unused,
         "signatures": len({(item["module"], item["function"], item["signature"]) for item in own}),
         "launches": sum(sum(item["launches"].values()) for item in own),
         "seconds": round(seconds, 1),
@@ -266,6 +268,7 @@ def table(found: dict[str, dict[str, object]]) -> str:
     ]
     for name, item in sorted(found.items(), key=lambda pair: list(PACKAGES).index(pair[0])):
         of = f" of {item['of']}" if item["of"] is not None else ""
+        of += f" ({item['unused']} more have no caller)" if item.get("unused") else ""
         lines.append(
             f"| {name} {item['release']} | {item['kernels']}{of} | {item['signatures']} | "
             f"{item['seconds']} ({item['aim']}) | {item['status']} |"

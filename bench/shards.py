@@ -71,9 +71,9 @@ def shards(project: Path, work: Path, number: int) -> dict[str, Any]:
         for index in range(1, number + 1)
     ]
     sizes = size(cache)
-    merge = timed(
-        (*AOTCUDA, "--from-cache-only", "--out", str(work / "merged")), project, core, AOTCUDA_BUILD_CACHE=str(cache)
-    )
+    given = ("--from-cache-only", "--out", str(work / "merged"), "--report", str(work / "report.json"))
+    merge = timed((*AOTCUDA, *given), project, core, AOTCUDA_BUILD_CACHE=str(cache))
+    units = json.loads((work / "report.json").read_bytes())["units"]
     total = sum(part["cpu_s"] for part in parts) + merge["cpu_s"]
     return {
         "one": one,
@@ -82,6 +82,7 @@ def shards(project: Path, work: Path, number: int) -> dict[str, Any]:
         "cache": sizes,
         "ratio": round(total / one["cpu_s"], 3),
         "identical": files(work / "one") == files(work / "merged"),
+        "unit_s": [round(unit["seconds"], 3) for unit in units],
     }
 
 

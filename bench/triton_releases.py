@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 _PACKAGES = Path(__file__).resolve().parent.parent / "tests" / "packages"
 _TARGETS = ["sm_80", "sm_90", "sm_120"]
@@ -41,6 +41,9 @@ _OPTIONS: list[dict[str, Any]] = [
     {"num_ctas": 2, "maxnreg": 128, "enable_fp_fusion": False, "launch_pdl": True, "launch_cooperative_grid": True},
 ]
 """Options of variants; clusters are refused below 9.0."""
+
+_AGAIN = 8
+"""How often Triton compiles a variant again whose packaged code is another one."""
 
 _TENSOR_CORES: dict[str, Any] = {
     "matmul": {
@@ -89,9 +92,12 @@ def main() -> int:
     here = machine.describe()
     rows = [_by_release(release) for release in arguments.release] or [_compared()]
     machine.table(
-        ("Triton", "variants", "machine codes", "equal", "left out by both", "otherwise"),
+        ("Triton", "variants", "machine codes", "equal", "left out by both", "Triton varies", "otherwise"),
         [
-            (row["triton"], *(row[name] for name in ("variants", "compared", "equal", "left_out", "differing")))
+            (
+                row["triton"],
+                *(row[name] for name in ("variants", "compared", "equal", "left_out", "varying", "differing")),
+            )
             for row in rows
         ],
     )
@@ -135,18 +141,23 @@ def _compared() -> dict[str, Any]:
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "AOTCUDA_PROGRESS": "0"})
         reference = run_reference(project, Path(temporary, "reference"))
         own = {key: code for manifest in out.rglob("manifest.json") for key, code in packaged(manifest.parent)}
-    equal = sum(own.get(key) == code for key, code in reference.items() if code is not None)
-    compared = sum(code is not None for code in reference.values())
-    left_out = sum(code is None and key not in own for key, code in reference.items())
-    differing = [" ".join(map(str, key)) for key, code in reference.items() if own.get(key) != code]
+        differing = [key for key, code in reference.items() if own.get(key) != code]
+        varying = _varying(project, Path(temporary, "again"), differing) if differing else []
     return {
         "triton": triton.__version__,
         "variants": len({key[:3] for key in reference}),
-        "compared": compared,
-        "equal": equal,
-        "left_out": left_out,
-        "differing": differing,
+        "compared": sum(code is not None for code in reference.values()),
+        "equal": sum(own.get(key) == code for key, code in reference.items() if code is not None),
+        "left_out": sum(code is None and key not in own for key, code in reference.items()),
+        "varying": [" ".join(map(str, key)) for key in varying],
+        "differing": [" ".join(map(str, key)) for key in differing if key not in varying],
     }
+
+
+def _varying(project: Path, folder: Path, keys: list[Key]) -> list[Key]:
+    """Return the variants of which Triton itself makes other code in other processes."""
+    runs = [run_reference(project, folder / str(run), keys) for run in range(_AGAIN)]
+    return [key for key in keys if len({run[key] for run in runs}) > 1]
 
 
 def _prepare(project: Path) -> None:
@@ -207,8 +218,10 @@ def _codes(image: bytes) -> Iterator[tuple[str, bytes]]:
             yield section.name.removeprefix(".text."), section.data()
 
 
-def run_reference(project: Path, folder: Path) -> dict[Key, bytes | None]:
-    """Return the machine code that Triton itself makes of all variants in another process; None where it refuses."""
+def run_reference(project: Path, folder: Path, only: Collection[Key] = ()) -> dict[Key, bytes | None]:
+    """Return the machine code that Triton itself makes of variants in another process; None where it refuses."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "only.json").write_text(json.dumps([*only]))
     environment = {
         "AOTCUDA_BUILDING": "1",  # sources in place get Triton itself
         "PYTHONPATH": os.pathsep.join([str(project), os.environ.get("PYTHONPATH", "")]),
@@ -227,7 +240,7 @@ def run_reference(project: Path, folder: Path) -> dict[Key, bytes | None]:
 
 def reference(project: Path, folder: Path) -> int:
     """Compile all variants by Triton itself; write the cubins, and `keys.json` with the variant of each."""
-    folder.mkdir(exist_ok=True)
+    only = json.loads((folder / "only.json").read_text())
     table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
     capabilities = [int(target[3:]) for target in table["arch"] if target.startswith("sm_")]
     keys: list[list[Any]] = []
@@ -238,10 +251,11 @@ def reference(project: Path, folder: Path) -> int:
             for number, variant in enumerate(kernel["variants"]):
                 wanted = [int(target[3:]) for target in variant.get("arch", [])] or capabilities
                 for capability in wanted:
-                    symbol, cubin = _compiled(function, variant, capability)
-                    (folder / str(len(keys))).write_bytes(cubin)
-                    arch = f"sm_{capability}{'a' * (capability >= 90)}"
-                    keys.append([content["source"], name, number, arch, symbol])
+                    key = [content["source"], name, number, f"sm_{capability}{'a' * (capability >= 90)}"]
+                    if not only or key in only:
+                        symbol, cubin = _compiled(function, variant, capability)
+                        (folder / str(len(keys))).write_bytes(cubin)
+                        keys.append([*key, symbol])
     (folder / "keys.json").write_text(json.dumps(keys))
     return 0
 

@@ -41,6 +41,14 @@ _KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_UNTESTED")
 _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what cannot run on Windows."""
+    if sys.platform == "win32":
+        from support import windows
+
+        windows.mark(items)
+
+
 def pytest_collection_finish() -> None:
     """What has been collected stays: nobody has to look through seven thousand tests for garbage again and again."""
     gc.collect()

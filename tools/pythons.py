@@ -56,7 +56,8 @@ def main() -> None:
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter; several if given several times")
-    parser.add_argument("--out", type=Path, help="the report, JSON; runs of other Pythons that it has are kept")
+    parser.add_argument("--path", action="append", choices=[*_PATHS], help="one launch path alone")
+    parser.add_argument("--out", type=Path, help="the report, JSON; other runs that it has are kept")
     parser.add_argument("tests", nargs="*", help="arguments of pytest, in place of the tests of the run time")
     arguments = parser.parse_args()
     kept: list[dict[str, object]] = []
@@ -66,10 +67,11 @@ def main() -> None:
     for python in arguments.python or [sys.executable]:
         print(f"== {python}", flush=True)
         with tempfile.TemporaryDirectory(prefix="aotcuda-pythons-") as folder:
-            found = run(python, arguments.tests or part(), Path(folder))
+            found = run(python, arguments.path or [*_PATHS], arguments.tests or part(), Path(folder))
         print(json.dumps(found, indent=1), flush=True)
         failed = failed or any(one["failed"] for one in found)
-        kept = sorted([one for one in kept if one["python"] != found[0]["python"]] + found, key=_order)
+        new = [(one["python"], one["what"]) for one in found]
+        kept = sorted([one for one in kept if (one["python"], one["what"]) not in new] + found, key=_order)
         if arguments.out:
             arguments.out.write_text(json.dumps({"runs": kept}, indent=1) + "\n", encoding="utf-8")
     sys.exit(failed)
@@ -80,7 +82,7 @@ def part() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for of in PART for path in ROOT.glob(f"tests/unit/test_{of}.py"))
 
 
-def run(python: str, tests: list[str], folder: Path) -> list[dict[str, object]]:
+def run(python: str, paths: list[str], tests: list[str], folder: Path) -> list[dict[str, object]]:
     """Install the committed state for `python` in `folder`, run the tests by each launch path, and return the runs."""
     own, tree = folder / "environment" / "bin" / "python", folder / "tree"
     commit = _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
@@ -93,8 +95,8 @@ def run(python: str, tests: list[str], folder: Path) -> list[dict[str, object]]:
     subprocess.run([*pip, *NEEDS, "--editable", f"{tree}{COMPILERS[gil]}"], check=True, env=given)
     described = json.loads(_output(str(own), "-P", "-c", _DESCRIBE, env=given))
     found: list[dict[str, object]] = []
-    for path, value in _PATHS.items():
-        results = folder / "results.xml"
+    for path in paths:
+        value, results = _PATHS[path], folder / "results.xml"
         options = ("-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", f"--junitxml={results}")
         told = given if value is None else {**given, "AOTCUDA_EXTENSION": value}
         done = subprocess.run([str(own), "-m", "pytest", *options, *tests], check=False, env=told, cwd=tree)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 PASSED, FAILED, FORGE, ELSEWHERE, AFTER = "passed", "failed", "the forge's", "another machine's", "after a failure"
-ARCHITECTURE = {"-arm": "aarch64"}
+ARCHITECTURE = {"-arm": "aarch64", "windows-latest": "Windows"}
 """What a runner's name ends with, and its machine; the others are x86_64."""
 
 

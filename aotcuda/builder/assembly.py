@@ -96,25 +96,15 @@ def of_shard(shard: tuple[int, int], results: Sequence[Result], *, seconds: floa
     """Return the output of a shard: no files, and a note of what it has compiled into the cache."""
     own, every = (sum(result.part[place] for result in results) for place in (0, 1))
     reused, made = (sum(getattr(result, name) for result in results) for name in ("reused", "made"))
-    index, count = shard
-    units = f"{own} of {every} kernels and device functions are in the build cache"
-    steps = f"{made} steps in {seconds:.1f} s, {reused} from the cache"
+    units = f"shard {shard[0]} of {shard[1]}: {own} of {every} kernels and device functions are in the build cache"
+    steps = tuple(step for result in results for step in result.steps)
+    counts = {"modules": 0, "kernels": own, "functions": 0, "targets": 0, "size": 0, "reused": reused, "made": made}
     return Output(
         files={},
         package_root="",
         warnings=tuple(dict.fromkeys(text for result in results for text in (*result.warnings, *result.problems))),
-        notes=(f"shard {index} of {count}: {units}; {steps}",),
-        summary=report.Summary(
-            modules=0,
-            kernels=own,
-            functions=0,
-            targets=0,
-            seconds=seconds,
-            size=0,
-            reused=reused,
-            made=made,
-            steps=tuple(step for result in results for step in result.steps),
-        ),
+        notes=(f"{units}; {made} steps in {seconds:.1f} s, {reused} from the cache",),
+        summary=report.Summary(**counts, seconds=seconds, steps=steps),
     )
 
 

@@ -17,7 +17,7 @@ import zipfile
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda import errors, registry
 from aotcuda.builder import remote_job
@@ -29,6 +29,7 @@ from aotcuda.errors import BuildError, ConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.progress import Progress
     from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Job
@@ -38,14 +39,6 @@ if TYPE_CHECKING:
 VARIABLE = "AOTCUDA_EXECUTOR"
 _DASK = "dask://"
 _FORMS = f"{_DASK}HOST:PORT, or module:function that returns a concurrent.futures.Executor"
-
-_OWN_VARIABLES = frozenset(
-    [
-        *(settings.ACCESS, settings.WHERE, VARIABLE, "AOTCUDA_CACHE_DIR", "AOTCUDA_CACHE_SIZE", "AOTCUDA_DEBUG"),
-        *("AOTCUDA_FROM_CACHE_ONLY", "AOTCUDA_PROGRESS", "AOTCUDA_VERBOSE"),
-    ]
-)
-"""Variables of this machine alone."""
 
 _TICK = 0.5
 _PATIENCE = 20.0
@@ -85,9 +78,7 @@ def fill(
     if not name.startswith(_DASK) and not all(name.partition(":")[::2]):
         message = f"{VARIABLE} is {name!r}; write {_FORMS}"
         raise ConfigError(message)
-    if job.cache is None:
-        return []
-    store = Store(job.cache, lambda *_: ({}, None), lambda *_: None)
+    store = Store(cast("Settings", job.cache), lambda *_: ({}, None), lambda *_: None)
     executors = Dask(name, watcher) if name.startswith(_DASK) else Executors(name, root)
     try:
         units = sum(len(plan.units) for plan in job.plans)
@@ -133,7 +124,8 @@ def _request(
     variables = {
         name: value
         for name, value in os.environ.items()
-        if (name.startswith("AOTCUDA_") and name not in _OWN_VARIABLES)
+        if settings.is_asked(name)
+        or name == "AOTCUDA_ARCH"
         or name in known.kept
         or any(fnmatchcase(name, pattern) for pattern in job.watched_variables)
     }
@@ -156,23 +148,26 @@ def _run(
     warnings: dict[str, None] = {}
     lost = ""
     for _ in range(_ATTEMPTS):
-        executor = executors.make()
-        futures = {executor.submit(remote_job.run, archive, request): index for index, request in left.items()}
+        executor, sent = executors.make(archive)
+        futures: dict[Future, int] = {}
         try:
+            for index, request in left.items():
+                futures[executor.submit(remote_job.run, sent, request)] = index
             for future in _completed(futures, len(requests), executors, watcher):
                 index = futures[future]
                 try:
                     result, entries = future.result()
-                except (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError) as error:
-                    lost = str(error) or type(error).__name__
-                    continue
                 except Exception as error:
-                    message = f"{VARIABLE}: shard {index} of {len(requests)}: {_line(error)}"
-                    raise BuildError(message) from error
-                _check(result, index, len(requests))
-                _keep(store, entries, result["worker"])
+                    if not _is_lost(error):
+                        message = f"{VARIABLE}: shard {index} of {len(requests)}: {_line(error)}; correct the workers"
+                        raise BuildError(message) from error
+                    lost = _line(error)
+                    continue
+                _keep(store, result, entries, f"{index} of {len(requests)}")
                 warnings |= dict.fromkeys(result["warnings"])
                 del left[index]
+        except concurrent.futures.BrokenExecutor as error:  # while jobs were handed over
+            lost = _line(error)
         finally:
             _stop(executor, list(futures))
             watcher.clear()
@@ -183,6 +178,12 @@ def _run(
         f"({lost}); look at what the workers say, and give them more memory"
     )
     raise BuildError(message)
+
+
+def _is_lost(error: Exception) -> bool:
+    """Return True for the errors of jobs whose worker has ended, of Dask by name."""
+    lost = (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError)
+    return isinstance(error, lost) or type(error).__name__ == "KilledWorker"
 
 
 def _completed(futures: Collection[Future], count: int, executors: Executors, watcher: Progress) -> Iterator[Future]:
@@ -197,20 +198,17 @@ def _completed(futures: Collection[Future], count: int, executors: Executors, wa
         yield from ended
 
 
-def _check(result: Mapping[str, Any], index: int, count: int) -> None:
-    """Raise the error of a job, as its class says."""
+def _keep(store: Store, result: Mapping[str, Any], entries: Mapping[str, bytes], shard: str) -> None:
+    """Keep the entries of a job; raise its error, as its class says."""
+    worker, error = result["worker"], result["error"]
     if result.get("refused"):
-        message = f"{VARIABLE}: the worker {result['worker']} {result['error']}; install the same there"
+        message = f"{VARIABLE}: the worker {worker} {error}; install the same there"
         raise BuildError(message)
-    if result["error"]:
-        raised = getattr(errors, result.get("class", ""), None)
-        if raised is not None:
-            raise raised(result["error"])
-        message = f"{VARIABLE}: shard {index} of {count} on {result['worker']}: {result['error']}"
+    if error and "class" in result:
+        raise getattr(errors, result["class"], BuildError)(error)
+    if error:
+        message = f"{VARIABLE}: shard {shard} on {worker}: {error}"
         raise BuildError(message)
-
-
-def _keep(store: Store, entries: Mapping[str, bytes], worker: str) -> None:
     for name, data in entries.items():
         if not store.receive(name, data):
             problem = next(iter(store.problems), "it is damaged")
@@ -261,10 +259,10 @@ class Executors:
             raise ConfigError(message)
         return made
 
-    def make(self) -> concurrent.futures.Executor:
-        """Return an executor that takes jobs."""
+    def make(self, archive: bytes) -> tuple[concurrent.futures.Executor, Any]:
+        """Return an executor that takes jobs, and the archive as they are given it."""
         executor, self._next = self._next or self._made(), None
-        return executor
+        return executor, archive
 
     @property
     def slots(self) -> int:
@@ -319,10 +317,9 @@ class Dask(Executors):
             watcher.show(f"waiting for a worker of {self.name}", 0, 0)
             time.sleep(_TICK)
 
-    def make(self) -> concurrent.futures.Executor:
-        """Return the client's own executor."""
-        made: concurrent.futures.Executor = self._client.get_executor(pure=False)
-        return made
+    def make(self, archive: bytes) -> tuple[concurrent.futures.Executor, Any]:
+        """Return the client's own executor; all workers have the archive once."""
+        return self._client.get_executor(pure=False), self._client.scatter(archive, broadcast=True)
 
     @property
     def slots(self) -> int:

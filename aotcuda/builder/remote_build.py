@@ -26,8 +26,7 @@ def main() -> None:
     process_tree.die_with(int(sys.argv[1]), signal.SIGTERM)
     here = Path.cwd()
     request = json.loads((here / REQUEST).read_bytes())
-    own = {name for name in os.environ if name.startswith("AOTCUDA_")}
-    for name in own:
+    for name in [name for name in os.environ if name.startswith("AOTCUDA_") or settings.is_asked(name)]:
         del os.environ[name]
     os.environ.update(request["variables"])
     os.environ["AOTCUDA_CACHE_DIR"] = str(here / "cache")

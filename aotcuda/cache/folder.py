@@ -18,7 +18,7 @@ def folder() -> str | None:
         return named(given)
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not base.strip():
-        base = os.path.expanduser("~/.cache")
+        base = os.path.expanduser(os.path.join("~", ".cache"))
     return os.path.join(base, "aotcuda") if os.path.isabs(base) else None
 
 

@@ -138,7 +138,7 @@ def render(found: dict[str, Any]) -> str:
 
 def _without_home(text: str) -> str:
     home = os.path.expanduser("~")  # noqa: PTH111 (as a user without a home has it: `~`)
-    return re.sub(rf"{re.escape(home)}(?=[/\s:,;]|$)", "~", text) if len(home) > 1 else text
+    return re.sub(rf"{re.escape(home)}(?=[/\\\s:,;]|$)", "~", text) if len(home) > 1 else text
 
 
 def _shown(front_end: registry.Registration, version: str | None, tested: list[str], cuda: int) -> str:

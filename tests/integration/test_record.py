@@ -498,7 +498,7 @@ def test_a_front_end_without_simulator_is_refused_in_words(project: Path) -> Non
     command = [sys.executable, "-W", "ignore", "-c", script + "except Exception: pass"]
     done = record(project, "--execute", "--", *command)
     assert done.status == 1
-    assert "launches of numba-cuda-mlir cannot be recorded here: there is no GPU" in done.err
+    assert "launches of numba-cuda-mlir cannot be executed here: there is no GPU" in done.err
 
 
 def test_pytest_is_recorded_and_kernels_of_tests_stay_out(project: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest as manifests
@@ -12,6 +13,9 @@ from support import manifests as generated
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+package = "numba"
+"""The package that sources import `cuda` from: that of Numba-CUDA, or `numba_cuda_mlir`."""
 
 NO_NUMBA = """
 import sys
@@ -24,6 +28,11 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 """
 """Code for an interpreter in which no Numba is installed."""
+
+
+def named(text: str) -> str:
+    """Return a message about Numba-CUDA as it is about `package`."""
+    return re.sub(r"\bnumba\b", package, text.replace("jit-cu13", f"jit-{'mlir-' * (package != 'numba')}cu13"))
 
 
 def write(
@@ -49,6 +58,7 @@ def write(
         more: Records of other kernels.
         changes: Keys of the manifest.
     """
+    text = text.replace("from aotcuda.numba import", f"from aotcuda.{package} import")
     lines = {
         node.name: min([node.lineno, *(item.lineno for item in node.decorator_list)])
         for node in ast.walk(ast.parse(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -149,7 +150,8 @@ def test_the_drivers_own_version_is_that_of_its_kernel_module(tmp_path: Path, mo
 def test_a_report_names_neither_the_user_nor_what_opens_a_store(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+    for home in ("HOME", "USERPROFILE"):  # Windows has the second one
+        monkeypatch.setenv(home, str(tmp_path))
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "kept"))
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "s3://name:password@store/cache?token=secret")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -160,7 +162,7 @@ def test_a_report_names_neither_the_user_nor_what_opens_a_store(
     assert "password" not in text
     assert "secret" not in text
     assert "AOTCUDA_BUILD_CACHE=s3://store/cache\n" in text
-    assert "AOTCUDA_CACHE_DIR=~/kept\n" in text
+    assert f"AOTCUDA_CACHE_DIR=~{os.sep}kept\n" in text
     assert "CUDA_VISIBLE_DEVICES=\n" in text
 
 

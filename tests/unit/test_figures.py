@@ -55,6 +55,14 @@ def of_front_ends():
         came = triton["first_result_seconds"]
         told = "{:.1f} to {:.1f} µs | {:.1f} to {:.1f} µs | {:.2f} s | {:.2f} s |"
         yield "docs/triton.md", told, *launches, came["aotcuda"], came["Triton, warm cache"]
+    for row in result("triton_releases")["releases"]:
+        yield (
+            "docs/triton.md",
+            "{} of {} machine codes are those of Triton {}",
+            row["equal"],
+            row["compared"],
+            row["triton"],
+        )
     exact = {name: case["aotcuda"] for name, case in result("triton_launch")["over_c_microseconds"].items()}
     one, many, function = (
         ends(

@@ -91,8 +91,22 @@ KERNELS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+OF_NUMBA_ALONE = (
+    "test_a_kernel_of_somebody_elses_takes_its_device_functions",
+    "test_an_import_of_a_submodule_is_answered_with_the_import_to_write",  # has both packages already
+    "test_functions_for_the_processor_are_compiled_when_they_are_called",
+    "test_numba_compiles_what_is_not_packaged_with_the_names_that_it_knows",
+    "test_the_rest_of_numba_is_numbas",
+    "test_what_is_asked_of_numbas_values_is_asked_of_numba",
+    "test_where_numba_was_imported_too_its_own_error_says_that_there_is_no_gpu",
+)
+
+
+@pytest.fixture(autouse=True, params=["numba", "numba_cuda_mlir"])
+def _settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "numba" and request.node.originalname in OF_NUMBA_ALONE:
+        pytest.skip("of what Numba-CUDA-MLIR does not have: njit, vectorize, config, Numba's own errors")
+    monkeypatch.setattr(in_place, "package", request.param)
     for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "NUMBA_ENABLE_CUDASIM", "AOTCUDA_HOST_ARRAYS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -416,17 +430,18 @@ for call, *args in calls:
         print(type(error).__name__, error)
 """
     missing, to_device, njit, event = cuda.run(code).splitlines()
-    assert missing == (
+    assert missing == in_place.named(
         "DependencyError mypkg.solver.missing (line 30) is in no image that was packaged, and compiling it here needs "
         "numba, which is not installed: pip install 'aotcuda[jit-cu13]'; or name it in "
         'tool.aotcuda.modules."mypkg.solver".kernels, as `aotcuda record --write` does'
     )
-    assert to_device == (
+    assert to_device == in_place.named(
         "DependencyError numba.cuda.to_device is Numba's own, and numba is not installed: "
         "pip install 'aotcuda[jit-cu13]'"
     )
-    assert njit.startswith("DependencyError numba.njit, which makes mypkg.solver.on_the_processor, is Numba's own")
-    assert event.startswith("DependencyError numba.cuda.event is Numba's own")
+    said = "DependencyError numba.njit, which makes mypkg.solver.on_the_processor, is Numba's own"
+    assert njit.startswith(in_place.named(said))
+    assert event.startswith(in_place.named("DependencyError numba.cuda.event is Numba's own"))
 
 
 def test_another_function_than_the_build_saw_is_not_taken_for_it(cuda: StandIn) -> None:
@@ -540,7 +555,7 @@ def records(x, pair):
     in_place.write(cuda.packages, text, {"k": ("void(float32[::1])",)})
     code = f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.add_up, s.total.__name__, s.doubled, s.RECORD)"
     said = "numba.cuda.declare_device(...) total mypkg.solver.doubled numba.from_dtype(...)[:]"
-    assert cuda.run(code) == f"{said}\n"
+    assert cuda.run(code) == in_place.named(f"{said}\n")
 
 
 HAS_CUDA = """
@@ -583,7 +598,7 @@ def test_programs_that_ask_numbas_driver_modules_for_a_gpu_are_answered(cuda: St
         *([] if there else ["NoDriverError"]),
         "other",
         f"{there} True",
-        "numba.prange is Numba's own, and numba is not installed: pip install 'aotcuda[jit-cu13]'",
+        in_place.named("numba.prange is Numba's own, and numba is not installed: pip install 'aotcuda[jit-cu13]'"),
     ]
 
 
@@ -617,7 +632,8 @@ def test_nothing_is_an_instance_of_numbas_classes_before_numba_is_imported(cuda:
 from mypkg.solver import cuda, float32, int32, types
 print(isinstance(1, cuda.devicearray.DeviceNDArray), cuda.syncthreads, float32[:, ::1], types.Tuple((int32,)))
 """
-    assert cuda.run(code) == "False numba.cuda.syncthreads numba.float32[:, ::1] numba.types.Tuple(numba.int32)\n"
+    said = "False numba.cuda.syncthreads numba.float32[:, ::1] numba.types.Tuple(numba.int32)\n"
+    assert cuda.run(code) == in_place.named(said)
 
 
 def test_the_rest_of_numba_is_numbas(cuda: StandIn) -> None:
@@ -759,7 +775,7 @@ def test_an_import_of_a_submodule_is_answered_with_the_import_to_write(
 def test_names_of_submodules_cost_nothing_in_place_and_are_numbas_elsewhere(cuda: StandIn) -> None:
     names = "cuda.random.xoroshiro128p_uniform_float32, cuda.libdevice.sinf, cuda.types.float32"
     in_place.write(cuda.packages, f"{SOURCE}\nFOUND = {names}", KERNELS)
-    assert cuda.run(f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.FOUND[0])") == (
+    assert cuda.run(f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.FOUND[0])") == in_place.named(
         "numba.cuda.random.xoroshiro128p_uniform_float32\n"
     )
     plain = cuda.packages / "plain"

@@ -49,12 +49,20 @@ def load(path: Path) -> dict:
     return tomllib.loads(path.read_text())
 
 
-def test_a_project_gains_all_that_a_build_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = make(tmp_path, PROJECT)
+@pytest.mark.parametrize(
+    ("compiler", "extra", "key"),
+    [("numba", "cu13", {}), ("numba_cuda_mlir", "mlir-cu13", {"frontend": "numba-cuda-mlir"})],
+)
+@pytest.mark.parametrize("place", ["", "aotcuda."])
+def test_a_project_gains_all_that_a_build_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], compiler: str, extra: str, key: dict[str, str], place: str
+) -> None:
+    path = make(tmp_path, PROJECT, KERNELS.replace("from numba import", f"from {place}{compiler} import"))
     assert cli.main(["init", str(tmp_path)]) == 0
     assert path.read_text().startswith(PROJECT)
     data = load(path)
-    assert data["build-system"] == {"requires": ["hatchling", "aotcuda[cu13]"], "build-backend": "hatchling.build"}
+    requires = ["hatchling", f"aotcuda[{extra}]"]
+    assert data["build-system"] == {"requires": requires, "build-backend": "hatchling.build"}
     assert data["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["aotcuda"] == {}
     assert data["project"]["dependencies"] == ["aotcuda"]
     assert data["tool"]["aotcuda"] == {
@@ -62,6 +70,7 @@ def test_a_project_gains_all_that_a_build_needs(tmp_path: Path, capsys: pytest.C
         "modules": {
             "pkg.gpu": {
                 "source": "pkg.gpu",
+                **key,
                 "kernels": {
                     "typed": ["void(float32[::1])"],
                     "step": {"python": "pkg.gpu:Solver.step", "signatures": ["void(int32)", "void(int64)"]},
@@ -363,7 +372,6 @@ def test_a_project_with_tritons_kernels_gains_what_a_build_needs_and_is_told_how
     assert data["tool"]["aotcuda"] == {"arch": list(default_targets())}
     said = capsys.readouterr().out
     assert "2 kernels have no signature yet:\n  src/pkg/gpu.py:10: tuned\n  src/pkg/gpu.py:14: guessed\n" in said
-    assert "  TRITON_INTERPRET=1 aotcuda record --write -- python -m pytest    # without a GPU; triton only" in said
     assert "NUMBA" not in said
     assert "1 device function: it comes along" in said
 

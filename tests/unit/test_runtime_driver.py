@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -30,7 +31,7 @@ def test_a_function_that_the_driver_lacks_is_named(cuda, monkeypatch, name):
         )
     module = cuda.package(kernel("k", "void(int32)"))
     for _ in range(2):
-        with pytest.raises(DriverTooOldError, match=rf"libcuda\.so\.1 has no {name}.*CUDA 12\.0 or newer"):
+        with pytest.raises(DriverTooOldError, match=rf"{cuda.library.name} has no {name}.*CUDA 12\.0 or newer"):
             ask(module, name)
 
 
@@ -41,9 +42,10 @@ def ask(module, name):
 
 
 def test_a_library_that_is_no_driver_is_named(cuda, monkeypatch):
-    monkeypatch.setattr(driver, "LIBRARY", "libm.so.6")
+    other = "kernel32.dll" if sys.platform == "win32" else "libm.so.6"
+    monkeypatch.setattr(driver, "LIBRARY", other)
     module = cuda.package(kernel("k", "void(int32)"))
-    with pytest.raises(DriverTooOldError, match=r"libm\.so\.6 has no cuInit"):
+    with pytest.raises(DriverTooOldError, match=f"{other} has no cuInit"):
         module.k[1, 1](1)
 
 

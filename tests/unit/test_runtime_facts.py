@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -90,7 +91,7 @@ def test_the_disassembler_gets_the_image_and_the_symbol_of_each_overload(cuda, k
     assert k.inspect_sass() == {ONE: "code of k_0", OTHER: "code of k_1"}
     assert k.inspect_sass(OTHER) == "code of k_1"
     assert commands[0][:-1] == ["cuobjdump", "--dump-sass", "--gpu-architecture", "sm_90", "--function", "k_0"]
-    assert commands[0][-1].endswith("kernels.aotcuda/kernels.fatbin")
+    assert Path(commands[0][-1]).parts[-2:] == ("kernels.aotcuda", "kernels.fatbin")
 
 
 def test_a_gpu_that_takes_ptx_has_no_machine_code_to_show(cuda, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import types
+from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 
@@ -13,6 +14,8 @@ from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
 from aotcuda.tools import doctor
 from support.manifests import kernel
+
+NOT_LOADED = "DLL load failed while importing _launch: " if sys.platform == "win32" else "{}/_launch.so: "
 
 
 @pytest.fixture
@@ -69,7 +72,7 @@ class TestWhichFastPath:
     @pytest.mark.parametrize(
         ("name", "content", "said"),
         [
-            ("_launch.so", "no library", "{}/_launch.so: "),
+            (f"_launch{EXTENSION_SUFFIXES[-1]}", "no library", NOT_LOADED),
             (
                 "_launch.py",
                 "raise SystemError('init function of _launch returned uninitialized object')",
@@ -126,7 +129,8 @@ class TestDoctor:
     def test_what_is_missing_is_said_and_is_no_error(self, looking, monkeypatch, capsys):
         monkeypatch.setattr(drivers, "_driver", None)
         monkeypatch.setattr(drivers, "LIBRARY", "libnowhere.so.1")
-        monkeypatch.setenv("HOME", "nowhere")
+        for home in ("HOME", "USERPROFILE"):  # Windows has the second one
+            monkeypatch.setenv(home, "nowhere")
         monkeypatch.setenv("XDG_CACHE_HOME", "")
         looking(None)
         assert cli.main(["doctor", "--json"]) == 0

@@ -369,7 +369,7 @@ class TestDamage:
 
 
 def test_the_version_is_the_projects():
-    root = Path(aotcuda.__file__).parents[1]
+    root = Path(__file__).parents[2]
     project = tomllib.loads(root.joinpath("pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
     read = root / project["tool"]["hatch"]["version"]["path"]

@@ -141,7 +141,7 @@ def test_strides_of_dimensions_of_one_element_do_not_matter(cuda):
     assert cuda.parameters() == words(array, line)
 
 
-@pytest.mark.parametrize("dtype", [numpy_type.__name__ for numpy_type in ELEMENTS])
+@pytest.mark.parametrize("dtype", [np.dtype(numpy_type).name for numpy_type in ELEMENTS])
 def test_arrays_of_every_element_type(cuda, dtype):
     like = np.zeros(6, dtype)
     array = cuda.array(like)

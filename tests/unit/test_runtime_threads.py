@@ -26,6 +26,7 @@ from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.fast import specializations as fast_path
 from support import threads
 from support.manifests import kernel
+from support.quick import needs_extension
 
 THREADS = 6
 ROUNDS = 4
@@ -392,6 +393,7 @@ def test_an_interface_may_change_while_it_is_read(cuda, path):
     }
 
 
+@needs_extension
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has a GIL at all times")
 def test_the_fast_path_in_c_leaves_the_gil_off(cuda, extension_module):
     folder = Path(extension_module.__file__).parent

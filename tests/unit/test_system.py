@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from aotcuda import cli
 from aotcuda.common import system
 from aotcuda.errors import AotcudaError, NoDriverError
 from aotcuda.runtime import driver
@@ -114,3 +115,12 @@ def test_windows_launches_by_its_own_driver_library(cuda, stand_in_library, tmp_
     code = f"{ELSEWHERE.format('win32')}import mypkg.kernels as k\nk.k[1, 32](1)\nk.__aotcuda__.unload()"
     assert cuda.run(code, LD_LIBRARY_PATH=str(tmp_path)) == ""
     assert len(cuda.launches()) == 1
+
+
+@pytest.mark.parametrize(("command", "does"), [(["record", "--", "python"], "records launches"), (["build"], "builds")])
+def test_windows_refuses_commands_that_compile_in_one_line(monkeypatch, capsys, tmp_path, command, does) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.aotcuda.modules."mypkg.kernels"]\nsource = "mypkg._kernels"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert cli.main(command) == 1
+    assert capsys.readouterr().err.startswith(f"aotcuda: aotcuda {does} on Linux alone, and this is win32; ")

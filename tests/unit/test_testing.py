@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,21 +130,24 @@ def test_modules_are_loaded_anew_so_that_what_was_compiled_before_counts(cuda: S
     assert len(cuda.calls("cuLibraryLoadData")) == 2
 
 
-def test_what_numba_launches_does_not(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    module: Any = ModuleType("numba.cuda.dispatcher")
-
-    class _Kernel:
-        py_func = np.mean
-
-        def launch(self) -> str:
-            return "launched"
-
-    module._Kernel = _Kernel
-    monkeypatch.setitem(sys.modules, "numba.cuda.dispatcher", module)
-    original = _Kernel.launch
+@pytest.mark.parametrize(
+    ("name", "owner", "method"),
+    [("numba.cuda.dispatcher", "_Kernel", "launch"), ("numba_cuda_mlir.descriptor", "_ArgMarshaller", "_launch")],
+)
+def test_what_a_compiler_launches_does_not(
+    cuda: StandIn, monkeypatch: pytest.MonkeyPatch, name: str, owner: str, method: str
+) -> None:
+    module: Any = ModuleType(name)
+    kernel = type(
+        owner, (), {method: lambda _: "launched", "py_func": np.mean, "_dispatcher": SimpleNamespace(py_func=np.mean)}
+    )
+    setattr(module, owner, kernel)
+    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(testing, "find_spec", lambda found: found == name.partition(".")[0] or None)
+    original = getattr(kernel, method)
     with pytest.raises(AssertionError, match=r"numpy.mean was compiled by"), testing.only_packaged():
-        assert _Kernel().launch() == "launched"
-    assert _Kernel.launch is original
+        assert getattr(kernel(), method)() == "launched"
+    assert getattr(kernel, method) is original
 
 
 def test_a_stand_in_is_imported_under_the_name_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

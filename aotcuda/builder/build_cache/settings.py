@@ -152,7 +152,7 @@ def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit], root: Path) -
         FORMAT,
         [_digests(_folder_of(item.tables)) for item in registered if item.name not in registry.BUILT_IN],
         sorted(tools(distributions, toolkits).items()),
-        sorted((name, value) for name, value in os.environ.items() if _is_asked(name) or name in known.kept),
+        sorted((name, value) for name, value in os.environ.items() if is_asked(name) or name in known.kept),
         [(name, compilers.digest(str(root / name))) for name in known.files],
     )
 
@@ -169,7 +169,8 @@ def tools(distributions: Iterable[str], toolkits: Sequence[Toolkit]) -> dict[str
     }
 
 
-def _is_asked(name: str) -> bool:
+def is_asked(name: str) -> bool:
+    """Return True for a variable that all entries depend on."""
     if name.startswith("AOTCUDA_"):
         return name not in _NOT_ASKED
     return name.startswith("PYTHON") and name not in _OF_INSTALLERS

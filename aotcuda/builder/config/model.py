@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FLAG = Flag()
 _FRONT_END = FrontEndName()
-FMA_MEANING = "Whether multiplications and additions become fused multiply-adds; false keeps the rounding of both."
+FMA_MEANING = "Fuse multiplications and additions; false keeps the rounding of both."
 FMA = setting(_FLAG, FMA_MEANING, "false", default="`fma` of `options`")
 """The metadata of the key `fma` of one kernel or function, for front ends that have it."""
 
@@ -54,11 +54,11 @@ class Options:
     )
     opt_level: int = field(
         default=3,
-        metadata=setting(Integer(0, 3), "How much the compiler optimises.", "2"),
+        metadata=setting(Integer(0, 3), "The optimisation level of the compiler.", "2"),
     )
     max_registers: int = field(
         default=0,
-        metadata=setting(Integer(0, 255), "Registers a thread may use; 0 leaves the choice to the compiler.", "64"),
+        metadata=setting(Integer(0, 255), "The most registers of a thread; 0 leaves the choice to the compiler.", "64"),
     )
     include_dirs: tuple[str, ...] = field(
         default=(),
@@ -80,7 +80,7 @@ class Options:
         default=(),
         metadata=setting(
             OptionList(),
-            "More options for NVRTC, which compiles `.cu` files; see [which ones](cuda-cpp.md#options-of-nvrtc).",
+            "Further options for NVRTC, which compiles `.cu` files; see [the list](cuda-cpp.md#options-of-nvrtc).",
             '["--std=c++17"]',
         ),
     )
@@ -108,8 +108,8 @@ class LinkItem:
         default=None,
         metadata=setting(
             rules.PYTHON_MODULE,
-            "A module of this wheel, or an installed one that aotcuda built: its device functions, what they link, and "
-            "its callbacks.",
+            "A module of this wheel, or an installed one that aotcuda built: its device functions, their linked files, "
+            "and its callbacks.",
             '"otherpkg.kernels"',
             default="either this or `path`",
             instead_of="path",
@@ -151,8 +151,8 @@ class Module:
     source: Any = field(
         metadata=setting(
             OfFrontEnd("source"),
-            "The Python modules that hold the functions: one, or a list. "
-            "The very name of this one packages it in place.",
+            "The Python module with the functions, or a list of modules. "
+            "The name of the packaged module itself packages it in place.",
             '"mypkg._kernels"',
         )
     )
@@ -160,7 +160,7 @@ class Module:
         default=None,
         metadata=setting(
             _FRONT_END,
-            "The compiler of this module's functions, where it is not that of the other modules.",
+            "The front end of this module, if it differs from the project's.",
             '"numba-cuda-mlir"',
             default="that of `tool.aotcuda`",
         ),
@@ -181,7 +181,7 @@ class Module:
                 item=Record(cls=LinkItem, expected="a path or a table", short="path"),
                 expected="a list of files",
             ),
-            "What is linked into the module: paths of files, or tables.",
+            "Files to link into the module: paths, or tables.",
             '["csrc/functions.cu"]',
         ),
     )
@@ -205,8 +205,8 @@ class Module:
         default=None,
         metadata=setting(
             OfFrontEnd("variants"),
-            "A file of variants that `aotcuda record --write` has written, relative to the project's folder: kernels "
-            "beside those of `kernels`. [Triton's](triton.md#variants-that-a-run-used) alone.",
+            "A variants file of `aotcuda record --write`, relative to the project's folder. It adds kernels to those "
+            "of `kernels`. For [Triton](triton.md#variants-that-a-run-used) only.",
             '"mypkg/ops/norm.variants.json"',
         ),
     )
@@ -220,36 +220,36 @@ class Config:
     arch: tuple[Target, ...] = field(
         metadata=setting(
             TargetList(),
-            "What to build for: `sm_XY` for machine code, `compute_XY` for PTX, or another of the ways below. "
+            "The targets: `sm_XY` for machine code, `compute_XY` for PTX, or [another form](#targets). "
             "`AOTCUDA_ARCH` replaces it.",
             json.dumps(default_targets()),
         )
     )
     frontend: str = field(
         default=registry.DEFAULT,
-        metadata=setting(
-            _FRONT_END, "The compiler of the Python functions; a module may name another one.", '"numba-cuda"'
-        ),
+        metadata=setting(_FRONT_END, "The front end; a module may name another one.", '"numba-cuda"'),
     )
     load: str = field(
         default="import",
         metadata=setting(
             Choice(("import", "first-use")),
-            "When the images are loaded: at import or at the first launch.",
+            "The time to load the images: at import or at the first launch.",
             '"first-use"',
         ),
     )
     fallback: str = field(
         default="jit",
         metadata=setting(
-            Choice(("jit", "error")), "What happens where nothing in the wheel fits: compile, or raise.", '"error"'
+            Choice(("jit", "error")),
+            "If no code of the wheel fits a GPU or the arguments: compile, or raise.",
+            '"error"',
         ),
     )
     known_faults: str = field(
         default="warn",
         metadata=setting(
             Choice(("warn", "error")),
-            "What becomes of code that the compiler is [known to get wrong](frontends.md#known-faults).",
+            "For code that the compiler is [known to compile wrongly](frontends.md#known-faults): warn, or fail.",
             '"error"',
         ),
     )
@@ -257,7 +257,7 @@ class Config:
         default="warn",
         metadata=setting(
             Choice(("warn", "error")),
-            "What becomes of a kernel that [a target cannot have](triton.md#what-a-target-cannot-have).",
+            "For a kernel that [a target cannot have](triton.md#what-a-target-cannot-have): warn, or fail.",
             '"error"',
         ),
     )
@@ -265,7 +265,7 @@ class Config:
         default="installed",
         metadata=setting(
             Choice(("installed", "bundled")),
-            "Where the run time comes from: the distribution aotcuda, which the project depends on, or a "
+            "The run time: that of the distribution aotcuda, on which the project depends, or a "
             "[copy in the wheel](bundled.md).",
             '"bundled"',
         ),
@@ -274,7 +274,7 @@ class Config:
         default=None,
         metadata=setting(
             rules.PYTHON_MODULE,
-            "A Python module that is imported before all sources, in builds alone; it may lie outside the package. See "
+            "A Python module that builds import before all sources; it may be outside the package. See "
             "[the order of imports](#what-a-build-imports).",
             '"_aot_prelude"',
         ),
@@ -283,7 +283,7 @@ class Config:
         default=(),
         metadata=setting(
             TableOf(name=rules.TYPE_NAME, value=rules.TYPE, expected="a table of types"),
-            "Names for types, which every signature and every other one of these types may use. See [types](#types).",
+            "Names for types, for use in signatures and in other types of this table. See [types](#types).",
             '{ C2 = "complex128[:, ::1]" }',
         ),
     )
@@ -291,8 +291,8 @@ class Config:
         default=(),
         metadata=setting(
             _STRINGS,
-            "Globs, relative to the project's folder or absolute, of more files that the kernels depend on; `**` is "
-            "any number of folders. For what [builds do not see](build-cache.md#what-a-build-sees) being read.",
+            "Globs of further files that the kernels depend on, relative to the project's folder or absolute; `**` is "
+            "any number of folders. For files that [builds do not see](build-cache.md#what-a-build-sees).",
             '["data/*.h5"]',
         ),
     )
@@ -300,16 +300,14 @@ class Config:
         default=(),
         metadata=setting(
             _STRINGS,
-            "Environment variables that the kernels depend on; `MYPKG_*` names all that begin so. For what "
-            "[builds do not see](build-cache.md#what-a-build-sees) being read.",
+            "Environment variables that the kernels depend on; `MYPKG_*` is all names with this beginning. For "
+            "variables that [builds do not see](build-cache.md#what-a-build-sees).",
             '["MYPKG_*"]',
         ),
     )
     host_abi: bool = field(
         default=False,
-        metadata=setting(
-            _FLAG, "Whether the wheel depends on the host's system, and so must carry a platform tag.", "true"
-        ),
+        metadata=setting(_FLAG, "Give the wheel a platform tag, since it depends on the host's system.", "true"),
     )
     options: Options = field(
         default_factory=Options,

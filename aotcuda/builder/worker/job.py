@@ -49,6 +49,7 @@ class Job:
         cache: Where what steps make is kept; None if it is not.
         shard: Compile and keep this part of the units alone: its number, from 1, and how many there are.
         from_cache_only: Take all units from the cache that shards have filled, or fail.
+        part: The modules with symbols of a shard's units; None before they are known.
         costs: Recorded seconds of units, by module and symbol, to divide them among shards.
         inputs: What shards and the build that takes their results must have in common, beside what sources read.
     """
@@ -75,6 +76,7 @@ class Job:
     cache: Settings | None = None
     shard: tuple[int, int] | None = None
     from_cache_only: bool = False
+    part: frozenset[tuple[str, str]] | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
     inputs: Mapping[str, str | None] = field(default_factory=dict)
 

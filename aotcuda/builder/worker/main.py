@@ -169,7 +169,7 @@ def _loaded(
 ) -> tuple[Pipeline, Loaded]:
     """Import the sources and read what is linked. Sources that query the GPU are imported for each target."""
     first, *others = source_loading.targets(job)
-    again = partial(source_loading.elsewhere, job, front, cache, others)
+    again = partial(source_loading.elsewhere, front, cache, others)
     with ExitStack() as stack:
         # A copy of this process before it imports the sources, from which the others start.
         spare = stack.enter_context(pool.spare(again, tell)) if others and hasattr(front, "importing") else None
@@ -180,7 +180,7 @@ def _loaded(
         part = pipeline.share(loaded.seen)
         if spare is not None and any(question.depends for question in loaded.questions):
             tell(step="importing the sources for each target", done=0, total=0)
-            pipeline.elsewhere = spare(part)
+            pipeline.elsewhere = spare(replace(job, part=part))
     return pipeline, loaded
 
 

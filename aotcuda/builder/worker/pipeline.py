@@ -27,7 +27,7 @@ from aotcuda.builder.worker.job import LinkedItem
 from aotcuda.builder.worker.observer import INSTALLED
 from aotcuda.builder.worker.packaging import Parts
 from aotcuda.builder.worker.shards import part_of
-from aotcuda.builder.worker.unit_cache import UnitCache
+from aotcuda.builder.worker.unit_cache import UnitCache, plain
 from aotcuda.cache import compilers
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import CompileError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aotcuda.builder.build_cache.compile_cache import CompileCache, Name
-    from aotcuda.builder.config.model import LinkItem, Options
+    from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Callbacks, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
@@ -95,7 +95,14 @@ class Pipeline:
         self.seen = Stamp()
         self._folders_searched: dict[str, list[str]] = {}
         self.linked: dict[str, Linked] = {
-            plan.config.name: link_inputs.read(_links_of(plan, job), Path(job.root), job.linkable) for plan in job.plans
+            plan.config.name: link_inputs.read(
+                [
+                    item for item in plan.config.link if item.module is None or job.shard is None
+                ],  # a shard has no others
+                Path(job.root),
+                job.linkable,
+            )
+            for plan in job.plans
         }
         self.done = 0
         self.total = sum(
@@ -284,7 +291,7 @@ class Pipeline:
         for _, found in others:
             compiled |= found
         lacking = {key: built for key, built in compiled.items() if isinstance(built, LeftOut)}
-        return {key: _plain(built) for key, built in _had(compiled).items()}, lacking
+        return {key: plain(built) for key, built in _had(compiled).items()}, lacking
 
     def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
         """Return the names of the code of batches that are compiled from files, and no Python, for each target."""
@@ -695,11 +702,6 @@ def _note_cached(units: Iterable[Unit], target: Target) -> None:
     telemetry.note_cached(tuple((unit.module, unit.symbol, str(target)) for unit in units))
 
 
-def _links_of(plan: ModulePlan, job: Job) -> list[LinkItem]:
-    """Return what a module links; a shard has no other modules of the wheel to link."""
-    return [item for item in plan.config.link if item.module is None or job.shard is None]
-
-
 _CODE = tuple[bytes, dict[str, int]]
 """Machine code as the linker gives it, and what it spilled."""
 
@@ -750,13 +752,6 @@ def _refused(plan: ModulePlan, made: PerTarget) -> dict[tuple[Unit, Target], Lef
         for (_, target), image in made.items()
         for symbol, reason in getattr(image, "left_out", ())
     }
-
-
-def _plain(built: Any) -> Any:
-    """Return what was compiled, without its notes for the caches."""
-    if built.seen is None and getattr(built, "generated", None) is None:
-        return built
-    return replace(built, seen=None, **({"generated": None} if hasattr(built, "generated") else {}))
 
 
 def _of(module: str, compiled: Compiled) -> Compiled:

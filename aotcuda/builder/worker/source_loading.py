@@ -26,7 +26,7 @@ from aotcuda.common.stamp import Stamp
 from aotcuda.errors import CompileError, ConfigError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from aotcuda.builder.build_cache.compile_cache import CompileCache
@@ -253,35 +253,21 @@ def targets(job: Job) -> list[list[Target]]:
 
 
 def elsewhere(
-    job: Job,
-    front: FrontEnd,
-    cache: CompileCache,
-    which: Sequence[Sequence[Target]],
-    part: Container[tuple[str, str]] | None,
-    tell: Callable[..., None],
+    front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]], job: Job, tell: Callable[..., None]
 ) -> list[Elsewhere]:
     """Load and compile everything once more, for each of several compute capabilities, in a process for each.
-
-    Of a shard only the units in `part` are compiled, which has modules with symbols.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
     """
     tasks = [
-        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own, part, tell))  # type: ignore[misc]
+        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own, tell))  # type: ignore[misc]
         for own in which
     ]
     return flows.run(tasks, 1, lambda _: None)
 
 
-def _for(
-    job: Job,
-    front: FrontEnd,
-    cache: CompileCache,
-    own: Sequence[Target],
-    part: Container[tuple[str, str]] | None,
-    tell: Callable[..., None],
-) -> Elsewhere:
+def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], tell: Callable[..., None]) -> Elsewhere:
     tell(step=f"importing the sources for {own[0]}", done=0, total=0)
     with loaded(job, front, own[0], lambda **_: None) as found:
         pass
@@ -292,7 +278,7 @@ def _for(
         done += task.steps
         tell(step=task.title, done=done, total=max(done, len(found.functions)))
 
-    plans = [item.only_with(part) for item in found.job.plans] if part is not None else found.job.plans
+    plans = [item.only_with(job.part) if job.part is not None else item for item in found.job.plans]
     units = UnitCache(job, cache, [found.seen]) if job.is_shared else None
     have = units.find(wanted_of(plans, own)) if units is not None else {}
     compiled_flows = [compiling(found.job, front, item, found.functions, own, cache, have) for item in plans]

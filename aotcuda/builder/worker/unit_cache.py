@@ -101,7 +101,8 @@ class UnitCache:
             reads = [(ask, self._relative(path), answer) for (ask, path), answer in sorted(seen.reads.items())]
             of_targets: list[tuple[list[str], Any]] = []
             for target, built in of_target.items():
-                _add(of_targets, str(target), _plain(built))
+                value = (str(built.error), built.reason) if isinstance(built, LeftOut) else plain(built)
+                _add(of_targets, str(target), value)
             values[unit] = reads, seen.variables, seconds.get((unit.module, unit.symbol), 0.0), of_targets
         named = {unit: self._name(unit, list(of_target)) for unit, of_target in of_unit.items()}
         for unit, name in named.items():
@@ -213,9 +214,10 @@ def _add(of_targets: list[tuple[list[str], Any]], target: str, built: Any) -> No
     of_targets.append(([target], built))
 
 
-def _plain(built: Any) -> Any:
-    if isinstance(built, LeftOut):
-        return str(built.error), built.reason
+def plain(built: Any) -> Any:
+    """Return what was compiled, without its notes for the caches."""
+    if built.seen is None and getattr(built, "generated", None) is None:
+        return built
     return replace(built, seen=None, **({"generated": None} if hasattr(built, "generated") else {}))
 
 

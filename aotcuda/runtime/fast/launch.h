@@ -91,6 +91,9 @@ PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 #define __atomic_fetch_add(place, number, order) _InterlockedExchangeAdd((volatile long *)(place), number)
 #define __atomic_fetch_sub(place, number, order) _InterlockedExchangeAdd((volatile long *)(place), -(long)(number))
 #define ON_STACK(type, name, count) type *name = _alloca((count) * sizeof(type))
+#ifdef _MSC_VER
+#define _Thread_local __declspec(thread)
+#endif
 #else /* a DLL shows nothing by itself */
 #define ON_STACK(type, name, count) type name[count]
 #pragma GCC visibility push(hidden)

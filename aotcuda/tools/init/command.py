@@ -263,12 +263,8 @@ def _print_open(editor: Editor, found: list[Source]) -> None:
     for source, item in missing:
         reason = " (its decorator's signatures are computed)" if item.unread else ""
         foreign.show(f"  {source.file}:{item.line}: {item.path}{reason}")
-    foreign.show("record them from anything that launches them, such as the tests:")
+    foreign.show("record them from anything that launches them, such as the tests, with a GPU or without:")
     foreign.show("  aotcuda record --write -- python -m pytest")
-    without = {item.frontend for _, item in missing}
-    for frontend, variable in sources.WITHOUT_GPU.items():
-        if frontend in without:
-            foreign.show(f"  {variable} aotcuda record --write -- python -m pytest    # without a GPU; {frontend} only")
 
 
 def _print_rest(found: list[Source], hiding: list[str]) -> None:

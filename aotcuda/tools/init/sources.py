@@ -16,9 +16,6 @@ _JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-
 NAMED_BY_RECORD = frozenset({"triton"})
 """Front ends whose kernels need recorded values; `record` writes their tables."""
 
-WITHOUT_GPU = {"numba-cuda": "NUMBA_ENABLE_CUDASIM=1", "triton": "TRITON_INTERPRET=1"}
-"""Variables that run a front end's kernels on the processor, where they are recorded too."""
-
 _IN_PLACE = {
     "aotcuda.numba": "numba",
     "aotcuda.numba_cuda_mlir": "numba_cuda_mlir",

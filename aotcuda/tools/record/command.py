@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aotcuda.tools.record.collect import CudaCppLaunches, Run
-    from aotcuda.tools.record.dry import Mode
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Recorded
 
@@ -85,7 +84,7 @@ def run(
     elif not check:
         _print(every, owner)
         foreign.show(cuda_cpp.printed(cuda_cpp.plan(done.cuda_cpp, owner)[0]).removesuffix("\n"))
-    troubled = _troubles(done, mode, check=check)
+    troubled = _troubles(done, check=check)
     if mode.dry and status:
         recorded = bool(done.cuda_cpp) or any(item.launches for item in done.records)
         report.failed(status, recorded=recorded)
@@ -224,13 +223,10 @@ def _print(every: Recorded, owner: Project) -> None:
     sys.stdout.flush()
 
 
-def _troubles(done: Run, mode: Mode, *, check: bool) -> bool:
+def _troubles(done: Run, *, check: bool) -> bool:
     """Print what was not recorded, and return True if there is something."""
     found = [f"{what}:\n{trace.rstrip()}" for what, trace in done.failures]
-    for frontend in sorted(done.imported & _WITHOUT_GPU.keys()):
-        silent = not any(item.launches and item.frontend == frontend for item in done.records)
-        if frontend in done.without_gpu or (silent and not mode.dry and not dry_runs.has_gpu()):
-            found.append(_WITHOUT_GPU[frontend])
+    found += [_WITHOUT_SIMULATOR.format(frontend) for frontend in sorted(done.without_gpu)]
     if not done.started:
         found.append(
             "no Python process of the command could be recorded; Python reads PYTHONPATH unless it is started with "
@@ -241,17 +237,7 @@ def _troubles(done: Run, mode: Mode, *, check: bool) -> bool:
     return bool(done.failures or done.without_gpu or (check and found))
 
 
-_WITHOUT_GPU = {
-    "numba-cuda": (
-        "nothing of numba-cuda was launched, and there is no GPU here; with NUMBA_ENABLE_CUDASIM=1 Numba's simulator "
-        "runs the kernels, and that is recorded as well"
-    ),
-    "numba-cuda-mlir": (
-        "launches of numba-cuda-mlir cannot be recorded here: there is no GPU, and that front end has no simulator; "
-        "record on a machine with a GPU"
-    ),
-    "triton": (
-        "nothing of triton was launched, and there is no GPU here; with TRITON_INTERPRET=1 Triton's interpreter runs "
-        "the kernels, and that is recorded as well"
-    ),
-}
+_WITHOUT_SIMULATOR = (
+    "launches of {} cannot be executed here: there is no GPU, and that front end has no simulator; record without "
+    "--execute"
+)

@@ -77,6 +77,18 @@ class _Described:
         self.__array_interface__ = {**described, "version": 3}
 
 
+class _Handle(int):
+    """A handle, which older releases have as an object of ctypes."""
+
+    @property
+    def value(self) -> int:
+        """Return the number."""
+        return int(self)
+
+
+_CONTEXT = _Handle(1)
+
+
 class _Device:
     """The one device, which has the target's properties."""
 
@@ -101,7 +113,7 @@ class _Device:
     def get_primary_context(self) -> Any:
         """Return its context, the front end's own."""
         if self._context is None:
-            self._context = self._module.__dict__["Context"](self, 1)
+            self._context = self._module.__dict__["Context"](self, _CONTEXT)
         return self._context
 
     def get_device_identity(self) -> dict[str, int]:
@@ -177,7 +189,7 @@ class _Calls:
         return dry.known().memory, dry.known().memory
 
     def cuCtxGetCurrent(self) -> int:  # noqa: N802
-        return 1
+        return _CONTEXT
 
     def cuCtxGetDevice(self) -> int:  # noqa: N802
         return 0

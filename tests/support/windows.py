@@ -1,0 +1,39 @@
+"""The tests that are skipped with Python for Windows, by their names; tests/conftest.py marks them."""
+
+from __future__ import annotations
+
+import pytest
+
+SKIPPED = {
+    "a process of Windows cannot fork": (
+        "test_a_child_forked_while_another_thread_starts_the_driver_is_told",
+        "test_a_child_finds_no_lock_held_by_a_thread_that_it_has_not",
+        "test_a_child_of_a_process_that_started_cuda_is_told_how_to_do_it",
+        "test_a_fork_after_another_library_started_cuda_is_told_too",
+        "test_a_forked_child_leaves_its_parents_images_alone",
+        "test_an_import_in_such_a_child_succeeds",
+        "test_so_is_one_whose_kernel_was_already_launched",
+        "test_teardown_runs_once_at_exit_and_not_in_a_forked_child[1]",
+        "test_what_is_to_be_called_after_forks_is_noted_once",
+        "test_with_first_use_a_process_may_fork_before_its_first_launch",
+        "test_without_one_that_starts_a_parent_and_its_children_are_told_what_is_missing",
+    ),
+    "toolkits and compilers are for builds, which run on Linux alone": (
+        "test_toolkits_are_told_with_the_gpus_that_they_build_for",
+    ),
+    "the stand-in for the disassembler is a script for a Unix shell": (
+        "test_a_failure_of_the_disassembler_is_told_in_its_own_words",
+    ),
+    "the stand-in lies beside python.exe, so no process is without a driver": (
+        "test_an_import_that_loads_makes_no_error_of_a_driver_that_is_missing",
+    ),
+}
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Mark them among the collected tests."""
+    reasons = {name: reason for reason, names in SKIPPED.items() for name in names}
+    for item in items:
+        found = reasons.get(item.name) or reasons.get(item.name.partition("[")[0])
+        if found is not None:
+            item.add_marker(pytest.mark.skip(reason=found))
