@@ -10,14 +10,14 @@ from contextlib import suppress
 
 import pytest
 
-from aotcuda.builder.worker import main
+from aotcuda.builder.worker import source_loading
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_garbage_is_looked_for_again_behind_the_compilers_start_and_not_in_it(*, failing: bool) -> None:
+def test_garbage_is_collected_again_after_imports_and_not_in_them(*, failing: bool) -> None:
     before = gc.get_freeze_count()
     try:
-        with suppress(KeyError), main._lasting():
+        with suppress(KeyError), source_loading.lasting():
             assert not gc.isenabled()
             if failing:
                 raise KeyError
