@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    inspect = commands.add_parser("inspect", help="show what a wheel, a module, a folder or a fatbin holds")
+    inspect = commands.add_parser("inspect", help="show the contents of a wheel, a module, a folder or a fatbin")
     inspect.add_argument(
         "target", metavar="TARGET", nargs="+", help="wheel, importable module or package, folder, fatbin or cubin"
     )
@@ -103,27 +103,27 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--header", action="store_true", help="print the C headers instead of a table")
     form.add_argument("--summary", action="store_true", help="print a line for each kernel, over all its targets")
     keys = ("name", "bytes", "registers", "spills", "shared", "dynamic", "local")
-    inspect.add_argument("--sort", metavar="KEY", choices=keys, help=f"kernels by one of {', '.join(keys)}")
-    inspect.add_argument("--filter", metavar="GLOB", help="kernels and functions of these names alone: 'axpy*'")
+    inspect.add_argument("--sort", metavar="KEY", choices=keys, help=f"order kernels by one of {', '.join(keys)}")
+    inspect.add_argument("--filter", metavar="GLOB", help="show only kernels and functions of these names: 'axpy*'")
     inspect.set_defaults(run=_inspect)
 
     _add_build(commands)
 
-    check = commands.add_parser("check", help="tell what each GPU and driver would take from a wheel or module")
+    check = commands.add_parser("check", help="show which code each GPU and driver takes from a wheel or module")
     check.add_argument("target", metavar="TARGET", help="wheel, importable module or package, or folder")
-    check.add_argument("--gpu", metavar="NAME", help="this GPU alone: a name, or sm_XY")
-    check.add_argument("--driver", metavar="VERSION", help="this driver alone: a version, or the CUDA it supports")
+    check.add_argument("--gpu", metavar="NAME", help="show only this GPU: a name, or sm_XY")
+    check.add_argument("--driver", metavar="VERSION", help="show only this driver: a version, or its CUDA version")
     check.add_argument("--require", metavar="LIST", help="fail unless images serve these: 'A100,H100,RTX 5090@525'")
     check.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     check.set_defaults(run=_check)
 
-    diff = commands.add_parser("diff", help="tell what changed between two builds; fail if users of OLD would break")
-    for name, text in (("old", "what users have"), ("new", "what they would get")):
+    diff = commands.add_parser("diff", help="show the changes between two builds; fail if they break users of OLD")
+    for name, text in (("old", "the build that users have"), ("new", "the next build")):
         diff.add_argument(name, metavar=name.upper(), help=f"{text}: wheel, importable module or package, or folder")
     diff.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     diff.set_defaults(run=_diff)
 
-    config = commands.add_parser("config", help="flags for a C++ build that uses a module's device functions")
+    config = commands.add_parser("config", help="print flags for a C++ build that uses a module's device functions")
     config.add_argument("module", metavar="MODULE", nargs="?", help="importable module or package, or a folder")
     wanted = config.add_mutually_exclusive_group(required=True)
     for name, text in (
@@ -138,35 +138,35 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_record(commands)
 
-    init = commands.add_parser("init", help="write the tables for a project's kernels, to be completed")
+    init = commands.add_parser("init", help="write the tables for a project's kernels")
     init.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     init.set_defaults(run=_init)
 
-    doctor = commands.add_parser("doctor", help="tell what this machine and this installation have")
+    doctor = commands.add_parser("doctor", help="show the state of this machine and installation")
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     doctor.set_defaults(run=_doctor)
 
     _add_wheel_commands(commands)
-    _add_cache(commands.add_parser("cache", help="what builds and the JIT fallback compiled on this machine"))
+    _add_cache(commands.add_parser("cache", help="manage the JIT cache and the build cache of this machine"))
 
-    completion = commands.add_parser("completion", help="print a script by which a shell completes this command")
+    completion = commands.add_parser("completion", help="print a script for a shell's completion")
     completion.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
     completion.set_defaults(run=_completion)
     return parser
 
 
 def _add_wheel_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    rebundle = commands.add_parser("rebundle", help="replace the run time in a wheel by that of this aotcuda")
+    rebundle = commands.add_parser("rebundle", help="replace the run time in a wheel by this aotcuda's")
     rebundle.add_argument("wheel", metavar="WHEEL", type=Path, help='a wheel that was built with runtime = "bundled"')
     rebundle.set_defaults(run=_rebundle)
-    split = commands.add_parser("split", help="make a wheel for each architecture from one for all (experimental)")
+    split = commands.add_parser("split", help="split a wheel into one for each architecture (experimental)")
     split.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel with machine code")
-    where = "where the folders variants and providers go (default: beside the wheel)"
+    where = "the folder for variants and providers (default: next to the wheel)"
     split.add_argument("--out", metavar="DIR", type=Path, help=where)
     split.set_defaults(run=_split)
-    join = commands.add_parser("join", help="make the full wheel again from all wheels of a split (experimental)")
+    join = commands.add_parser("join", help="join all wheels of a split (experimental)")
     join.add_argument("wheels", metavar="WHEEL", nargs="+", type=Path, help="the wheels of one of the two folders")
-    join.add_argument("--out", metavar="DIR", type=Path, default=".", help="where it goes (default: here)")
+    join.add_argument("--out", metavar="DIR", type=Path, default=".", help="the folder for the wheel (default: here)")
     join.set_defaults(run=_join)
 
 
@@ -175,10 +175,10 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
     for name, text in (("dir", "print its folder"), ("list", "list its entries"), ("clear", "remove its entries")):
         action = actions.add_parser(name, help=text)
         action.set_defaults(run=_cache, action=name)
-    warm = actions.add_parser("warm", help="fill the fallback's cache for other machines' GPUs; this one needs none")
+    warm = actions.add_parser("warm", help="compile into the JIT cache for GPUs of other machines")
     warm.add_argument("module", metavar="MODULE", help="importable module or package that aotcuda built")
     warm.add_argument(
-        "--arch", metavar="ARCH", nargs="+", action="extend", help="for these GPUs, sm_XY (default: all that need it)"
+        "--arch", metavar="ARCH", nargs="+", action="extend", help="the targets, sm_XY (default: all that need it)"
     )
     warm.add_argument("--cuda", metavar="MAJOR", type=int, help="for drivers of this CUDA, 12 or 13")
     warm.set_defaults(run=_warm)
@@ -187,7 +187,9 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
 def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
     build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
-    build.add_argument("--out", metavar="DIR", type=_folder, help="where to write (default: PROJECT/build/aotcuda)")
+    build.add_argument(
+        "--out", metavar="DIR", type=_folder, help="the folder for the files (default: PROJECT/build/aotcuda)"
+    )
     build.add_argument("--sbom", metavar="FILE", type=_file, help="write the bill of materials, as CycloneDX")
     build.add_argument("--depfile", metavar="FILE", type=_file, help="write the inputs as a rule for make or ninja")
     build.add_argument("--stamp", metavar="FILE", type=_file, help="touch FILE at the end; the target of --depfile")
@@ -361,7 +363,7 @@ def _file(text: str) -> Path:
 def _add_record(commands: Any) -> None:
     record = commands.add_parser(
         "record",
-        help="run a command and write down the signatures of what it launches",
+        help="run a command and record the signatures of its launches",
         usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--dry [--gpu NAME] | --execute] -- COMMAND...\n"
         "       aotcuda record [--out FILE] --merge FILE...",
     )

@@ -86,9 +86,15 @@ def shards(project: Path, work: Path, number: int) -> dict[str, Any]:
     }
 
 
+def processor_time(process: subprocess.Popen[Any]) -> float:
+    """Return the seconds that a process and its ended children have taken, by proc_pid_stat(5)."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """Start a scheduler and two workers of one core each; yield the scheduler's address."""
+def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[Any]]]]:
+    """Start a scheduler and two workers of one core each; yield the scheduler's address, and the workers."""
     cores = sorted(os.sched_getaffinity(0))
     scheduler = subprocess.Popen(
         [
@@ -112,13 +118,13 @@ def cluster(folder: Path) -> Iterator[str]:
         address = f"127.0.0.1:{found[1]}"
         for core in cores[:2]:
             command = (sys.executable, "-m", "distributed.cli.dask_worker", address)
-            options = ("--nthreads", "1", "--nworkers", "1", "--no-dashboard", "--local-directory", str(folder))
+            options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder))
             started.append(
                 subprocess.Popen(
                     ["taskset", "-c", str(core), *command, *options], stderr=subprocess.DEVNULL, cwd=folder
                 )
             )
-        yield address
+        yield address, started[1:]
     finally:
         for process in reversed(started):
             process.terminate()
@@ -130,19 +136,26 @@ def dask(project: Path, work: Path, runs: int) -> list[dict[str, Any]]:
     """One build on one core, and one by two Dask workers, in turn."""
     core = min(os.sched_getaffinity(0))
     found = []
-    with cluster(work) as address:
+    with cluster(work) as (address, workers):
         for run in range(runs):
             folder = work / f"run{run}"
             one = timed((*AOTCUDA, "--out", str(folder / "one")), project, core, AOTCUDA_BUILD_CACHE=str(folder / "a"))
-            two = timed(
+            before = list(map(processor_time, workers))
+            two: dict[str, Any] = timed(
                 (*AOTCUDA, "--out", str(folder / "two")),
                 project,
                 core,
                 AOTCUDA_BUILD_CACHE=str(folder / "b"),
                 AOTCUDA_EXECUTOR=f"dask://{address}",
             )
+            two["workers_cpu_s"] = [
+                round(processor_time(worker) - start, 2) for worker, start in zip(workers, before, strict=True)
+            ]
+            # Without waiting for a core that others use: the workers side by side, then the client.
+            by_cpu = one["cpu_s"] / (max(two["workers_cpu_s"]) + two["cpu_s"])
             same = files(folder / "one") == files(folder / "two")
-            found.append({"one": one, "two_workers": two, "times": round(one["s"] / two["s"], 2), "identical": same})
+            times = {"times": round(one["s"] / two["s"], 2), "times_by_cpu": round(by_cpu, 2)}
+            found.append({"one": one, "two_workers": two, **times, "identical": same})
     return found
 
 

@@ -67,7 +67,7 @@ def main() -> None:
     for python in arguments.python or [sys.executable]:
         print(f"== {python}", flush=True)
         with tempfile.TemporaryDirectory(prefix="aotcuda-pythons-") as folder:
-            found = run(python, arguments.path or [*_PATHS], arguments.tests or part(), Path(folder))
+            found = run(python, arguments.path or [*_PATHS], arguments.tests, Path(folder))
         print(json.dumps(found, indent=1), flush=True)
         failed = failed or any(one["failed"] for one in found)
         new = [(one["python"], one["what"]) for one in found]
@@ -99,12 +99,13 @@ def run(python: str, paths: list[str], tests: list[str], folder: Path) -> list[d
         value, results = _PATHS[path], folder / "results.xml"
         options = ("-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", f"--junitxml={results}")
         told = given if value is None else {**given, "AOTCUDA_EXTENSION": value}
-        done = subprocess.run([str(own), "-m", "pytest", *options, *tests], check=False, env=told, cwd=tree)
+        done = subprocess.run([str(own), "-m", "pytest", *options, *(tests or part())], check=False, env=told, cwd=tree)
         if not results.is_file():
             sys.exit(f"{python}: pytest ended with exit status {done.returncode} and wrote no results")
-        one = {**described, "what": f"unit tests of the run time, {path}", **outcome(results)}
+        amount = "some unit tests" if tests else "unit tests"
+        one = {**described, "what": f"{amount} of the run time, {path}", **outcome(results)}
         failures: Any = one["failed"]
-        one |= {"failed": sum(of["tests"] for of in failures), "failures": failures, "tests": tests}
+        one |= {"failed": sum(of["tests"] for of in failures), "failures": failures, "tests": tests or part()}
         one |= {"why_skipped": _why_skipped(results), "date": datetime.now(UTC).date().isoformat(), "commit": commit}
         found.append(one)
         results.unlink()

@@ -83,6 +83,10 @@ class GeneralPath:
                 self.submit(loaded, selection)
                 if self._specializations is not None:
                     self.settle(loaded, selection, args)
+            except aotcuda.errors.MissingVariantError:
+                if loaded is not None and self._specializations is not None and not loader.asks:
+                    self._settle_miss(loaded, args)
+                raise
             except aotcuda.errors.UnloadedError:  # nothing was launched
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -122,6 +126,18 @@ class GeneralPath:
             from aotcuda.runtime import specialize  # noqa: PLC0415 (many kernels are launched once)
 
             specialize.teach(loaded, self._specializations, specialization, args, self.configuration, self.where)
+
+    def _settle_miss(self, loaded: KernelTable, args: tuple[object, ...]) -> None:
+        """Teach the fast path that an exact kernel has no overload for arguments, after the second such launch."""
+        table: Any = loaded.table(self.name)
+        specialization = table.missing(args) if table.is_exact else None
+        if specialization is None:
+            return
+        specialization.launches += 1
+        if specialization.launches >= LEARNT_AT:
+            from aotcuda.runtime import specialize  # noqa: PLC0415 (few launches are missed)
+
+            specialize.teach_miss(loaded, self._specializations, specialization, args)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise for a launch that the fast path could not make; launch where the thread only had no context.

@@ -66,6 +66,14 @@ class Launcher(OfThisProcess, GeneralPath):
                 self._refuse_names(named)
             self.launch(args)
 
+    def missed(self, *args: object) -> None:
+        """Raise the error of a launch for which the fast path knows no overload.
+
+        Raises:
+            ArgumentError: As for a call.
+        """
+        self.launch(args)
+
     def _written(self) -> tuple[str, str]:
         """Implement OfThisProcess._written."""
         return f"{self.where} with a configuration", "kernel[grid, block]"

@@ -57,6 +57,18 @@ def teach(
         raise
 
 
+def teach_miss(
+    loaded: KernelTable, specializations: Any, specialization: Specialization, args: tuple[object, ...]
+) -> None:
+    """Teach the fast path in C that no overload takes arguments like these; on machines with one GPU."""
+    if loaded.library.device < 0 or specialization.taught:
+        return
+    specialization.taught.add((None, 0))
+    from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (as above)
+
+    fast_path.add_miss(specializations, loaded.library, loaded.live, specialization, args)
+
+
 def _device_kernels(
     loaded: KernelTable, specialization: Specialization, device: int, configuration: Configuration, where: str
 ) -> list[DeviceKernel] | None:

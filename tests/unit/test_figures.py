@@ -112,9 +112,27 @@ def of_libraries():
     yield "docs/jax.md", told, *(large[step]["median"] for step in steps)
 
 
+def of_many_machines():
+    """Likewise, of shards and of the model."""
+    one, two = (run for run in result("shards")["shards"] if run["kernels"] == 500)
+    yield "docs/many-machines.md", "| one build | {:.1f} s | {:.1f} s |", one["one"]["cpu_s"], two["one"]["cpu_s"]
+    merges = (one["merge"]["cpu_s"], two["merge"]["cpu_s"])
+    yield "docs/many-machines.md", "| build from the cache | {:.1f} s | {:.1f} s |", *merges
+    yield "docs/many-machines.md", "of one build | {:.2f} | {:.2f} |", one["ratio"], two["ratio"]
+    keys = ("jobs", "compile_s", "of it starting_s", "transfer_s", "merge_s", "whole_s", "times")
+    for workers, row in result("shards_model")["10000 kernels"].items():
+        told = f"| {workers} | {{}} | {{}} s | {{}} s | {{}} s | {{}} s | {{}} s | {{}} |"
+        yield "docs/many-machines.md", told, *(row[key] for key in keys)
+    for name in ("import, loaded at first use", "import, loaded at once", "import and a launch"):
+        now, before = (result("start_up")[state][name] for state in ("now", "before"))
+        cells = " | ".join("{} ({})" for _ in range(4))
+        keys_of_files = ("files opened", "folders listed", "look-ups", "files opened elsewhere")
+        yield "docs/many-nodes.md", cells, *(state[key] for key in keys_of_files for state in (now, before))
+
+
 QUOTED = [
     (page, text, figures)
-    for said in (of_the_package(), of_front_ends(), of_libraries())
+    for said in (of_the_package(), of_front_ends(), of_libraries(), of_many_machines())
     for page, text, *figures in said
 ]
 

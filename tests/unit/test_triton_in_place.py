@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError, StaleBuildError
-from aotcuda.runtime import driver
+from aotcuda.runtime import driver, fast
+from aotcuda.runtime.general_path import GeneralPath
 from aotcuda.runtime.jit import compile as jit_compile
 from support import triton_in_place
 from support.triton_in_place import record
@@ -314,6 +315,45 @@ class TestMisses:
         ops.scale[(3,)](x, 0.5, 7, BLOCK=128)
         assert symbols(cuda) == ["scale__0"]
 
+    def test_misses_in_a_row_do_not_take_the_general_path(
+        self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ops, x, calls = package(cuda), cuda.array(), []
+
+        def grid(meta: dict[str, Any]) -> tuple[int]:
+            calls.append(meta["BLOCK"])
+            return (3,)
+
+        def launch() -> None:
+            for block in (256, 128.0, 128, "relu"):
+                ops.scale[(3,)](x, 0.5, 7, BLOCK=block)
+                ops.scale[grid](x, 0.5, 7, block)
+            ops.norm[(3,)](x, None, 7)
+            ops.scale[(3,)](x, 7, 7, 128)
+
+        expected = []
+        for block in (256, 128.0, "relu"):
+            expected += [("scale", (x, 0.5, 7), (3,), False, {"BLOCK": block})]
+            expected += [("scale", (x, 0.5, 7, block), (3,), False, {})]
+        expected += [("norm", (x, None, 7), (3,), False, {"HAS_BIAS": True, "ODD": False})]
+        expected += [("scale", (x, 7, 7, 128), (3,), False, {})]
+        with pytest.warns(FallbackWarning) as warned:
+            for _ in range(3):
+                launch()
+        if fast.in_use() is not None:
+            monkeypatch.setattr(GeneralPath, "launch", None)
+            monkeypatch.setattr(jit_compile, "warn", None)
+            for _ in range(2):
+                for block in (256, 128.0, 128, "relu"):
+                    ops.scale[(3,)](x, 0.5, 7, BLOCK=block)
+                    ops.scale[grid](x, 0.5, 7, block)
+                ops.norm[(3,)](x, None, 7)
+        assert len(warned) == 2
+        assert by_triton[: 3 * len(expected)] == expected * 3
+        assert by_triton[3 * len(expected) :] == expected[:-1] * (2 if fast.in_use() is not None else 0)
+        assert calls == [256, 128.0, 128, "relu"] * (5 if fast.in_use() is not None else 3)
+        assert set(symbols(cuda)) == {"scale__0"}
+
     @pytest.mark.parametrize(
         "given", [{"BLOCK": 128.0}, {"BLOCK": 128, "num_warps": 2}, {"BLOCK": 128, "debug": True}, {"x": np.zeros(4)}]
     )
@@ -344,8 +384,11 @@ class TestMisses:
         self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ops = package(cuda, fallback="error")
-        with pytest.raises(ArgumentError, match=r"ops\.scale .*BLOCK is 256 .*nothing may be compiled here, and `aot"):
-            ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=256)
+        for _ in range(4):
+            with pytest.raises(
+                ArgumentError, match=r"ops\.scale .*BLOCK is 256 .*nothing may be compiled here, and `a"
+            ):
+                ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=256)
         with pytest.raises(NoImageError, match=r"mypkg\.ops\.absent"):
             ops.absent[(1,)](cuda.array(), 1)
         monkeypatch.setenv("AOTCUDA_FALLBACK", "jit")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from aotcuda.errors import ArgumentError
     from aotcuda.manifest import Argument, Kernel, Parameter
+    from aotcuda.runtime.arguments.overloads import Specialization
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
 
@@ -112,6 +113,23 @@ class ExactOverloads(OverloadTable):
     def unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
         """Implement OverloadTable.unreadable."""
         return aotcuda.errors.MissingVariantError(lambda: self._unreadable(args, error, at))
+
+    def missing(self, args: tuple[object, ...]) -> Specialization | None:
+        """Return the specialization, without overloads, of arguments that no overload takes.
+
+        None if their types alone rule out all overloads, or another launch has them.
+        """
+        try:
+            candidates = self.candidates(args)
+            if candidates is None or not candidates.readers:
+                return None
+            pairs = zip(candidates.readers, args, strict=True)
+            found = candidates.specialization([arg if read is None else read(arg, [], 0) for read, arg in pairs])
+        except (MemoryError, RecursionError):
+            raise
+        except Exception:  # noqa: BLE001 (the launch itself says what cannot be read)
+            return None
+        return None if found.overloads else found
 
     def _overload(self, number: int) -> PackedOverload:
         found = self._made.get(number)

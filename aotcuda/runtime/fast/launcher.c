@@ -4,10 +4,11 @@
 PyTypeObject *launcher_type;
 SHARED(int) fast_path_disabled = 0;
 Driver driver;
-static PyObject *s_fail, *s_of_function;
+static PyObject *s_fail, *s_of_function, *s_missed;
 
 enum {
     DECLINED = -1,
+    MISSED = -2, /* no overload takes the arguments; an exact kernel's launches may be for somebody else */
     AFTER = 1 << 16, /* added to the driver's code where the launch was made, and a stream does not wait for it */
 };
 
@@ -150,6 +151,8 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     Key key;
     make_key(&key, types, context, views, numbers);
     const Specialization *specialization = find_specialization(table, &key);
+    if (specialization && !specialization->candidates_count)
+        return PyList_Size(specialization->live) > 0 ? MISSED : DECLINED;
     if (!specialization || !is_within_limits(self->dimensions, specialization->limits))
         return DECLINED;
     if (specialization->device >= 0 &&
@@ -167,8 +170,17 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
 
 /* ------------------------------------------------------------------------------------------------------------------- calls */
 
+/* Call what Python does with a launch for which there is no overload. */
+static PyObject *call_missed(PyObject *general, PyObject *args, PyObject *keywords) {
+    PyObject *missed = PyObject_GetAttr(general, s_missed), *result = missed ? PyObject_Call(missed, args, keywords) : NULL;
+    Py_XDECREF(missed);
+    return result;
+}
+
 /* Let the general path launch, or say why the driver refused a launch. */
 static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject *keywords) {
+    if (code == MISSED)
+        return call_missed(self->general, args, keywords);
     if (code > 0) {
         PyObject *number = PyLong_FromLong(code);
         PyObject *result = number ? PyObject_CallMethodObjArgs(self->general, s_fail, number, args, NULL) : NULL;
@@ -307,7 +319,7 @@ static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ss
     } else {
         general = PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, grid, NULL);
         tuple = general ? gathered(args, count, names, &keywords) : NULL;
-        result = tuple ? PyObject_Call(general, tuple, keywords) : NULL;
+        result = !tuple ? NULL : code == MISSED ? call_missed(general, tuple, keywords) : PyObject_Call(general, tuple, keywords);
     }
 end:
     Py_XDECREF(meta);
@@ -580,7 +592,8 @@ PyMethodDef launcher_functions[] = {
 
 int launcher_init(PyObject *module) {
     if ((!s_fail && !(s_fail = PyUnicode_InternFromString("fail"))) ||
-        (!s_of_function && !(s_of_function = PyUnicode_InternFromString("of_function"))))
+        (!s_of_function && !(s_of_function = PyUnicode_InternFromString("of_function"))) ||
+        (!s_missed && !(s_missed = PyUnicode_InternFromString("missed"))))
         return -1;
     if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))
         return -1;

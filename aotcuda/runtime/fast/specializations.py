@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.keys import Coder
     from aotcuda.runtime.arguments.overloads import Specialization
     from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Driver
+    from aotcuda.runtime.driver import Driver, Mark
     from aotcuda.runtime.library import Library
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
@@ -93,32 +93,61 @@ def add(
         args: The arguments.
         shared: Bytes of dynamic shared memory, which a launch has opted in to already.
     """
+    layouts = [overload.layout_for_fast_path(_layout) for overload in specialization.overloads]
+    if False in layouts:
+        return False
+    return _add(
+        specializations,
+        library,
+        specialization.overloads[0].live,
+        specialization.coders,
+        tuple([(layout, *_launched(kernel)) for layout, kernel in zip(layouts, kernels, strict=True)]),
+        kernels[0].device.index if len(library.driver.devices) > 1 else -1,
+        _limits(kernels, shared),
+        args,
+    )
+
+
+def add_miss(
+    specializations: Any, library: Library, live: Mark, specialization: Specialization, args: tuple[object, ...]
+) -> bool:
+    """Add that no overload takes arguments like these; return False if the fast path cannot have it."""
+    return _add(specializations, library, live, specialization.coders, (), -1, (0,) * 8, args)
+
+
+def _add(
+    specializations: Any,
+    library: Library,
+    live: Mark,
+    coders: Sequence[Coder],
+    candidates: tuple[object, ...],
+    device: int,
+    limits: tuple[int, ...],
+    args: tuple[object, ...],
+) -> bool:
     try:
         families = [arrays.family(arg) for arg in args]
         kinds = [_kind(arg) for arg in args]
     except Exception:  # noqa: BLE001 (an argument that has changed since it was accepted)
         return False
-    layouts = [overload.layout_for_fast_path(_layout) for overload in specialization.overloads]
-    coders = _coders(specialization.coders, kinds)
-    if None in kinds or False in layouts or coders is None:
+    described = _coders(coders, kinds)
+    if None in kinds or described is None:
         return False
     if "cupy" in families:
         _use_cupy()
     if "torch" in families:
         fast.in_use().set_torch_stream(arrays.torch_stream())
-    driver = library.driver
-    use_driver(driver)
-    live = specialization.overloads[0].live
+    use_driver(library.driver)
     added: bool = specializations.add(
         args,
         bytes(kind for kind in kinds if kind is not None),
-        tuple([(layout, *_launched(kernel)) for layout, kernel in zip(layouts, kernels, strict=True)]),
-        coders,
+        candidates,
+        described,
         live,
         ctypes.addressof(live.flights),  # the specialization keeps `live`
-        kernels[0].device.index if len(driver.devices) > 1 else -1,
+        device,
         library.device < 0,
-        _limits(kernels, shared),
+        limits,
         arrays.element,
     )
     return added

@@ -37,6 +37,7 @@ class PlacedKernel(GridKernel):
     Attributes:
         folder: The data folder of its module.
         function: The Triton function; None until one is found, for instance where only a tool reads the module.
+        has_warned: Triton may launch what is missing, and a warning said so.
     """
 
     def __init__(self, name: str, loader: Loader, folder: str) -> None:
@@ -44,7 +45,8 @@ class PlacedKernel(GridKernel):
         super().__init__(name, loader)
         self.folder = folder
         self.function: Any = None
-        self._has_warned = False
+        self.has_warned = False
+        self._literals: tuple[object, dict[str, tuple[str, bool]]] = None, {}
 
     @property
     def manifest(self) -> Manifest:
@@ -53,12 +55,15 @@ class PlacedKernel(GridKernel):
 
     def literals(self) -> dict[str, tuple[str, bool]]:
         """Return, by name, the constexprs that ask if an argument is None: that argument, and the answer for None."""
-        found = {}
-        for argument in self.record()["arguments"]:
-            for key, answer in (("is_none", True), ("is_not_none", False)):
-                if key in argument:
-                    found[argument["name"]] = (str(argument[key]), answer)  # type: ignore[literal-required]
-        return found
+        record = self.record()
+        if self._literals[0] is not record:
+            found = {}
+            for argument in record["arguments"]:
+                for key, answer in (("is_none", True), ("is_not_none", False)):
+                    if key in argument:
+                        found[argument["name"]] = (str(argument[key]), answer)  # type: ignore[literal-required]
+            self._literals = record, found
+        return self._literals[1]
 
     def miss(self, error: AotcudaError, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
         """Launch what Triton compiles, with one warning for the kernel.
@@ -66,10 +71,14 @@ class PlacedKernel(GridKernel):
         Raises:
             AotcudaError: `error`, where nothing may be compiled, or no Triton function is known.
         """
-        function = self.function
-        if function is None:
+        if self.function is None:
             raise error
         self.allow_miss(error)
+        return self.launch_by_triton(grid, args, named)
+
+    def launch_by_triton(self, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
+        """Launch what Triton compiles."""
+        function = self.function
         given = {**dict(zip(function.arg_names, args, strict=False)), **named}
         for name, (argument, answer) in self.literals().items():
             named = {**named, name: (given[argument] is None) is answer}  # as the heuristic, a KeyError too
@@ -81,9 +90,9 @@ class PlacedKernel(GridKernel):
         Raises:
             AotcudaError: `error`, where nothing may be compiled.
         """
-        if not self._has_warned:
+        if not self.has_warned:
             allow(str(self), str(error), self.manifest["fallback"], error)
-            self._has_warned = True
+            self.has_warned = True
 
     def _by_name(
         self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object
@@ -111,6 +120,11 @@ class _Launcher(GridLauncher):
             grid = getattr(error, "grid", None)  # the result of its function, which was called then
             return self._kernel.miss(error, self._given if grid is None else grid, args, named)  # type: ignore[attr-defined]
         return None
+
+    def missed(self, *args: object, **named: object) -> Any:
+        """Implement GridLauncher.missed."""
+        kernel: Any = self._kernel
+        return kernel.launch_by_triton(self._given, args, named) if kernel.has_warned else self(*args, **named)
 
 
 def allow(what: str, problem: str, setting: str, error: AotcudaError) -> None:
