@@ -45,8 +45,9 @@ _PATIENCE = 20.0
 """Seconds that a scheduler has to answer, and to have a worker."""
 _ATTEMPTS = 3
 """How often a job runs whose worker is lost."""
-_LEAST = 8
-"""The fewest kernels of a job: starting the compiler takes as long as they do."""
+_LEAST, _MANY = 8, 200
+"""The fewest kernels of a job, since starting the compiler takes as long as they do; and those of a worker from which
+on it gets two jobs, so that a slow one does less."""
 
 
 def named() -> str:
@@ -82,7 +83,8 @@ def fill(
     executors = Dask(name, watcher) if name.startswith(_DASK) else Executors(name, root)
     try:
         units = sum(len(plan.units) for plan in job.plans)
-        count = max(1, min(2 * executors.slots, units // _LEAST))
+        slots = executors.slots
+        count = max(1, min(2 * slots if units >= _MANY * slots else slots, units // _LEAST))
         request = _request(job, table, roots, installed)
         requests = [{**request, "index": index, "count": count} for index in range(1, count + 1)]
         return _run(executors, archive, requests, store, watcher)
