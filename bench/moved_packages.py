@@ -61,7 +61,7 @@ PACKAGES = {
         requirement="fbpic==0.27.1",
         source="fbpic",
         command="{moved}/run_fbpic.py",
-        kernel=r"^\s*@compile_cupy",
+        kernel=r"^\s*@(compile_cupy|cuda\.jit)$",
         needs=("scipy", "h5py", "pyfftw", "python-dateutil", "six"),
         aim=120,
     ),
