@@ -40,6 +40,7 @@ class Package:
         needs: Further distributions, without their dependencies.
         kernel: A pattern of the lines with which a kernel begins; empty where launched kernels count alone.
         unused: How many of these nothing in the package launches.
+        stand_ins: A folder of stand-ins for further libraries that need a GPU.
         sdist: Take the sdist, which has the tests.
         aim: The seconds that the recording should take at most.
     """
@@ -50,6 +51,7 @@ class Package:
     needs: tuple[str, ...] = ()
     kernel: str = r"^\s*@(nb\.)?cuda\.jit(?!.*device=True)"
     unused: int = 0
+    stand_ins: str = ""
     sdist: bool = False
     aim: int
 
@@ -59,7 +61,7 @@ PACKAGES = {
         requirement="fbpic==0.27.1",
         source="fbpic",
         command="{moved}/run_fbpic.py",
-        kernel=r"^\s*@compile_cupy",
+        kernel=r"^\s*@(compile_cupy|cuda\.jit)$",
         needs=("scipy", "h5py", "pyfftw", "python-dateutil", "six"),
         aim=120,
     ),
@@ -87,7 +89,8 @@ PACKAGES = {
             "dask",
             "toolz",
         ),
-        command="-m pytest -q -p no:cacheprovider -k 'cupy or gpu or rtx' xrspatial/tests",
+        command="-m pytest -q -p no:cacheprovider -k 'cupy or gpu or rtx' xrspatial/tests --tb=no",
+        stand_ins="examples/xarray_spatial/stand_ins",
     ),
     "pylops": Package(
         requirement="pylops==2.8.0", source="pylops", command="{moved}/run_pylops.py", needs=("scipy",), aim=120
@@ -143,6 +146,7 @@ def main() -> None:
     for name in [] if arguments.table else arguments.names or PACKAGES:
         found[name] = record(PACKAGES[name], arguments.work.resolve() / name, arguments.path)
         print(name, found[name], flush=True)
+        found = {**(json.loads(RESULTS.read_text()) if RESULTS.exists() else {}), name: found[name]}
         RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     head, _, tail = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(f"{head}{BEGIN}\n{table(found)}{END}{tail.partition(END)[2]}")
@@ -162,7 +166,8 @@ def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]
         shutil.copytree(libraries / package.source, project / package.source, dirs_exist_ok=True)
     total = sum(len(re.findall(package.kernel, file.read_text(), re.MULTILINE)) for file in sources(project, package))
     change_imports(project, package)
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), str(libraries), *path])}
+    more = [str(HERE.parent / package.stand_ins)] if package.stand_ins else []
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), str(libraries), *path, *more])}
     command = package.command.format(moved=HERE / "moved")
     words = [
         sys.executable,

@@ -93,6 +93,7 @@ def run(python: str, paths: list[str], tests: list[str], folder: Path) -> list[d
     subprocess.run([python, "-m", "venv", str(folder / "environment")], check=True, env=given)
     gil = _output(str(own), "-c", "import sysconfig as s; print(not s.get_config_var('Py_GIL_DISABLED'))") == "True"
     subprocess.run([*pip, *NEEDS, "--editable", f"{tree}{COMPILERS[gil]}"], check=True, env=given)
+    subprocess.run([own, "-m", "compileall", "-q", tree / "aotcuda"], check=True, env=given)  # as tools/test.py does
     described = json.loads(_output(str(own), "-P", "-c", _DESCRIBE, env=given))
     found: list[dict[str, object]] = []
     for path in paths:

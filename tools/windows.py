@@ -224,6 +224,7 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
         "system": platform.platform() if ON_WINDOWS else _wine(),
         "python": version,
         "path": path,
+        "tests": " ".join(Path(name).stem for name in tests),
         "passed": len(cases) - len(failed) - skipped.total(),
         "skipped": [{"tests": count, "reason": reason} for reason, count in skipped.most_common()],
         "failed": failed,
@@ -235,7 +236,9 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
 def _reason(skipped: ET.Element) -> str:
     """Return the reason of a skipped test, or of a skipped file: pytest has the latter in a tuple's text."""
     message = skipped.get("message", "")
-    return message if message != "collection skipped" else (skipped.text or "").rpartition("Skipped: ")[2].rstrip("')")
+    return (
+        message if message != "collection skipped" else (skipped.text or "").rpartition("Skipped: ")[2].rstrip("\"')")
+    )
 
 
 def _wine() -> str:

@@ -87,7 +87,7 @@ def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
     result = SimpleNamespace(toolchain={"cuda": cuda, "nvjitlink": cuda})
     # There is no code behind these targets, so no machine code can tell what its kernels take.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wheel_files, "_resources", lambda module: {})
+        patch.setattr(wheel_files, "_resources", lambda module, sizes: {})
         settings = parser.parse(tomllib.loads(TABLE), environ={})
         found = wheel_files.describe(settings, module, result)
         functions = [(target, b"") for target in targets]

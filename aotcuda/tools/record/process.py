@@ -44,6 +44,8 @@ def _environment(folder: Path, mode: Mode, types: Mapping[str, object]) -> dict[
         "AOTCUDA_IN_PLACE": "0",
         **{name: value for name, value in os.environ.items() if name not in mode.removed},
         **mode.environ,
+        # Autotuners may keep their timings on disk, and those of launches that are not executed mean nothing.
+        **({"TRITON_CACHE_DIR": str(folder / "triton")} if mode.dry else {}),
         "AOTCUDA_RECORD_FOLDER": str(folder),
         "AOTCUDA_RECORD_TYPES": json.dumps({name: text for name, text in types.items() if isinstance(text, str)}),
         "PYTHONPATH": f"{_INJECT}{os.pathsep}{path}" if path else str(_INJECT),

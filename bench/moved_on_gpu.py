@@ -1,0 +1,59 @@
+"""Count on a GPU which launches of a moved package are not packaged.
+
+    python bench/moved_packages.py --work WORK                      # anywhere: projects with tables from dry records
+    pip wheel --no-deps --no-build-isolation WORK/NAME/project      # anywhere with the compilers: a wheel of each
+    python bench/moved_on_gpu.py WORK/NAME bench/moved/run_NAME.py  # on the GPU, with the wheel and its libraries
+
+The share is that of launches which a compiler of the user's machine served, among those that the dry record has.
+Aim: at most 2 %.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from collections import Counter
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+_LAUNCHES = (
+    ("numba.cuda.dispatcher", "_Kernel", "launch", lambda kernel: kernel.py_func),
+    ("numba_cuda_mlir.descriptor", "_ArgMarshaller", "_launch", lambda marshaller: marshaller._dispatcher.py_func),
+    ("triton.runtime.jit", "JITFunction", "run", lambda function: function.fn),
+)
+
+
+def main() -> None:
+    work, program = Path(sys.argv[1]), sys.argv[2]
+    records = json.loads((work / "project" / ".aotcuda-record.json").read_text())["functions"]
+    recorded = sum(sum(item["launches"].values()) for item in records if item["kind"] == "kernel")
+    missed: Counter[str] = Counter()
+    for module, owner, method, function in _LAUNCHES:
+        if find_spec(module.partition(".")[0]) is not None:
+            watch(getattr(import_module(module), owner), method, function, missed)
+    sys.argv = sys.argv[2:]
+    try:
+        runpy.run_path(program, run_name="__main__")
+    finally:
+        for name, count in missed.most_common():
+            print(f"not packaged: {name} ({count})")
+        print(f"{missed.total()} of {recorded} launches were not packaged: {missed.total() / max(recorded, 1):.1%}")
+
+
+def watch(owner: Any, method: str, function: Any, missed: Counter[str]) -> None:
+    """Count the launches that a compiler itself serves."""
+    own = getattr(owner, method)
+
+    def launch(self: Any, *args: Any, **named: Any) -> Any:
+        python = function(self)
+        missed[f"{python.__module__}.{python.__qualname__}"] += not named.get("warmup", False)
+        return own(self, *args, **named)
+
+    setattr(owner, method, launch)
+
+
+if __name__ == "__main__":
+    main()
