@@ -90,7 +90,7 @@ def _write_for_ever(root: str, key: str) -> NoReturn:
 
 
 def _use(root: str, key: str, problem: object, state: Counter[str]) -> None:
-    """What the next process does: look, and if it is not there, lock and write."""
+    """Return what the next process does: look, and if it is not there, lock and write."""
     cache = Cache(root, problem)  # type: ignore[arg-type]
     found = cache.get(key)
     state["entry there, whole"] += found is not None

@@ -30,12 +30,12 @@ IMAGE_FOLDERS = ("/project", "/wheels", "/dist")
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The page's blocks in a language."""
+    """Return the page's blocks in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def commands(text: str) -> dict[str, list[str]]:
-    """The commands of each part of the page, as they stand there."""
+    """Return the commands of each part of the page, as they stand there."""
     (workflow,), (image,) = blocks(text, "yaml"), blocks(text, "dockerfile")
     collect, build, use = blocks(text, "sh")
     runs = re.findall(r"^RUN (?:--mount=\S+ )*(.*)$", image, re.MULTILINE)

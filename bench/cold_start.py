@@ -119,7 +119,7 @@ def _measure(
 
 
 def _figures(items: list[Parts]) -> Parts:
-    """The median of each part, and the quartiles of what matters."""
+    """Return the median of each part, and the quartiles of what matters."""
     spread = machine.summary([item["beyond"] for item in items])
     medians = {part: round(median([item[part] for item in items]), 2) for part in items[0]}
     return {**medians, "beyond_q1": round(spread["q1"], 2), "beyond_q3": round(spread["q3"], 2)}
@@ -158,7 +158,7 @@ def _run(way: Way, program: Path | None, probes: Path, cache: Path) -> tuple[Par
 
 
 def _compile(folder: Path) -> Path | None:
-    """The program in C, compiled; None without a compiler."""
+    """Return the program in C, compiled; None without a compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None

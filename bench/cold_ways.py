@@ -318,7 +318,7 @@ def write_probes(folder: Path) -> None:
 
 
 def c_program() -> str:
-    """The program in C, with the parameter block of the wheel's manifest; its argument is the packaged fatbin."""
+    """Return the program in C, with the parameter block of the wheel's manifest."""
     manifest = packaged().parent / "manifest.json"
     record = next(
         item for item in json.loads(manifest.read_text(encoding="utf-8"))["kernels"] if item["name"] == "axpy"
@@ -338,7 +338,7 @@ def c_program() -> str:
 
 
 def packaged() -> Path:
-    """The fatbin of the benchmark's kernels, where they are installed."""
+    """Return the fatbin of the benchmark's kernels, where they are installed."""
     spec = find_spec("benchkernels")
     assert spec is not None and spec.origin is not None, "install the wheel that bench/prepare.py builds"
     return Path(spec.origin).parent / "kernels.aotcuda" / "kernels.fatbin"

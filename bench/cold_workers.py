@@ -112,7 +112,7 @@ def main() -> int:
 
 
 def _build(folder: Path) -> Path:
-    """The wheel, in `folder`."""
+    """Return the wheel, in `folder`."""
     environment = {**os.environ, "AOTCUDA_ARCH": "sm_75;sm_80"}
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check"]
     command += ["--outdir", str(folder), str(_ROOT / "examples" / "quickstart")]
@@ -122,7 +122,7 @@ def _build(folder: Path) -> Path:
 
 
 def _run(folder: Path, workers: int, wheel: Path | None, *, stand_in: bool) -> Any:
-    """What the program says, in an environment with an empty cache and the wheel."""
+    """Return what the program says, in an environment with an empty cache and the wheel."""
     import json
 
     zipfile.ZipFile(wheel or _build(folder)).extractall(folder / "site")

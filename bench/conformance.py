@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def releases() -> list[str]:
-    """The last release of numba-cuda, and all accepted ones of the other compiler."""
+    """Return the last release of numba-cuda, and all accepted ones of the other compiler."""
     from aotcuda import registry
 
     tested = {name: registry.BUILT_IN[name].tested for name in COMPILERS}
@@ -156,7 +156,7 @@ def run(folder: Path, out: Path, *, cpu: bool, processes: int) -> int:
 
 
 def _failure(case: Case, said: dict[str, Any], second: dict[str, dict[str, Any]]) -> str:
-    """What is wrong in a case; empty if nothing is."""
+    """Return what is wrong in a case; empty if nothing is."""
     if "error" in said:
         return str(said["error"])
     if case.oracle == "python":
@@ -200,7 +200,7 @@ def _chained(site: Path, names: Sequence[str], *, cpu: bool) -> dict[str, dict[s
 
 
 def _said(site: Path, names: Sequence[str], *, cpu: bool) -> Iterator[dict[str, Any]]:
-    """What one process says of each case; of the case that it ends in, how it ended."""
+    """Return what one process says of each case; of the case that it ends in, how it ended."""
     command = [sys.executable, __file__, "chain", str(site), *(["--cpu"] if cpu else [])]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

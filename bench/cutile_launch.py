@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def _by_driver(kernels: Any, tensors: tuple[Any, ...], n: int) -> dict[str, Callable[[], None]]:
-    """The same launch by the driver's functions alone."""
+    """Return the same launch by the driver's functions alone."""
     cuda = ctypes.CDLL("libcuda.so.1")
     record = kernels.__aotcuda__.manifest
     overload = next(item for item in record["kernels"] if item["name"] == "add")["overloads"][0]

@@ -1,4 +1,4 @@
-"""What a packaged device function costs its callers, on a GPU: time of a kernel that calls one, and time to compile it.
+"""Measure a packaged device function on a GPU: the time of a kernel that calls it, and the time to compile it.
 
 Each is held against the same kernel without the package: with the function's expression written inline, and with a
 plain Python helper. All kernels are numba-cuda's, linked with link-time optimisation.
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def _make(kind: str, repeats: int) -> Any:
-    """A new kernel; Numba knows nothing of it yet."""
+    """Return a new kernel; Numba knows nothing of it yet."""
     import devicefunctions.plain as k
     from numba import cuda
 
@@ -89,7 +89,7 @@ def _make(kind: str, repeats: int) -> Any:
 
 
 def _run_times(repeats: int, runs: int) -> dict[str, float]:
-    """The median GPU time of a launch, the kernels in turn."""
+    """Return the median GPU time of a launch, the kernels in turn."""
     import cupy
     import numpy as np
 
@@ -113,7 +113,7 @@ def _run_times(repeats: int, runs: int) -> dict[str, float]:
 
 
 def _compile_times(compilations: int) -> dict[str, float]:
-    """The median time to compile, link, load and launch; the first round, a warm-up, is left out."""
+    """Return the median time to compile, link, load and launch; the first round, a warm-up, is left out."""
     import numpy as np
     from numba import cuda
 

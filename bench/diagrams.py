@@ -54,7 +54,7 @@ def way() -> str:
 
 
 def wheel() -> str:
-    """What a wheel gains, and what reads which part of it."""
+    """Return what a wheel gains, and what reads which part of it."""
     files = [
         ("kernels.py", "a few generated lines: they name the manifest and hold its digest", "import"),
         ("kernels.pyi", "a class for each kernel", "editors, type checkers"),
@@ -83,7 +83,7 @@ def wheel() -> str:
 
 
 def choice() -> str:
-    """Which image each GPU takes, as the run time itself chooses."""
+    """Return which image each GPU takes, as the run time itself chooses."""
     images = [
         {
             "arch": name,
@@ -184,7 +184,7 @@ def _box(
     code: int = 0,
     first: int = 0,
 ) -> None:
-    """A box at x, y with a width and a height, a heading and lines; those from `first` up to `code` are set as code."""
+    """Draw a box with a heading and lines; lines from `first` up to `code` are set as code."""
     x, y, width, height = place
     picture.rectangle(x, y, width, height, "box ours" if ours else "box", radius=8)
     for number, line in enumerate(lines):

@@ -49,7 +49,7 @@ class Picture:
     parts: list[str] = field(default_factory=list)
 
     def text(self, x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> None:
-        """A line of text on its base line; `kind` has classes of `STYLE`."""
+        """Return a line of text on its base line; `kind` has classes of `STYLE`."""
         self.parts.append(f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}">{escape(text)}</text>')
 
     def lines(self, x: float, y: float, lines: list[tuple[str, str]], step: float = 18) -> None:
@@ -58,18 +58,18 @@ class Picture:
             self.text(x, y + number * step, text, kind)
 
     def rectangle(self, x: float, y: float, width: float, height: float, kind: str, radius: float = 0) -> None:
-        """A rectangle."""
+        """Return a rectangle."""
         corner = f' rx="{radius:g}"' if radius else ""
         size = f'width="{max(width, 0):.1f}" height="{height:g}"'
         self.parts.append(f'<rect x="{x:.1f}" y="{y:g}" {size}{corner} class="{kind}"/>')
 
     def line(self, points: list[tuple[float, float]], kind: str) -> None:
-        """A line through points."""
+        """Return a line through points."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polyline points="{path}" class="{kind}" fill="none"/>')
 
     def arrow(self, points: list[tuple[float, float]]) -> None:
-        """A line with a head at its last point, where it runs straight across or straight down."""
+        """Return a line with a head at its last point, where it runs straight across or straight down."""
         (x0, y0), (x, y) = points[-2:]
         self.line(points, "arrow")
         across = abs(x - x0) > abs(y - y0)
@@ -80,11 +80,11 @@ class Picture:
         self.parts.append(f'<polygon points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in head)}" class="head"/>')
 
     def point(self, x: float, y: float, kind: str) -> None:
-        """A dot."""
+        """Return a dot."""
         self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" class="{kind}" fill-opacity="0.7"/>')
 
     def render(self) -> str:
-        """The file's text."""
+        """Return the file's text."""
         size = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}"'
         label = escape(self.title, quote=True)
         head = (

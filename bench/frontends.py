@@ -175,7 +175,7 @@ def _build(frontend: str, folder: Path, runs: int) -> dict[str, Any]:
 
 
 def _times(frontend: str, folder: Path, runs: int) -> dict[str, float]:
-    """The kernels' times on the GPU in microseconds, the least of some runs; their numbers are checked first."""
+    """Return the kernels' times on the GPU in microseconds, the least of some runs; their numbers are checked first."""
     import importlib
 
     import cupy

@@ -101,7 +101,7 @@ def _run(arguments: Any, folder: Path) -> int:
 
 
 def _in_parallel(arguments: Any) -> int:
-    """This script in several processes, and their reports as one."""
+    """Run this script in several processes, and join their reports."""
     here = machine.describe()
     each = arguments.seeds or -(-arguments.tuples // (_CASES * 25 * arguments.jobs)) + 1
     begin = time.monotonic()
@@ -148,7 +148,7 @@ def _in_parallel(arguments: Any) -> int:
 
 
 def _fuzz(folder: Path, *, sanitize: bool) -> Any:
-    """The fuzz over a packaged module of the stand-in driver."""
+    """Return the fuzz over a packaged module of the stand-in driver."""
     from aotcuda.runtime import driver
     from support import argument_fuzz, manifests
 
@@ -179,7 +179,7 @@ def _compile(sources: list[Path], library: Path, options: list[str]) -> None:
 
 
 def _sanitized() -> int:
-    """This script again, with the sanitizers' run time loaded first."""
+    """Run this script again, with the sanitizers' run time loaded first."""
     names = ("libasan.so", "libubsan.so")
     found = [
         subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True).stdout.strip()

@@ -111,7 +111,7 @@ def profile(run: Callable[[], object]) -> None:
 
 
 def _cases(folder: Path) -> dict[str, Callable[[], object]]:
-    """Launches by library and situation, and a prepared call of the driver."""
+    """Return launches by library and situation, and a prepared call of the driver."""
     packaged, prepared = stand_in(folder)
     cases = {"ctypes": prepared}
     current = install()

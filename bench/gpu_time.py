@@ -139,7 +139,7 @@ def cases(cupy: Any, scale: int) -> dict[str, tuple[Any, Any, tuple[Any, ...], t
 
 
 def _numba_kernels() -> Any:
-    """The packaged kernels' source, whose functions `@cuda.jit` compiles; None without numba-cuda."""
+    """Return the packaged kernels' source, whose functions `@cuda.jit` compiles; None without numba-cuda."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -152,7 +152,7 @@ def _numba_kernels() -> Any:
 
 
 def _for_numba(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same arguments, as the packaged signature types them: Numba would make a float64 of a Python float."""
+    """Return the same arguments, as the packaged signature types them: Numba would make a float64 of a Python float."""
     float32 = importlib.import_module("numpy").float32
     return tuple([float32(value) if isinstance(value, float) else value for value in arguments])
 

@@ -1,4 +1,4 @@
-"""What `aotcuda inspect` does with inputs that were made to break it: seconds, memory, and how it ends.
+"""Measure what `aotcuda inspect` does with inputs that were made to break it: seconds, memory, and how it ends.
 
 Each input of `tests/support/hostile.py`, of at most 16 MB, is given to a process of its own, with a limit of memory and
 of time, as a table and as JSON. Then, in processes that do many of them: every flipped bit and every truncation of real

@@ -1,4 +1,4 @@
-"""What importing a module costs that is packaged in place, in milliseconds over the same module with an empty `cuda`.
+"""Measure the import of an in-place module, in milliseconds over the same module with an empty `cuda`.
 
 The module defines kernels beside host code. The empty `cuda` has decorators that return the function, and nothing
 else; so the difference is `aotcuda.numba` with all that it imports, and what its decorators make. Every import runs in
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def _build(folder: Path, name: str, kernels: int) -> None:
-    """The package, built and laid out as a wheel would, and the same with an empty `cuda`."""
+    """Return the package, built and laid out as a wheel would, and the same with an empty `cuda`."""
     project, site = folder / name, folder / "site"
     functions = "".join(_KERNEL.format(number=number) for number in range(kernels))
     source = f"import math\nfrom aotcuda.numba import cuda, float32\n{functions}"

@@ -102,7 +102,7 @@ def _program(step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _own(kernel: Any, count: int, rounds: int) -> dict[str, Any]:
-    """The same launches without JAX, on memory of their own."""
+    """Return the same launches without JAX, on memory of their own."""
     cuda = machine.driver()
     assert cuda is not None
     kernel.loader.enter(kernel.loader.ready(), ())

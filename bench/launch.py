@@ -1,4 +1,4 @@
-"""What a launch costs the host, in microseconds: aotcuda beside C and every other way that is installed.
+"""Measure what a launch costs the host, in microseconds: aotcuda beside C and every other way that is installed.
 
 All ways launch the same kernel in the same process, in turns, in batches that the driver's queue can hold, with the GPU
 idle before each; a figure is the median over the turns. Those that matter are the differences to C.
@@ -164,7 +164,7 @@ def _overloads(kernels: Any, turns: int, synchronize: Callable[[], object]) -> d
 
 
 def _growth(kernels: Any, rounds: int, synchronize: Callable[[], object]) -> dict[str, dict[str, int]]:
-    """What the process grows by in many launches, in kilobytes and in blocks that Python's allocator has given out.
+    """Return the growth of the process in many launches, in kilobytes and in blocks of Python's allocator.
 
     Each round has arrays and a launcher of its own, of CuPy and PyTorch in turn, so that what a launch keeps of its
     arguments shows too.

@@ -1,4 +1,4 @@
-"""What a result depends on: the machine and the versions; and writing it down beside the figures."""
+"""Measure what a result depends on: the machine and the versions; and writing it down beside the figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PACKAGES = ("aotcuda", "numba-cuda", "numba", "numpy", "cuda-bindings", "cuda-t
 
 
 def describe() -> dict[str, Any]:
-    """The machine and the versions."""
+    """Return the machine and the versions."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cpu": _cpu(),
@@ -39,7 +39,7 @@ def describe() -> dict[str, Any]:
 
 
 def driver() -> ctypes.CDLL | None:
-    """The CUDA driver library, None where there is none."""
+    """Return the CUDA driver library, None where there is none."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -47,7 +47,7 @@ def driver() -> ctypes.CDLL | None:
 
 
 def synchronize() -> Callable[[], object]:
-    """What waits for the current context's GPU; without a driver the script ends."""
+    """Return what waits for the current context's GPU; without a driver the script ends."""
     library = driver()
     if library is None:
         sys.exit("this needs a GPU and its driver")
@@ -116,12 +116,12 @@ def verdicts(met: dict[str, bool], missing: dict[str, str]) -> None:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a process whose start is measured; its first run leaves the bytecode that installs have."""
+    """Return the environment of a process whose start is measured; its first run leaves bytecode."""
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **more}
 
 
 def parser(description: str | None, name: str) -> argparse.ArgumentParser:
-    """A command line with `--out`, where the result named `name` goes."""
+    """Return a command line with `--out`, where the result named `name` goes."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--out", type=Path, default=RESULTS / f"{name}.json", help="where the JSON goes (%(default)s)")
     return made
@@ -170,7 +170,7 @@ def _version(package: str) -> str | None:
 
 
 def _gpu() -> dict[str, str]:
-    """The first GPU's name and the driver's CUDA version, nothing where there is none."""
+    """Return the first GPU's name and the driver's CUDA version, nothing where there is none."""
     library = driver()
     if library is None:
         return {}

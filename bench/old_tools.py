@@ -1,4 +1,4 @@
-"""What CUDA 12.0's own tools make of a wheel: whether its PTX is assembled, and whether its fatbins can be read.
+"""Test a wheel with CUDA 12.0's own tools: assemble its PTX, and read its fatbins.
 
     python bench/old_tools.py dist/*.whl --out docs/results/old_tools.json
 
@@ -45,7 +45,7 @@ def install(folder: Path) -> None:
 
 
 def assembles(ptxas: Path, text: bytes, arch: str, folder: Path) -> str:
-    """What ptxas says of PTX: `assembled`, or its first line."""
+    """Return what ptxas says of PTX: `assembled`, or its first line."""
     source = folder / "image.ptx"
     source.write_bytes(text.rstrip(b"\0"))
     ptxas.chmod(0o755)
@@ -85,7 +85,7 @@ class Linker:
 
 
 def packed(options: list[str]) -> bytes:
-    """A device function as PTX, in a fatbin that is packed with nvFatbin's `options`."""
+    """Return a device function as PTX, in a fatbin that is packed with nvFatbin's `options`."""
     handle = nvfatbin.nvfatbin.create(options, len(options))
     text = FUNCTION.encode() + b"// " + b"x" * 4000 + b"\n\0"
     nvfatbin.nvfatbin.add_ptx(handle, text, len(text), "75", "called", "")
@@ -139,7 +139,7 @@ def _wheel(wheel: Path, ptxas: Path, linker: Linker, folder: Path) -> dict[str, 
 
 
 def again(data: bytes, name: str) -> bytes:
-    """The machine code in a fatbin, packed as wheels of CUDA 13 are."""
+    """Return the machine code in a fatbin, packed as wheels of CUDA 13 are."""
     entries = [entry for entry in fatbin.read(data, name) if entry.kind == "sass"]
     found = [Image(parse(entry.arch), entry.content, (13, 0), (13, 0)) for entry in entries]
     given = nvfatbin.options(image.cuda for image in found)

@@ -127,7 +127,7 @@ class Case:
         return [f"x{index}" for index in range(self.count)]
 
     def cuda_source(self) -> str:
-        """The kernel in CUDA C++; arrays are pointers, and one length is shared by all."""
+        """Return the kernel in CUDA C++; arrays are pointers, and one length is shared by all."""
         parameters = ", ".join(["float a", *(f"float *{name}" for name in self.names), "long long n"])
         total = " + ".join(["a * x0[i]", *(f"{name}[i]" for name in self.names[1:])])
         body = f"x0[i] = {total}" if self.count else ""
@@ -135,7 +135,7 @@ class Case:
         return f'extern "C" __global__ void probe({parameters}) {{ {index} if (i < n) {{ {body}; }} }}'
 
     def python_source(self) -> str:
-        """The kernel in Python, for Numba and Triton, as functions `numba_probe` and `triton_probe`."""
+        """Return the kernel in Python, for Numba and Triton, as functions `numba_probe` and `triton_probe`."""
         total = " + ".join(["a * x0[i]", *(f"{name}[i]" for name in self.names[1:])])
         numba = f"i = grid(1)\n    if i < x0.size:\n        x0[i] = {total}" if self.count else "pass"
         loads = " + ".join(f"tl.load({name} + i, mask=i < n)" for name in self.names)
@@ -147,7 +147,7 @@ class Case:
         )
 
     def python_module(self) -> Any:
-        """That source as an imported module, since Triton reads its kernels' files."""
+        """Return the source as an imported module, since Triton reads its kernels' files."""
         path = self._folder / f"probe{self.count}.py"
         tl = "import triton.language as tl" if importlib.util.find_spec("triton") else "class tl:\n    constexpr = int"
         path.write_text(f"grid = None\n{tl}\n\n{self.python_source()}", encoding="utf-8")
@@ -243,7 +243,7 @@ def c_batches(
 
 
 def ctypes_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[str, Batch]]:
-    """The driver called by ctypes, as launches in Python do, with nothing asked of the arrays.
+    """Return the driver called by ctypes, as launches in Python do, with nothing asked of the arrays.
 
     What such a launch takes at the least: with the block of parameters made before, and with the same numbers packed
     each time.
@@ -273,7 +273,7 @@ def ctypes_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[t
 
 
 def loop(call: str, arrays: Sequence[object] = (), **names: object) -> Batch:
-    """A loop over a call that is written out, as programs have it; `{args}` are a scalar and the arrays."""
+    """Return a loop over a call that is written out, as programs have it; `{args}` are a scalar and the arrays."""
     values = {f"x{at}": array for at, array in enumerate(arrays)} | names
     text = call.format(args=", ".join(["2.0", *(f"x{at}" for at in range(len(arrays)))]))
     source = (
@@ -292,7 +292,7 @@ def loop(call: str, arrays: Sequence[object] = (), **names: object) -> Batch:
 
 
 def called(function: Callable[..., object], args: tuple[object, ...]) -> Batch:
-    """The same for a function and its arguments."""
+    """Return the same for a function and its arguments."""
     names = {f"a{at}": arg for at, arg in enumerate(args)}
     return loop(f"f({', '.join(names)})", f=function, **names)
 
@@ -340,7 +340,7 @@ def aotcuda_launches(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
 
 
 def others(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
-    """Everything else that launches kernels from Python."""
+    """Return everything else that launches kernels from Python."""
 
     def raw_kernel() -> Launch:
         import cupy
@@ -442,7 +442,7 @@ def warps(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
 
 
 def _warp_kernel(case: Case) -> Any:
-    """The kernel in Warp's Python, from a file: Warp reads its kernels' sources."""
+    """Return the kernel in Warp's Python, from a file: Warp reads its kernels' sources."""
     annotated = ", ".join(["a: float", *(f"{name}: wp.array(dtype=float)" for name in case.names)])
     total = " + ".join(["a * x0[i]", *(f"{name}[i]" for name in case.names[1:])])
     body = f"i = wp.tid()\n    x0[i] = {total}" if case.count else "i = wp.tid()"
@@ -468,7 +468,7 @@ def _numba_cuda() -> Any:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the peers that are installed."""
+    """Return the versions of the peers that are installed."""
     found = {}
     for name in _PEERS:
         try:

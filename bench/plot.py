@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def drawn() -> dict[str, str]:
-    """The text of each picture, by its name."""
+    """Return the text of each picture, by its name."""
     return {
         "launch": launch(_result("two_paths_h100")),
         "cold_start": cold_start(_result("cold_start_quartiles" if _has("cold_start_quartiles") else "cold_start")),
@@ -95,7 +95,7 @@ def cold_start(result: dict[str, Any]) -> str:
 
 
 def build_time(result: dict[str, Any]) -> str:
-    """Builds beside nvcc."""
+    """Draw builds beside nvcc."""
     wanted = [
         ("nvcc, the same in C++", "fifty, nvcc", "base"),
         ("aotcuda, cold", "fifty, cold", "own"),
@@ -115,7 +115,7 @@ def build_time(result: dict[str, Any]) -> str:
 
 
 def package(result: dict[str, Any]) -> str:
-    """The 33 kernels of a real package before and after: a dot for each, quartiles, on logarithmic scales."""
+    """Return the 33 kernels of a real package before and after: a dot for each, quartiles, on logarithmic scales."""
     title = f"The {result['kernels']} kernels of xarray-spatial, compiled by the JIT and packaged"
     picture = Picture(860, 300, title)
     picture.text(12, 24, title, "strong")
@@ -163,7 +163,7 @@ def _result(name: str) -> dict[str, Any]:
 
 
 def _machine(result: dict[str, Any], *packages: str) -> str:
-    """The machine and the versions in a line."""
+    """Return the machine and the versions in a line."""
     machine, peers = result["machine"], result.get("peers", {})
     versions = ", ".join(f"{name} {peers[name]}" for name in packages if name in peers)
     gpu = machine.get("gpu", "").partition("(")[2].partition(",")[0]

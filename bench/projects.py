@@ -169,7 +169,7 @@ extern "C" __global__ void {name}(const float *x, long rows, long columns, float
 def generate(
     folder: Path, name: str, kernels: int, *, archs: tuple[str, ...] = ARCHS, load: str = "import", modules: int = 1
 ) -> Path:
-    """A project in `folder/name` whose module `name.kernels` has so many kernels; returns its folder.
+    """Return a project in `folder/name` whose module `name.kernels` has so many kernels; returns its folder.
 
     With several `modules` each has so many: `name.kernels0`, `name.kernels1`.
     """
@@ -193,7 +193,7 @@ def generate(
 
 
 def generate_cpp(folder: Path, kernels: int, *, files: int = 1) -> list[Path]:
-    """The kernels of `generate` in CUDA C++, so many a file, with the same arithmetic in the same precision."""
+    """Return the kernels of `generate` in CUDA C++, so many a file, with the same arithmetic in the same precision."""
     folder.mkdir(parents=True)
     found = []
     for file in range(files):

@@ -1,4 +1,4 @@
-"""What `aotcuda record` adds to a launch: microseconds of host time, with the recorder and without.
+"""Measure what `aotcuda record` adds to a launch: microseconds of host time, with the recorder and without.
 
 Of Numba-CUDA where there is a GPU, else on a stand-in driver if `--driver FOLDER` names one (it takes launches and runs
 nothing); of Numba's simulator with `--simulator`. The two kinds of process take turns; the figures are medians.
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def measure(code: str, environ: dict[str, str]) -> float:
-    """The median time of a launch in a process of its own."""
+    """Return the median time of a launch in a process of its own."""
     command = [sys.executable, "-W", "ignore", "-c", code]
     return float(json.loads(subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout))
 

@@ -1,4 +1,4 @@
-"""What a launch costs the host on each kind of stream, paired with C in the same process, in microseconds.
+"""Measure what a launch costs the host on each kind of stream, paired with C in the same process, in microseconds.
 
 One scalar and three arrays. Each block is a batch of launches by C and one by each way, in turn, on one stream, with
 the GPU idle before each; the figure is the median over the blocks of what a way takes more than C in its own block,
@@ -104,7 +104,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def _situation(library: str, situation: str) -> Iterator[Any]:
-    """The stream object to launch on, current or not as the situation has it; None for the default stream."""
+    """Return the stream object to launch on, current or not as the situation has it; None for the default stream."""
     if situation == "default":
         yield None
         return
@@ -186,7 +186,7 @@ def _spread(values: list[float], middle: str, first: str, third: str) -> dict[st
 
 
 def _ordered_before(library: str, situation: str) -> int | None:
-    """The stream that a launch has to wait for, None for none: Numba's arrays are on no stream here."""
+    """Return the stream that a launch has to wait for, None for none: Numba's arrays are on no stream here."""
     return _LEGACY if "other" in situation and library != "numba" else None
 
 

@@ -1,4 +1,4 @@
-"""How many launches a second several threads make together, with the GIL and without.
+"""Measure how many launches a second several threads make together, with the GIL and without.
 
 Threads launch the same kernel at once, with arrays of their own, and in two ways: each with a launcher and a stream of
 its own, or all with one launcher on the default stream. All start at a barrier with the GPU idle, in batches that the
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def _measure(counts: list[int], turns: int) -> tuple[str, dict[str, dict[str, dict[int, int]]]]:
-    """This Python's name, and launches a second by way, kind of sharing, and number of threads."""
+    """Return this Python's name, and launches a second by way, kind of sharing, and number of threads."""
     from gpu import buffers
 
     buffers.primary_context()
@@ -157,7 +157,7 @@ def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
 
 
 def _rate(make: MakeWorks, buffers: Any, count: int, turns: int, *, shared: bool) -> int:
-    """Launches a second of so many threads."""
+    """Return the launches a second of so many threads."""
     streams = [ctypes.c_void_p() for _ in range(count)]
     for stream in streams:
         if not shared:

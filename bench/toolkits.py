@@ -46,7 +46,7 @@ def build(folder: Path) -> None:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """What each of the folders gives."""
+    """Return what each of the folders gives."""
     results = {}
     for path in sorted(item for item in folder.iterdir() if item.is_dir()):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), os.environ.get("PYTHONPATH", "")])}
@@ -57,7 +57,7 @@ def run(folder: Path) -> dict[str, Any]:
 
 
 def one() -> dict[str, Any]:
-    """The results of the package that is on the path, in this process."""
+    """Return the results of the package that is on the path, in this process."""
     import cupy
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""What an operator of PyTorch made by `aotcuda.torch.op` costs the host, in microseconds a call.
+"""Measure what an operator of PyTorch made by `aotcuda.torch.op` costs the host, in microseconds a call.
 
 One number and three tensors, 1000 elements, the default stream. An empty operator has the same schema and is
 registered the same way. Eager calls are timed in a Python loop; compiled ones inside one function of
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def _empty(library: torch.library.Library, name: str, schema: str, does: Callable[..., Any]) -> Any:
-    """An operator that does nothing else than `does`."""
+    """Return an operator that does nothing else than `does`."""
     import torch
 
     library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -126,7 +126,7 @@ def _empty(library: torch.library.Library, name: str, schema: str, does: Callabl
 
 
 def _empty_in_c(library: torch.library.Library) -> Any:
-    """An operator that does nothing, which the dispatcher calls in C."""
+    """Return an operator that does nothing, which the dispatcher calls in C."""
     import torch
 
     libraries = Path(torch.__file__).parent / "lib"

@@ -148,7 +148,7 @@ def _built(
 
 
 def _variants(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """What Triton has to be told to compile the variants of a module's kernels."""
+    """Return what Triton has to be told to compile the variants of a module's kernels."""
     table = tomllib.loads((_PROJECT / "pyproject.toml").read_text())["tool"]["aotcuda"]["modules"][manifest["module"]]
     found = []
     for kernel in manifest["kernels"]:
@@ -175,7 +175,7 @@ def _path(*folders: str) -> str:
 
 
 def _compiled(variants: list[dict[str, Any]], targets: list[str], modules: list[str]) -> dict[str, float]:
-    """What Triton takes to compile variants for the targets with machine code, and what its cache then has."""
+    """Return what Triton takes to compile variants for the targets with machine code, and what its cache then has."""
     capabilities = [int(target[3:]) for target in targets if target.startswith("sm_")]
     with tempfile.TemporaryDirectory() as cache:
         environment = {"TRITON_CACHE_DIR": cache, "PYTHONPATH": _path(str(_PROJECT))}

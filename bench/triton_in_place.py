@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def _cases(folder: Path) -> dict[str, Callable[[], object]]:
-    """Launches by row, and a prepared call of the driver."""
+    """Return launches by row, and a prepared call of the driver."""
     import triton
 
     from support import triton_in_place

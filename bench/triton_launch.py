@@ -135,7 +135,7 @@ def _cases(torch: Any) -> dict[str, dict[str, peers.Batch]]:
 
 
 def exact_cases(x: Any, folder: Path) -> dict[str, dict[str, peers.Batch]]:
-    """Launches of `add` as an exact kernel of ten arguments, with one variant and with many, by name of the case."""
+    """Return launches of `add` with ten arguments, with one variant and with many, by name of the case."""
     found: dict[str, dict[str, peers.Batch]] = {}
     sys.path.insert(0, str(folder))
     for count in (1, _VARIANTS):
@@ -154,7 +154,7 @@ def exact_cases(x: Any, folder: Path) -> dict[str, dict[str, peers.Batch]]:
 
 
 def _exact_kernel(name: str, count: int, folder: Path) -> Any:
-    """The kernel `add` of a module that is written into `folder`: an exact one with twice so many variants."""
+    """Return the kernel `add` of a module that is written into `folder`: an exact one with twice so many variants."""
     import tritonkernels.kernels  # type: ignore[import-not-found]
 
     module = tritonkernels.kernels.__aotcuda__

@@ -36,7 +36,7 @@ toolkits.installed = lambda *_: tuple(found)
 
 
 def build(folder: Path, source: str, **environ: str) -> tuple[Path, dict[str, Any]]:
-    """A wheel, and what it cost."""
+    """Return a wheel, and what it cost."""
     project = folder / "project"
     shutil.copytree(EXAMPLE, project, ignore=shutil.ignore_patterns("dist", "build"))
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -48,7 +48,7 @@ def build(folder: Path, source: str, **environ: str) -> tuple[Path, dict[str, An
 
 
 def pairs(wheel: Path) -> dict[str, Any]:
-    """What each pair takes of a wheel: how many of each kind, and which are not exact."""
+    """Return what each pair takes of a wheel: how many of each kind, and which are not exact."""
     command = [sys.executable, "-m", "aotcuda", "check", str(wheel), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (module,) = json.loads(done.stdout)["modules"]

@@ -117,7 +117,7 @@ def show_unreleased(_: object, page: str, source: list[str]) -> None:
 
 
 def setup(app: object) -> None:
-    """Called by Sphinx."""
+    """Connect the functions above; Sphinx calls this."""
     app.connect("source-read", show_unreleased)
     app.connect("html-page-context", break_lines_well)
     app.add_transform(InlinePictures)

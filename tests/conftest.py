@@ -1,4 +1,4 @@
-"""What every test may count on: the environment says nothing to aotcuda, to Numba or to the packaging tools."""
+"""Settings of all tests: no environment variables of aotcuda, Numba or the packaging tools."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What has been collected stays: nobody has to look through seven thousand tests for garbage again and again."""
+    """Freeze the collected tests, so that the garbage collector skips them."""
     gc.collect()
     gc.freeze()
 
@@ -62,7 +62,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for this run of the tests, common to its processes."""
+    """Return a folder for this run of the tests, common to its processes."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -88,7 +88,7 @@ def once(session_folder: Path) -> Callable[[str, Callable[[Path], object]], Path
 
 @pytest.fixture(scope="session", autouse=True)
 def _learnt_at_once() -> Iterator[None]:
-    """Of launches in this process the first is learnt from: tests launch as few times as they can."""
+    """Teach the fast path after the first launch, so that tests need fewer launches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("aotcuda.runtime.general_path.LEARNT_AT", 1)
         patch.setattr("aotcuda.runtime.arguments.overloads.DIRECT_AT", 1)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Run the checks: ruff, mypy, zizmor, schemas of what the forge reads, the files that CHANGELOG is made of, the site.
+"""Run the checks: ruff, docstrings, mypy, zizmor, schemas of the forge's files, the notes for CHANGELOG, the site.
 
 They run in the tests' environment, where mypy sees every package that the code imports.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import docs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 RUN_TIME = [f"aotcuda/{name}" for name in ("__init__.py", "cache", "common", "integrations", "manifest", "runtime")]
@@ -27,6 +29,10 @@ FORGE = {
     "github-issue-forms": "ISSUE_TEMPLATE/[!c]*.yml",
     "github-workflows": "workflows/*.yml",
 }
+
+FOLDERS = ("aotcuda", "bench", "examples", "hatch_plugin", "setuptools_plugin", "tests", "tools")
+FRAGMENTS = {"How", "Likewise", "Of", "See", "That", "What", "Whether", "Which", "Who"}
+"""Words that begin a fragment where a docstring should have a verb, or a noun for a class."""
 
 
 def main() -> None:
@@ -53,8 +59,23 @@ def main() -> None:
     for name, outcome in outcomes.items():
         say(name)
         print(outcome.result()[1], end="", flush=True)
-    if failed := [name for name, outcome in outcomes.items() if outcome.result()[0]]:
+    say("Docstrings that begin with fragments")
+    for line in (fragments := [*_fragments()]):
+        print(line)
+    failed = [name for name, outcome in outcomes.items() if outcome.result()[0]] + ["docstrings"] * bool(fragments)
+    if failed:
         sys.exit(f"\nThese checks failed: {', '.join(failed)}")
+
+
+def _fragments() -> Iterator[str]:
+    """Yield the place of each docstring whose first line is a fragment."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    text = ast.get_docstring(node) or ""
+                    if text.partition(" ")[0].rstrip(",:;.") in FRAGMENTS:
+                        yield f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
 
 
 def _outcome(commands: list[tuple[str | Path, ...]]) -> tuple[bool, str]:

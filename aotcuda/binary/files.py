@@ -98,7 +98,7 @@ class DiskFolder:
         return foreign.content(self.path / name, most)
 
     def has(self, name: str) -> bool:
-        """See `Folder`."""
+        """Implement Folder.has."""
         return os.path.lexists(self.path / name)
 
     def beside(self, name: str, most: int) -> bytes | None:
@@ -122,7 +122,7 @@ class WheelFolder:
         return self._wheel.read(f"{self._name}/{name}", most)
 
     def has(self, name: str) -> bool:
-        """See `Folder`."""
+        """Implement Folder.has."""
         return f"{self._name}/{name}" in self._wheel.names
 
     def beside(self, name: str, most: int) -> bytes | None:

@@ -90,7 +90,7 @@ class Request:
 
     @property
     def frontend(self) -> str:
-        """The front end that the table names for the module, known or not."""
+        """Return the front end that the table names for the module, known or not."""
         modules = self.table.get("modules")
         own = modules.get(self.module) if isinstance(modules, dict) else None
         named = own.get("frontend") if isinstance(own, dict) else None
@@ -103,7 +103,7 @@ class Request:
 
     @property
     def target(self) -> str:
-        """The GPU's target, `sm_90`; empty as long as no GPU is chosen."""
+        """Return the GPU's target, `sm_90`; empty as long as no GPU is chosen."""
         return "sm_{}{}".format(*self.capability) if self.capability is not None else ""
 
     @property

@@ -61,7 +61,7 @@ class _Callable:
 
     @property
     def _numba_type_(self) -> object:
-        """The type of this function to whichever of Numba's compilers asks.
+        """Return the type of this function to whichever of Numba's compilers asks.
 
         One object may be used by both, and both ask by this name; their types have nothing in common.
 

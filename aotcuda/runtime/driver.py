@@ -140,7 +140,7 @@ class Mark(list[bool]):
 
     @property
     def retired(self) -> Any:
-        """A cell that is not 0 once the mark is empty."""
+        """Return a cell that is not 0 once the mark is empty."""
         cell = self._cells.get("retired") or self._cells.setdefault("retired", (ctypes.c_uint * 1)())
         if not self:  # maybe since a moment ago, when there was no cell yet that `retire` could have set
             cell[:] = [1]
@@ -203,7 +203,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """The product's name; asked for by messages alone, and "unnamed" where the driver does not tell it."""
+        """Return the product's name; asked for by messages alone, and "unnamed" where the driver does not tell it."""
         if not self._name:
             name = ctypes.create_string_buffer(256)
             if self._driver.call["cuDeviceGetName"](name, len(name), self.handle):
@@ -213,7 +213,7 @@ class Device:
 
     @property
     def driver_version(self) -> tuple[int, int]:
-        """The newest CUDA version that its driver supports."""
+        """Return the newest CUDA version that its driver supports."""
         return self._driver.version
 
     def __str__(self) -> str:

@@ -92,7 +92,7 @@ class Packaged:
 
     @property
     def setting(self) -> str:
-        """The package's setting of the JIT fallback: `"jit"` or `"error"`."""
+        """Return the package's setting of the JIT fallback: `"jit"` or `"error"`."""
         return self.manifest()["fallback"]
 
     def build_inputs(self) -> Request | None:

@@ -59,12 +59,12 @@ class Kernel:
 
     @property
     def loader(self) -> Loader:
-        """The loader of the kernel's images, for modules of aotcuda that launch it in another way."""
+        """Return the loader of the kernel's images, for modules of aotcuda that launch it in another way."""
         return self._loader
 
     @property
     def signatures(self) -> list[str]:
-        """The signatures that it was compiled for."""
+        """Return the signatures that it was compiled for."""
         record = self._loader.kernels.get(self.__name__)
         return [overload["signature"] for overload in record["overloads"]] if record is not None else []
 

@@ -90,7 +90,7 @@ class Launcher(OfThisProcess, GeneralPath):
 
     @property
     def stream(self) -> int | None:
-        """The handle of the stream, 0 for the default one; None for the one that is current at the launch."""
+        """Return the handle of the stream, 0 for the default one; None for the one that is current at the launch."""
         return self.configuration.stream
 
     @property

@@ -57,7 +57,7 @@ class Loader:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest that the module came with.
+        """Return the manifest that the module came with.
 
         Raises:
             ManifestError: It is missing, altered or of another format.
@@ -66,7 +66,7 @@ class Loader:
 
     @property
     def kernels(self) -> dict[str, Kernel]:
-        """The records of the kernels by name: of the images that were launched last, else of the manifest."""
+        """Return the records of the kernels by name: of the images that were launched last, else of the manifest."""
         manifest, found = self._launched or self.manifest, self._records
         if found[0] is not manifest:
             found = self._records = manifest, {kernel["name"]: kernel for kernel in manifest["kernels"]}
@@ -74,7 +74,7 @@ class Loader:
 
     @property
     def compiled(self) -> dict[tuple[Case, tuple[int, int]], Library]:
-        """The images that the JIT fallback has loaded, as in `Fallback.loaded`."""
+        """Return the images that the JIT fallback has loaded, as in `Fallback.loaded`."""
         return dict(self._fallback.loaded) if self._fallback is not None else {}
 
     def fallback(self) -> Fallback:

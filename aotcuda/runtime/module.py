@@ -66,7 +66,7 @@ class Module:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest, read when first asked for.
+        """Return the manifest, read when first asked for.
 
         Raises:
             ManifestError: It is missing, altered or of a newer format version.
@@ -75,14 +75,14 @@ class Module:
 
     @property
     def kernels(self) -> dict[str, Kernel]:
-        """The kernels by name."""
+        """Return the kernels by name."""
         if is_simulated():
             return dict(self._simulated().kernels)  # type: ignore[arg-type]  # they are launched alike
         return {name: self._kernels.get(name) or self._kernel(name) for name in self._loader.kernels}
 
     @property
     def functions(self) -> dict[str, DeviceFunction]:
-        """The exported device functions by name; in Numba's simulator the Python functions."""
+        """Return the exported device functions by name; in Numba's simulator the Python functions."""
         if is_simulated():
             return dict(self._simulated().functions)
         if self._functions is None:
@@ -91,13 +91,13 @@ class Module:
 
     @property
     def library(self) -> Library | None:
-        """The loaded images; None until something needs them."""
+        """Return the loaded images; None until something needs them."""
         loaded = self._made.current if self._made is not None else None
         return loaded.library if loaded is not None else None
 
     @property
     def chosen(self) -> dict[int, Choice]:
-        """The image that each GPU of this machine takes, and why, by the GPU's ordinal.
+        """Return the image that each GPU of this machine takes, and why, by the GPU's ordinal.
 
         Raises:
             RuntimeUnavailableError: There is no driver or no GPU.
@@ -119,7 +119,7 @@ class Module:
 
     @property
     def package_root(self) -> str:
-        """The folder that holds the module's package."""
+        """Return the folder that holds the module's package."""
         root = os.path.dirname(os.path.dirname(self.path))
         for _ in range(self.name.count(".")):
             root = os.path.dirname(root)
@@ -244,7 +244,7 @@ class Module:
 
     @property
     def _loader(self) -> Loader:
-        """The loader, made at the first use."""
+        """Return the loader, made at the first use."""
         return self._made or self._make_loader()
 
     def _make_loader(self) -> Loader:

@@ -117,7 +117,7 @@ class Held(OfThisProcess):
 
         @property
         def __call__(self) -> Launcher:
-            """The launcher."""
+            """Return the launcher."""
 
         @__call__.setter
         def __call__(self, launcher: Launcher) -> None: ...

@@ -25,7 +25,7 @@ class Symbol:
 
     @property
     def address(self) -> int:
-        """The address on the GPU. It changes when the images are loaded again.
+        """Return the address on the GPU. It changes when the images are loaded again.
 
         Raises:
             CudaError: The images have no such variable.
@@ -34,7 +34,7 @@ class Symbol:
 
     @property
     def nbytes(self) -> int:
-        """The size in bytes; errors as for `address`."""
+        """Return the size in bytes; errors as for `address`."""
         return self._find()[1]
 
     def copy_from(self, host: object) -> None:
@@ -79,7 +79,7 @@ class Symbol:
 
     @property
     def _mangled(self) -> str:
-        """The name in the images. A name without a namespace is not mangled (Itanium C++ ABI, 5.1.2)."""
+        """Return the name in the images. A name without a namespace is not mangled (Itanium C++ ABI, 5.1.2)."""
         parts = self.name.split("::")
         return self.name if len(parts) == 1 else f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
 

@@ -56,7 +56,7 @@ def install(torch: Any, facts: dict[str, Any], results: Any) -> None:
 
 
 class _Tensors:
-    """Which tensors are on the GPU, by their storages."""
+    """The tensors on the GPU, by their storages."""
 
     def __init__(self, torch: Any, results: Any) -> None:
         self._torch = torch

@@ -22,7 +22,7 @@ SHAPE = (500, 700)
 
 
 def raster(shape: tuple[int, int], dtype: str = "float32", seed: int = 0) -> Any:
-    """A terrain with hills, on the GPU."""
+    """Return a terrain with hills, on the GPU."""
     y, x = np.mgrid[: shape[0], : shape[1]]
     hills = 100 * np.sin(x / 40) * np.cos(y / 30) + np.random.default_rng(seed).normal(200, 5, shape)
     coordinates = {"y": np.linspace(45, 44, shape[0]), "x": np.linspace(7, 8, shape[1])}
@@ -48,7 +48,7 @@ def classes(shape: tuple[int, int]) -> None:
 
 
 def neighbours(shape: tuple[int, int]) -> None:
-    """What looks at the cells around one."""
+    """Return what looks at the cells around one."""
     kernel = circle_kernel(1, 1, 2)
     convolution_2d(raster(shape), kernel)
     focal.mean(raster(shape))
@@ -66,7 +66,7 @@ def bands(shape: tuple[int, int]) -> None:
 
 
 def tracing(shape: tuple[int, int]) -> None:
-    """The kernels before and after rays are traced; the tracing itself is a stand-in's."""
+    """Return the kernels before and after rays are traced; the tracing itself is a stand-in's."""
     hillshade_rtx(raster(shape), 225, 25, shadows=True)
     viewshed_gpu(raster(shape), x=7.5, y=44.5, observer_elev=5, target_elev=0)
 

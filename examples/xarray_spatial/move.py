@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def download(python: Path) -> None:
-    """The sdist, unpacked afresh."""
+    """Return the sdist, unpacked afresh."""
     WORK.mkdir(exist_ok=True)
     archive = WORK / f"{NAME}.tar.gz"
     if not archive.is_file():
@@ -131,7 +131,7 @@ def change_imports() -> None:
 
 
 def settings() -> int:
-    """What is written by hand in pyproject.toml, and the module that it names; returns the number of lines."""
+    """Return what is written by hand in pyproject.toml, and the module that it names; returns the number of lines."""
     path = PROJECT / "pyproject.toml"
     text = path.read_text()
     lines = {
@@ -148,13 +148,13 @@ def settings() -> int:
 
 
 def texts() -> dict[Path, str]:
-    """The files that a maintainer may change."""
+    """Return the files that a maintainer may change."""
     paths = [PROJECT / "pyproject.toml", PROJECT / "setup.cfg", *SOURCES.rglob("*.py")]
     return {path: path.read_text() for path in paths}
 
 
 def changed(before: dict[Path, str], paths: list[Path]) -> dict[Path, int]:
-    """How many lines are new or other than they were, of each file that has changed."""
+    """Return how many lines are new or other than they were, of each file that has changed."""
     found = {}
     for path in paths:
         lines = difflib.unified_diff(before[path].splitlines(), path.read_text().splitlines(), lineterm="", n=0)

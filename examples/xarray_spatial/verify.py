@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def child(way: str) -> dict[str, Any]:
-    """What one process found. Numba keeps nothing on disk; nor does aotcuda, which has nothing to compile."""
+    """Return what one process found. Numba keeps nothing on disk; nor does aotcuda, which has nothing to compile."""
     environ = {**os.environ, "AOTCUDA_FALLBACK": "error"}
     if way == "jit":
         environ["AOTCUDA_IN_PLACE"] = "0"
@@ -89,7 +89,7 @@ def compare(packaged: dict[str, Any], jit: dict[str, Any]) -> dict[str, Any]:
 
 
 def total(times: dict[str, float]) -> float:
-    """The sum, to a tenth."""
+    """Return the sum, to a tenth."""
     return round(sum(times.values()), 1)
 
 

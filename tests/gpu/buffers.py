@@ -36,7 +36,7 @@ class Buffer:
         }
 
     def read(self) -> list[float]:
-        """The array's values now; waits for the GPU."""
+        """Return the array's values now; waits for the GPU."""
         check(cuda.cuCtxSynchronize())
         size = len(self.host) * self.host.itemsize
         check(cuda.cuMemcpyDtoH_v2(ctypes.c_void_p(self.host.buffer_info()[0]), self.pointer, ctypes.c_size_t(size)))

@@ -1,4 +1,4 @@
-"""What the GPU tests share: packaged modules to import, and clean processes to run them in.
+"""Fixtures of the GPU tests: packaged modules to import, and clean processes to run them in.
 
 A test has the wheels that numba-cuda built. One that is marked `front_end(*names)` has in turn those that each of these
 built of the same sources, installed under the same names.
@@ -40,13 +40,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def front_end(request: pytest.FixtureRequest) -> str:
-    """The front end that built the wheels; its compiler may not be there."""
+    """Return the front end that built the wheels; its compiler may not be there."""
     return getattr(request, "param", front_ends.NUMBA)
 
 
 @pytest.fixture(scope="session")
 def gpu_name() -> str:
-    """What CUDA's own run time calls the first GPU."""
+    """Return what CUDA's own run time calls the first GPU."""
     import cupy
 
     name: str = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
@@ -55,7 +55,7 @@ def gpu_name() -> str:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one folder for each wheel that `prepare` has built."""
+    """Return a folder with one folder for each wheel that `prepare` has built."""
     if GIVEN:
         return Path(GIVEN)
     folder = tmp_path_factory.mktemp("wheels")
@@ -100,7 +100,7 @@ def installed(front_end: str, installed_by: dict[str, Path]) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def features(front_end: str, installed: Path):
-    """The module `gpufeatures.kernels`."""
+    """Return the module `gpufeatures.kernels`."""
     sys.path.insert(0, str(installed / "gpufeatures"))
     import gpufeatures.kernels
 

@@ -24,7 +24,7 @@ X, Y = np.random.default_rng(17).normal(size=(2, N)).astype("float32")
 
 @pytest.fixture(scope="module")
 def k(installed: Path) -> Iterator[SimpleNamespace]:
-    """The packaged modules; importing and launching them compiles nothing."""
+    """Return the packaged modules; importing and launching them compiles nothing."""
     if not (installed / "all-front-ends").is_dir():
         pytest.skip("there is no wheel all-front-ends: prepare.py builds it where all compilers are installed")
     sys.path.insert(0, str(installed / "all-front-ends"))

@@ -1,4 +1,4 @@
-"""What `aotcuda check` predicts for this GPU and driver is what happens: exact, PTX, specific, refused images."""
+"""Test what `aotcuda check` predicts for this GPU and driver is what happens: exact, PTX, specific, refused images."""
 
 from __future__ import annotations
 

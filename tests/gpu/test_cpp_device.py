@@ -1,4 +1,4 @@
-"""What device code does besides arithmetic: grid synchronization, device variables, launches by kernels, and fma."""
+"""Test grid synchronization, device variables, launches by kernels, and fma on a GPU."""
 
 from __future__ import annotations
 

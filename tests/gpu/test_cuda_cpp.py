@@ -22,7 +22,7 @@ STEP = np.dtype([("dt", "<f4"), ("first", "|b1"), ("force", VECTOR), ("inner", I
 
 @pytest.fixture(scope="module")
 def package(installed):
-    """A function from a module's name to the module of `tests/packages/cudacpp`."""
+    """Return a function from a module's name to the module of `tests/packages/cudacpp`."""
     if not (installed / "cudacpp").is_dir():
         pytest.skip("there is no wheel cudacpp: prepare.py builds it where pyelftools is installed")
     sys.path.insert(0, str(installed / "cudacpp"))
@@ -89,7 +89,7 @@ def test_a_tensor_map_arrives_whole(package):
 
 
 def tensor_map(array):
-    """The map of an array of rows of 64 floats, of which one is copied at a time."""
+    """Return the map of an array of rows of 64 floats, of which one is copied at a time."""
     driver = pytest.importorskip("cuda.bindings.driver")
     code, found = driver.cuTensorMapEncodeTiled(
         driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,

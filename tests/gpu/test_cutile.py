@@ -21,7 +21,7 @@ MISSING = "there is no wheel of cutilekernels (python tests/gpu/prepare.py FOLDE
 
 @pytest.fixture(scope="module")
 def t(installed: Path) -> Iterator[SimpleNamespace]:
-    """The packaged modules and PyTorch."""
+    """Return the packaged modules and PyTorch."""
     from types import SimpleNamespace
 
     torch = pytest.importorskip("torch")

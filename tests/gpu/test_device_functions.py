@@ -39,7 +39,7 @@ def library(installed):
 
 @pytest.fixture(scope="module")
 def cuda(front_end):
-    """The front end's own JIT, whose kernels call the packaged functions."""
+    """Return the front end's own JIT, whose kernels call the packaged functions."""
     return pytest.importorskip("numba.cuda" if front_end == front_ends.NUMBA else "numba_cuda_mlir.cuda")
 
 

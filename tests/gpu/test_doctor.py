@@ -1,4 +1,4 @@
-"""What `aotcuda doctor` says of this machine and of an installed module is what is there and what happens."""
+"""Test what `aotcuda doctor` says of this machine and of an installed module is what is there and what happens."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_error_means_error_and_names_what_is_packaged(run):
 
 @pytest.fixture
 def checkout(front_end, installed):
-    """The project `quickstart`, in a folder of its own and never built, as a wheel's folder."""
+    """Return the project `quickstart`, in a folder of its own and never built, as a wheel's folder."""
     name = "checkout"
     target = installed / name
     shutil.rmtree(target, ignore_errors=True)
@@ -142,7 +142,7 @@ def test_a_source_tree_that_was_never_built_and_its_edits(run, checkout):
 
 @pytest.mark.front_end(front_ends.NUMBA)  # which builds the example
 def test_a_wheel_carries_what_it_links(installed):
-    """Of the example with linked CUDA C++: what the late build needs is in the wheel."""
+    """The wheel of the example with linked CUDA C++ has the files that the JIT fallback needs."""
     folder = next((installed / "foreign-functions").rglob("sources"))
     assert {"functions.cu", "add.cuh", "mul.cuh"} <= {path.name for path in folder.rglob("*")}
 

@@ -36,7 +36,7 @@ print(json.dumps([given[2].get().tobytes().hex(), numbers.get().tolist(), type(s
 
 @pytest.fixture(scope="module")
 def solver(installed):
-    """The module, packaged in place."""
+    """Return the module, packaged in place."""
     sys.path.insert(0, str(installed / "inplace"))
     import inplace.solver
 

@@ -112,7 +112,7 @@ def test_numbers_equal_those_of_numbas_own_jit(features, numba_cuda):
 
 
 def jit_helped(cuda, source):
-    """The kernel `helped` with its plain helpers decorated, as Numba itself needs them."""
+    """Return the kernel `helped` with its plain helpers decorated, as Numba itself needs them."""
     from gpufeatures import helpers
 
     deeper = cuda.jit(device=True)(helpers.deeper)

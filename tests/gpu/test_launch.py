@@ -33,7 +33,7 @@ def path(request, monkeypatch):
 
 @pytest.fixture
 def square(features, path):
-    """A kernel with overloads for many dtypes, which has not learnt anything yet."""
+    """Return a kernel with overloads for many dtypes, which has not learnt anything yet."""
     cupy.cuda.Device().synchronize()
     features.__aotcuda__.unload()
     features.square._cache().retire()

@@ -1,4 +1,4 @@
-"""What kernels in real life use, against NumPy and Numba's own JIT."""
+"""Test what kernels in real life use, against NumPy and Numba's own JIT."""
 
 from __future__ import annotations
 

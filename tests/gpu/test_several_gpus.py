@@ -44,7 +44,7 @@ def two_gpus():
 
 @pytest.fixture
 def square(features):
-    """A kernel with overloads for many dtypes, of a module that is not loaded yet; GPU 0 is current."""
+    """Return a kernel with overloads for many dtypes, of a module that is not loaded yet; GPU 0 is current."""
     for gpu in (0, 1):
         cupy.cuda.Device(gpu).synchronize()
     cupy.cuda.Device(0).use()
@@ -55,7 +55,7 @@ def square(features):
 
 
 class CuPy:
-    """How a library makes a GPU current, puts an array there, and gets its values back."""
+    """A library as the tests use it: select a GPU, make an array there, read its values."""
 
     @staticmethod
     def on(gpu):

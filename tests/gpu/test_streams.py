@@ -19,7 +19,7 @@ CYCLES = 200_000_000
 
 @pytest.fixture(params=["general", "extension"])
 def path(request, monkeypatch):
-    """Which fast path launches have."""
+    """Return which fast path launches have."""
     if request.param == "general":
         monkeypatch.setattr(extension, "_found", [None])
     elif extension.in_use() is None:
@@ -29,7 +29,7 @@ def path(request, monkeypatch):
 
 @pytest.fixture
 def square(features, path):
-    """A kernel that has not learnt anything yet, and squares an array into another one."""
+    """Return a kernel that has not learnt anything yet, and squares an array into another one."""
     torch.cuda.synchronize()
     features.__aotcuda__.unload()
     features.square._cache().retire()
@@ -102,7 +102,7 @@ class Torch:
 
 @pytest.fixture(params=[Cupy, Torch], ids=lambda kind: kind.name)
 def library(request):
-    """A library with current streams of its own."""
+    """Return a library with current streams of its own."""
     return request.param
 
 
@@ -111,7 +111,7 @@ def blocks():
 
 
 def test_a_launch_is_in_line_on_the_current_stream(square, library):
-    """What the library does before and after it on its stream is done before and after it."""
+    """The library's work before and after the launch on its stream runs before and after the kernel."""
     x, out = library.zeros(), library.zeros()
     for value in (2.0, 3.0, 4.0):
         stream = library.stream()

@@ -29,7 +29,7 @@ _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 @pytest.fixture(scope="module")
 def quickstart(installed):
-    """The module `quickstart.kernels`."""
+    """Return the module `quickstart.kernels`."""
     sys.path.insert(0, str(installed / "quickstart"))
     import quickstart.kernels
 
@@ -38,7 +38,7 @@ def quickstart(installed):
 
 @pytest.fixture(params=["general", "extension"])
 def axpy(request, quickstart, monkeypatch):
-    """The kernel with one of the fast paths, not loaded and with nothing learnt yet."""
+    """Return the kernel with one of the fast paths, not loaded and with nothing learnt yet."""
     if request.param == "general":
         monkeypatch.setattr(extension, "_found", [None])
     elif extension.in_use() is None:
@@ -50,7 +50,7 @@ def axpy(request, quickstart, monkeypatch):
 
 
 class Sums:
-    """What one thread adds up, in both of the kernel's types.
+    """The sums of one thread, in both of the kernel's types.
 
     Attributes:
         pairs: For each type `x` and `y`, of values that no other thread has.
@@ -71,7 +71,7 @@ class Sums:
         self._added[number % 2] += a
 
     def wrong(self):
-        """What the GPU has other than it should be."""
+        """Return what the GPU has other than it should be."""
         wrong = []
         for (_, y), added in zip(self.pairs, self._added, strict=True):
             for index, value in enumerate(y.read()):

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # what Tr
 
 @pytest.fixture(scope="module")
 def t(installed: Path) -> Iterator[SimpleNamespace]:
-    """The packaged modules, their sources as Triton has them, and PyTorch."""
+    """Return the packaged modules, their sources as Triton has them, and PyTorch."""
     from types import SimpleNamespace
 
     torch = pytest.importorskip("torch")

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default", "error::aot
 
 @pytest.fixture(scope="module")
 def t(installed: Path) -> Iterator[SimpleNamespace]:
-    """The packaged module, the same source as Triton's JIT has it, and PyTorch."""
+    """Return the packaged module, the same source as Triton's JIT has it, and PyTorch."""
     from types import SimpleNamespace
 
     torch = pytest.importorskip("torch")

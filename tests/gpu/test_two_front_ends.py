@@ -29,7 +29,7 @@ X = np.linspace(-3, 3, N, dtype="float32")
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ModuleType]]:
-    """The modules of `tests/packages/mixed` that have kernels."""
+    """Return the modules of `tests/packages/mixed` that have kernels."""
     wheels = Path(GIVEN) if GIVEN else tmp_path_factory.mktemp("wheels")
     if not GIVEN:
         prepare.build_mixed(wheels)
@@ -56,7 +56,7 @@ def module(mixed: dict[str, ModuleType], request: pytest.FixtureRequest) -> Modu
 
 
 def horner(a: float, x: np.ndarray) -> np.ndarray:
-    """What `mixed._polynomials.horner` computes with `offset` of csrc/offset.cu."""
+    """Return what `mixed._polynomials.horner` computes with `offset` of csrc/offset.cu."""
     return (a * x.astype("float64") + 2) * x + 1.25
 
 

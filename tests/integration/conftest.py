@@ -55,7 +55,7 @@ def _workers(session_folder: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def _build_cache_folder(session_folder: Path) -> Path:
-    """The folder of a build cache for this run of the tests, in whichever of its processes."""
+    """Return the folder of a build cache for this run of the tests, in whichever of its processes."""
     folder = session_folder / "build-cache"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
@@ -63,7 +63,7 @@ def _build_cache_folder(session_folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def build_cache(_build_cache_folder: Path) -> Iterator[Path]:
-    """A build cache, for modules whose tests are about what becomes of a build and not about building."""
+    """Return a build cache, for modules whose tests are about what becomes of a build and not about building."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTCUDA_BUILD_CACHE", str(_build_cache_folder))
         yield _build_cache_folder
@@ -77,7 +77,7 @@ def anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def wheelhouse(once: Once) -> Path:
-    """A folder with a wheel of this checkout."""
+    """Return a folder with a wheel of this checkout."""
     command = (*projects.BUILD, "--wheel", "--outdir")
     return once("wheelhouse", lambda folder: projects.succeed(projects.CHECKOUT, *command, folder, "."))
 
@@ -100,7 +100,7 @@ def from_checkout(wheelhouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """The Python of a new virtual environment with nothing in it, not even pip."""
+    """Return the Python of a new virtual environment with nothing in it, not even pip."""
     folder = tmp_path / "environment"
     projects.succeed(tmp_path, sys.executable, "-m", "venv", "--without-pip", folder)
     return folder / "bin" / "python"
@@ -137,7 +137,7 @@ def setuptools(once: Once, wheelhouse: Path) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="module")
 def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The back end that projects are made for."""
+    """Return the back end that projects are made for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projects.BackEnd, "name", request.param)
         if request.param == "setuptools":
@@ -147,7 +147,7 @@ def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The front end that projects are made for.
+    """Return the front end that projects are made for.
 
     A fixture that builds something for a whole module asks for this one, so that it is built for each.
     """
@@ -174,13 +174,13 @@ def wheel_of(once: Once) -> Callable[..., Path]:
 
 @pytest.fixture(scope="module")
 def features(front_end: str, wheel_of: Callable[..., Path]) -> dict[str, bytes]:
-    """The content of a wheel of `tests/packages/features`, for targets of every kind."""
+    """Return the content of a wheel of `tests/packages/features`, for targets of every kind."""
     return projects.content(wheel_of("features", **projects.ARCH_OF_FEATURES))
 
 
 @pytest.fixture(scope="session")
 def driver(once: Once) -> Path:
-    """The folder of a driver that takes what the compilers launch."""
+    """Return the folder of a driver that takes what the compilers launch."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.fail("the stand-in driver needs a C compiler: install gcc")

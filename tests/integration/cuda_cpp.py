@@ -60,7 +60,7 @@ _PARAMETER = re.compile(r"\.param\s+((?:\.align\s+\d+\s+)?\.\w+)\s+\w+((?:\[\d+\
 
 
 def prototypes(ptx: str) -> dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
-    """The results and parameters of every function in PTX: how each is passed."""
+    """Return the results and parameters of every function in PTX: how each is passed."""
     return {
         name: (_PARAMETER.findall(result), _PARAMETER.findall(parameters))
         for result, name, parameters in _FUNCTION.findall(ptx)
@@ -68,6 +68,6 @@ def prototypes(ptx: str) -> dict[str, tuple[list[tuple[str, str]], list[tuple[st
 
 
 def entries(ptx: str) -> dict[str, str]:
-    """The text of every kernel in PTX, its directives and code, by name."""
+    """Return the text of every kernel in PTX, its directives and code, by name."""
     parts = re.split(r"^\.visible \.entry (\w+)\(", ptx, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -51,13 +51,13 @@ _MODULES = {
 
 
 class Workers:
-    """What starts workers in the place of Python (`zygotes.settle`); tests set it for a session."""
+    """The function that starts workers in place of Python (`zygotes.settle`)."""
 
     python = ""
 
 
 def serves(environ: Mapping[str, str]) -> bool:
-    """Whether a process that is forked may be what one would be that starts with these variables."""
+    """Return True if a process that is forked may be what one would be that starts with these variables."""
     return {**_read_at_start(environ), _PATH: ""} == {**_read_at_start(os.environ), _PATH: ""}
 
 
@@ -112,7 +112,7 @@ class _Server:
 
 @functools.cache
 def _server(command: tuple[str, ...], at_start: tuple[tuple[str, str], ...]) -> _Server:
-    """The server for a command up to `-m` or `-c`, and for what it reads of its environment when it starts."""
+    """Return the server for a command up to `-m` or `-c`, and for what it reads of its environment when it starts."""
     return _Server(command[:-1], command[-1])
 
 
@@ -150,12 +150,12 @@ def serve() -> None:
 
 
 def _searched(environ: Mapping[str, str]) -> list[str]:
-    """The folders in which modules are searched before any others."""
+    """Return the folders in which modules are searched before any others."""
     return [str(Path(path).absolute()) for path in environ.get(_PATH, "").split(os.pathsep) if path]
 
 
 def _python(kind: str, request: dict[str, Any]) -> NoReturn:
-    """What Python does when it has started."""
+    """Return what Python does when it has started."""
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environ"])

@@ -53,7 +53,7 @@ class BackEnd:
 
 
 def command(*, editable: bool = False) -> tuple[str, ...]:
-    """The command that has the back end make a wheel, without a front end around it."""
+    """Return the command that has the back end make a wheel, without a front end around it."""
     if BackEnd.name == "hatchling":
         return (*HATCHLING[:-1], "wheel:editable") if editable else HATCHLING
     return (*SETUPTOOLS[:-1], _BUILD_META.format("build_editable")) if editable else SETUPTOOLS
@@ -70,7 +70,7 @@ def for_setuptools(project: Path) -> Path:
 
 
 def copy(name: str, folder: Path) -> Path:
-    """A copy of the project `tests/packages/<name>`, in `folder`, to build in."""
+    """Return a copy of the project `tests/packages/<name>`, in `folder`, to build in."""
     project = Path(shutil.copytree(PACKAGES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "dist")))
     if BackEnd.name == "setuptools":
         for_setuptools(project)
@@ -78,7 +78,7 @@ def copy(name: str, folder: Path) -> Path:
 
 
 def example(name: str, folder: Path) -> Path:
-    """A copy of the project `examples/<name>`, in `folder`, to build in."""
+    """Return a copy of the project `examples/<name>`, in `folder`, to build in."""
     ignored = shutil.ignore_patterns("__pycache__", "dist")
     return Path(shutil.copytree(CHECKOUT / "examples" / name, folder, ignore=ignored))
 
@@ -93,7 +93,7 @@ MODULE = 'tool.aotcuda.modules."pkg.k"'
 
 
 def write(folder: Path, source: str, *, aotcuda: str = "", module: str = "", hook: str = "", rest: str = "") -> Path:
-    """A project in `folder`: package `pkg`, whose `_k.py` is `source` and whose wheel is to gain `pkg.k`.
+    """Return a project in `folder`: package `pkg`, whose `_k.py` is `source` and whose wheel is to gain `pkg.k`.
 
     Args:
         folder: Where to write it.
@@ -138,7 +138,7 @@ source = "pkg._k"
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -146,7 +146,7 @@ class Done:
 
     @property
     def said(self) -> str:
-        """The first line that aotcuda wrote, without what marks it as an error of the hook."""
+        """Return the first line that aotcuda wrote, without what marks it as an error of the hook."""
         return next((line for line in self.err.splitlines() if line.startswith("aotcuda: ")), self.err)[9:]
 
 
@@ -172,7 +172,7 @@ def run(project: Path, *command: str | Path, **environ: str) -> Done:
 
 
 def environment(environ: dict[str, str]) -> dict[str, str]:
-    """What a command gets: the variables of this process, and `environ`."""
+    """Return what a command gets: the variables of this process, and `environ`."""
     return os.environ | {"AOTCUDA_PROGRESS": "0"} | environ
 
 
@@ -237,7 +237,7 @@ def own(project: Path) -> dict[str, bytes]:
 
 
 def lines_of(err: str) -> list[str]:
-    """The lines of a build's error that stand for a mistake each."""
+    """Return the lines of a build's error that stand for a mistake each."""
     lines = [line.removeprefix("aotcuda: ") for line in err.splitlines()]
     return [line for line in lines if line.startswith("tool.aotcuda")]
 
@@ -252,7 +252,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def content(wheel: Path) -> dict[str, bytes]:
-    """The files in a wheel, each of which is in there once."""
+    """Return the files in a wheel, each of which is in there once."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         assert len(names) == len(set(names)), f"{wheel.name} holds a file twice"
@@ -267,14 +267,14 @@ def unpacked(wheel: Path, folder: Path) -> Path:
 
 
 def manifest_of(files: dict[str, bytes], module: str) -> dict:
-    """The manifest of `module` among the files of a wheel or a build."""
+    """Return the manifest of `module` among the files of a wheel or a build."""
     found = json.loads(files[f"{module.replace('.', '/')}.aotcuda/manifest.json"])
     shared.expand(found)
     return found
 
 
 def put(root: Path, files: Mapping[str, str]) -> Path:
-    """A project of these files, by their paths."""
+    """Return a project of these files, by their paths."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -282,6 +282,6 @@ def put(root: Path, files: Mapping[str, str]) -> Path:
 
 
 def build_with(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
-    """A build in this process, with a build cache: its folder, or "0" for none."""
+    """Return a build in this process, with a build cache: its folder, or "0" for none."""
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
     return api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)

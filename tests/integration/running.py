@@ -50,7 +50,7 @@ class Running:
         return status, err
 
     def is_gone(self) -> bool:
-        """Whether no process of the build is left; one that is about to go is waited for."""
+        """Return True if no process of the build is left; one that is about to go is waited for."""
         for pid in self.processes():
             try:
                 descriptor = os.pidfd_open(pid)
@@ -63,7 +63,7 @@ class Running:
         return not self.processes()
 
     def processes(self) -> dict[int, int]:
-        """The processes whose environment has the build's mark, each with its parent."""
+        """Return the processes whose environment has the build's mark, each with its parent."""
         found = {}
         for folder in Path("/proc").iterdir():
             try:
@@ -82,7 +82,7 @@ class Running:
 
 @contextmanager
 def running(project: Path, command: tuple[str, ...] = COMMAND, **environ: str) -> Iterator[Running]:
-    """A build in the background, for the time of the block."""
+    """Return a build in the background, for the time of the block."""
     build = Running(project, command, environ)
     try:
         yield build

@@ -60,7 +60,7 @@ def files(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def package(cuda: StandIn, wheel: Path) -> Iterator[dict[str, ModuleType]]:
-    """The packaged modules, where there is a driver that records what is launched."""
+    """Return the packaged modules, where there is a driver that records what is launched."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(cuda.packages)
     importlib.invalidate_caches()

@@ -75,7 +75,7 @@ def edit(root: Path, file: str, before: str, after: str) -> None:
 
 @pytest.fixture(scope="module")
 def project(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project of three kernels and a function, built once with an empty cache."""
+    """Return a project of three kernels and a function, built once with an empty cache."""
     root = tmp_path_factory.mktemp("project").resolve() / "project"
     source = projects.source(SOURCE)
     projects.write(root, source, module=MODULE, aotcuda=ARCH)
@@ -97,14 +97,14 @@ def cold(project: Path, cache: str) -> Output:
 
 @pytest.fixture
 def cached(cold: Output, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
-    """The first build; those of the test have its cache."""
+    """Return the first build; those of the test have its cache."""
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
     return cold
 
 
 @pytest.fixture
 def edited(cached: Output, project: Path, tmp_path: Path) -> Path:
-    """A copy of the project, to be edited."""
+    """Return a copy of the project, to be edited."""
     root = tmp_path.resolve() / "copy"
     for path in ("pyproject.toml", "pkg/__init__.py", "pkg/_k.py", "pkg/_helpers.py"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -172,7 +172,7 @@ def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypat
 
 
 def alone(tmp_path: Path, line: str) -> Path:
-    """A project of the first kernel, whose module has that line."""
+    """Return a project of the first kernel, whose module has that line."""
     kernel = FILES["pkg/_k.py"].partition("@triton.jit\ndef second")[0].replace("helper = ", "# ")
     files = {
         **FILES,

@@ -353,7 +353,7 @@ kernels.named = "void(wide, many)"
 
 
 def everything(folder: Path) -> Path:
-    """A project that has need of all that the table has for packages that exist."""
+    """Return a project that has need of all that the table has for packages that exist."""
     types = 'types = { wide = "float64[::1]", many = "one[::1]", one = "pkg._k:particle" }'
     project = with_prelude(folder, types)
     path = project / "pyproject.toml"

@@ -108,7 +108,7 @@ for name in sys.argv[1:]:
 
 
 def make(folder: Path, name: str, **sources: str) -> Path:
-    """A project with a module of its own, one in place, and a callback."""
+    """Return a project with a module of its own, one in place, and a callback."""
     package = folder / name
     package.mkdir(parents=True)
     files = {"__init__": "", "_kernels": KERNELS, "solver": SOLVER, "_hooks": HOOKS, **sources}
@@ -121,7 +121,7 @@ def make(folder: Path, name: str, **sources: str) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two packages, whose run times have different versions."""
+    """Return a folder with two packages, whose run times have different versions."""
     folder = tmp_path_factory.mktemp("bundled")
     for name in ("first", "second"):
         projects.unpacked(projects.build_wheel(make(folder / name, name)), folder / "site")
@@ -136,7 +136,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def installed(folder: Path, version: str) -> Path:
-    """A folder with this aotcuda under another version, without its extension."""
+    """Return a folder with this aotcuda under another version, without its extension."""
     for name, data in bundle.files("pkg").items():
         path = folder / name.replace("pkg/_aotcuda", "aotcuda")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -333,7 +333,7 @@ def test_a_wheel_gets_a_newer_run_time_without_a_build(site: Path, older: Path, 
 
 @pytest.fixture
 def older(site: Path, tmp_path: Path) -> Path:
-    """A wheel with an older run time, one of whose modules is gone in the newer one."""
+    """Return a wheel with an older run time, one of whose modules is gone in the newer one."""
     (original,) = (site.parent / "first" / "dist").glob("*.whl")
     wheel = tmp_path / original.name
     files = projects.content(original) | {"first/_aotcuda/VERSION": b"0.0.5\n", "first/_aotcuda/gone.py": b""}

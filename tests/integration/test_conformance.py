@@ -29,7 +29,7 @@ SHOWING = [*dict.fromkeys(case for fault in FAULTS.values() for case in fault.ca
 
 
 def sample() -> list[Case]:
-    """The cases of known faults, and one in forty of all."""
+    """Return the cases of known faults, and one in forty of all."""
     names = dict.fromkeys([*SHOWING, *[*CASES][::40]])
     return [CASES[name] for name in names if not CASES[name].gpu]
 
@@ -44,7 +44,7 @@ def wheel(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def report(front_end: str) -> dict:
-    """The results of the suite with the installed release of a front end's compiler."""
+    """Return the results of the suite with the installed release of a front end's compiler."""
     path = RESULTS / f"conformance_{front_end}_{version(front_end)}.json"
     return json.loads(path.read_text())
 
@@ -64,7 +64,7 @@ def test_kernels_compute_what_the_suite_has_found_on_a_gpu(front_end: str, wheel
 
 
 def run(program: ptx.Program, manifest: dict) -> dict[str, bool]:
-    """Whether each of a module's cases has a wrong result."""
+    """Return True if each of a module's cases has a wrong result."""
     by_kernel = {case.kernel: case for case in CASES.values()}
     said = {}
     for kernel in manifest["kernels"]:

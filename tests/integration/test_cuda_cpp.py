@@ -42,7 +42,7 @@ def files(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def installed(cuda, wheel):
-    """The package, where it can be imported."""
+    """Return the package, where it can be imported."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(cuda.packages)
     importlib.invalidate_caches()
@@ -53,7 +53,7 @@ def installed(cuda, wheel):
 
 @pytest.fixture
 def raw(installed):
-    """The packaged module."""
+    """Return the packaged module."""
     return importlib.import_module("cudacpp.raw")
 
 
@@ -231,7 +231,7 @@ class TestLaunches:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The project without the modules of other front ends."""
+    """Return the project without the modules of other front ends."""
     project = projects.copy("cudacpp", tmp_path / "project")
     config = project / "pyproject.toml"
     config.write_text(config.read_text().partition("# Numba's kernels")[0])

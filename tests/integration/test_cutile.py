@@ -180,7 +180,7 @@ def test_an_edit_makes_what_it_concerns(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.fixture(params=["9.0"])
 def k(cuda, wheel: Path, request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """The packaged kernels, on the stand-in, which is told how large each of `add`'s parameters is."""
+    """Return the packaged kernels, on the stand-in, which is told how large each of `add`'s parameters is."""
     cuda.set(devices=request.param)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(cuda.packages)

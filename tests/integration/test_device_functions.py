@@ -95,7 +95,7 @@ KERNELS: dict[str, tuple[str, list[str], bool, tuple[int, int]]] = {
 
 @pytest.fixture(scope="module")
 def library(wheel_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to import `tests/packages/devicefunctions` from, built."""
+    """Return a folder to import `tests/packages/devicefunctions` from, built."""
     return projects.unpacked(wheel_of("devicefunctions"), tmp_path_factory.mktemp("library"))
 
 

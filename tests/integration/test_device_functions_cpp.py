@@ -35,7 +35,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to import the modules of `examples/udf` from."""
+    """Return a folder to import the modules of `examples/udf` from."""
     folder = tmp_path_factory.mktemp("udf")
     projects.aotcuda(projects.example("udf", folder / "project"), "build", ".", "--out", folder / "site")
     return folder / "site"
@@ -43,7 +43,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CUDA toolkit."""
+    """Return a CUDA toolkit."""
     return toolkit.make(tmp_path_factory.mktemp("toolkit") / "cuda")
 
 

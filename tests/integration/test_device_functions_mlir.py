@@ -59,7 +59,7 @@ def crossed(z):
 
 @pytest.fixture(scope="module", params=["numba-cuda-mlir", "numba-cuda"])
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to import `a.k` from, built with one compiler or the other."""
+    """Return a folder to import `a.k` from, built with one compiler or the other."""
     if request.param == "numba-cuda":
         pytest.importorskip("numba")
     folder = tmp_path_factory.mktemp("library")
@@ -145,14 +145,14 @@ def compiled(kernel, signature, **options):
 
 @pytest.fixture(scope="module")
 def packaged(wheel_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to import `tests/packages/devicefunctions` from, built with numba-cuda-mlir."""
+    """Return a folder to import `tests/packages/devicefunctions` from, built with numba-cuda-mlir."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projects.FrontEnd, "name", front_ends.MLIR)
         return projects.unpacked(wheel_of("devicefunctions"), tmp_path_factory.mktemp("packaged"))
 
 
 def compiled(library: Path, folder: Path, *cases: tuple[str, ...], options: str = "") -> list[dict[str, Any]]:
-    """What kernels become: for each case, a body and the types of its arguments `a0`, `a1`..., `sass`, or `error`.
+    """Return the compiled kernel of each case (a body and argument types `a0`, `a1`, ...): `sass` or `error`.
 
     The types are Python; in JIT there are names for what they need.
     """

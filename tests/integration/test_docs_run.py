@@ -28,7 +28,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def written(folder: Path, page: str, package: str) -> Path:
-    """The project that a page has one write: its first table, and its first module in Python."""
+    """Return the project that a page has one write: its first table, and its first module in Python."""
     project = folder / "project"
     (project / package).mkdir(parents=True)
     (project / package / "__init__.py").write_text("")

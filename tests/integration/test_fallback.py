@@ -107,7 +107,7 @@ class Machine:
 
     @property
     def builds(self):
-        """How many builds there were."""
+        """Return how many builds there were."""
         return self.log.stat().st_size if self.log.exists() else 0
 
     def environment(self, **variables):
@@ -129,7 +129,7 @@ class Machine:
         )
 
     def run(self, *launches, **variables):
-        """What the process says that launches `kernel:typestr`, one after the other."""
+        """Return what the process says that launches `kernel:typestr`, one after the other."""
         return said(self.start(*launches, **variables))
 
 
@@ -145,7 +145,7 @@ def machine(cuda, tmp_path):
 
 
 def as_written(name, text):
-    """A file's text for the front end that is tested."""
+    """Return a file's text for the front end that is tested."""
     return projects.source(text) if name.endswith(".py") else text
 
 
@@ -159,7 +159,7 @@ def write(folder, *, aotcuda=""):
 
 @pytest.fixture(scope="module")
 def wheel(front_end, tmp_path_factory):
-    """A wheel for sm_80 and sm_90."""
+    """Return a wheel for sm_80 and sm_90."""
     folder = tmp_path_factory.mktemp("wheel")
     project = write(folder / "project")
     return projects.build_wheel(project, AOTCUDA_ARCH="sm_80;sm_90", BUILDS=str(folder / "builds"))
@@ -167,14 +167,14 @@ def wheel(front_end, tmp_path_factory):
 
 @pytest.fixture
 def installed(machine, wheel):
-    """The wheel, installed on the machine; its project is nowhere."""
+    """Return the wheel, installed on the machine; its project is nowhere."""
     zipfile.ZipFile(wheel).extractall(machine.root)
     return machine
 
 
 @pytest.fixture
 def checkout(machine):
-    """The project's source tree, never built."""
+    """Return the project's source tree, never built."""
     write(machine.root)
     return machine
 

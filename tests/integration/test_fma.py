@@ -85,7 +85,7 @@ def tag(front_end: str) -> str:
 
 
 def written(folder: Path, front_ends: list[str], *tables: str) -> Path:
-    """A project with the sources of some front ends."""
+    """Return a project with the sources of some front ends."""
     root = projects.write(folder, "", aotcuda=ARCH)
     config = root / "pyproject.toml"
     config.write_text(config.read_text().partition(f"[{projects.MODULE}]")[0] + "\n".join(tables))
@@ -97,7 +97,7 @@ def written(folder: Path, front_ends: list[str], *tables: str) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output of a build with two modules of each front end."""
+    """Return the output of a build with two modules of each front end."""
     names = [name for name in FRONT_ENDS if installed(name)]
     tables = [module(name, f"{tag(name)}_{where}", where=where) for name in names for where in ("module", "kernel")]
     root = written(tmp_path_factory.mktemp("fma") / "p", names, *tables)

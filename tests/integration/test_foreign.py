@@ -41,7 +41,7 @@ KERNEL = 'kernels.k = "void(float32[::1])"\n'
 def foreign(
     front_end: str, once: Callable[[str, Callable[[Path], object]], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, bytes]:
-    """The content of a wheel of `tests/packages/foreign`, whose binaries nvcc makes first."""
+    """Return the content of a wheel of `tests/packages/foreign`, whose binaries nvcc makes first."""
     project = projects.copy("foreign", tmp_path_factory.mktemp("foreign") / "project")
     nvcc = find_nvidia_binary_utility("nvcc") or shutil.which("nvcc")
     assert nvcc, "nvcc belongs to the extra `test`"
@@ -52,7 +52,7 @@ def foreign(
 
 
 def build(folder: Path, source: str = SOURCE, files: dict[str, bytes | str] | None = None, **tables: str) -> Path:
-    """A project with more files beside the package."""
+    """Return a project with more files beside the package."""
     project = write(folder / "project", source, **{"module": KERNEL, **tables})
     for name, content in (files or {}).items():
         path = project / name
@@ -163,7 +163,7 @@ def test_defines_and_options_reach_the_compiler(tmp_path):
 
 
 def elf(machine: int = 62, sections: int = 0) -> bytes:
-    """The header of an ELF object file, with a table of sections behind it that is not there."""
+    """Return the header of an ELF object file, with a table of sections behind it that is not there."""
     return struct.pack(
         "<4sBBB9xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 1, machine, 1, 0, 0, 64, 0, 64, 0, 0, 64, sections, 0
     )
@@ -363,13 +363,13 @@ TABLES = {"declared": OF_THE_FRONT_END, "linked": OF_THE_LINK}
 
 
 def numbered(text: str, number: int) -> str:
-    """What a case calls its module and its files, with their number in a project of many."""
+    """Return what a case calls its module and its files, with their number in a project of many."""
     text = re.sub(r"\bpkg([./])(_?)k\b", rf"pkg\1\2k{number}", text)
     return re.sub(r"\b([fg])\.(?=(cu|o|a|cubin)\b)", rf"\g<1>{number}.", text)
 
 
 def project_of(folder: Path, cases: dict[int, Case]) -> Path:
-    """A project with a module for each case."""
+    """Return a project with a module for each case."""
     project = write(folder, "")
     config = project / "pyproject.toml"
     text = config.read_text().partition(f"[{MODULE}]")[0]
@@ -385,7 +385,7 @@ def project_of(folder: Path, cases: dict[int, Case]) -> Path:
 
 @pytest.fixture(scope="module")
 def refusals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[str, list[str]]]:
-    """What is said of each of the cases of a table, which are the modules of one project.
+    """Return what is said of each of the cases of a table, which are the modules of one project.
 
     No module is linked if another cannot be compiled: so modules of which something was said are left out, and the
     others built again.

@@ -103,7 +103,7 @@ def k(x):
 
 
 def seen(project: Path, how: str, **environ: str) -> dict[str, Any]:
-    """What a source sees of the process that it is imported in."""
+    """Return what a source sees of the process that it is imported in."""
     environ = {"SEEN": str(project.parent / "seen.json"), "TMPDIR": str(project.parent), **environ}
     if how == "started":
         projects.succeed(project, *projects.command(), **environ)

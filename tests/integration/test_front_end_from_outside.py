@@ -29,7 +29,7 @@ KEY = 'tool.aotcuda.modules."elementwise.kernels"'
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the front end's distribution is installed."""
+    """Return a folder in which the front end's distribution is installed."""
     folder = tmp_path_factory.mktemp("front_end")
     example = projects.CHECKOUT / "examples" / "frontend"
     wheel = build_wheel(
@@ -69,7 +69,7 @@ def kernels(cuda, wheel, monkeypatch):
 
 @pytest.fixture
 def fallback(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The front end is installed where the fallback compiles; the folder of the cache."""
+    """Return the front end is installed where the fallback compiles; the folder of the cache."""
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"

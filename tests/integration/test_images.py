@@ -1,4 +1,4 @@
-"""What is inside the images, as NVIDIA's own tools see it."""
+"""Test what is inside the images, as NVIDIA's own tools see it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def image(data: bytes, arch: str) -> bytes:
 
 @pytest.fixture
 def ptx(kernels: bytes) -> dict[str, str]:
-    """The kernels' PTX for compute_75, by name."""
+    """Return the kernels' PTX for compute_75, by name."""
     return cuda_cpp.entries(image(kernels, "compute_75").decode())
 
 

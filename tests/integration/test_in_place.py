@@ -37,7 +37,7 @@ import inplace.solver as s
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project `inplace`, with its wheel in `dist`."""
+    """Return the project `inplace`, with its wheel in `dist`."""
     project = projects.copy("inplace", tmp_path_factory.mktemp("in_place") / "project")
     projects.build_wheel(project)
     return project
@@ -45,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(built: Path) -> Path:
-    """A folder with the content of the wheel."""
+    """Return a folder with the content of the wheel."""
     (wheel,) = (built / "dist").glob("*.whl")
     folder = built.parent / "installed"
     with zipfile.ZipFile(wheel) as archive:
@@ -54,7 +54,7 @@ def installed(built: Path) -> Path:
 
 
 def run(cuda: StandIn, folder: Path, code: str, *options: str, **environ: str) -> str:
-    """What an interpreter prints that has the package in `folder`, with the stand-in as its driver."""
+    """Return what an interpreter prints that has the package in `folder`, with the stand-in as its driver."""
     environment = cuda.environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), environment["PYTHONPATH"]])
     done = subprocess.run(

@@ -70,7 +70,7 @@ SIGNATURE = f"void({', '.join(PARAMETERS.values())})"
 
 
 def kernels() -> dict[str, str]:
-    """The statement of each kernel, by its name."""
+    """Return the statement of each kernel, by its name."""
     faulty = {kernel_of(name): FAULTY[name][0] for name in present()}
     return faulty | {f"correct_{number}": statement for number, statement in enumerate(CORRECT)}
 
@@ -96,7 +96,7 @@ def table(statements: dict[str, str]) -> str:
 
 
 def said(lines: str) -> dict[str, str]:
-    """What a build says of each kernel."""
+    """Return what a build says of each kernel."""
     found = re.findall(rf"{re.escape(MODULE)}\.kernels\.(\w+): (.*is known to compile this wrongly.*)", lines)
     assert len(found) == len(dict(found)), "a kernel is named twice"
     return dict(found)

@@ -65,7 +65,7 @@ kernels.k = "void(float32[::1])"
 
 
 def make(folder: Path, user: str = USER, source: str = SOURCE) -> Path:
-    """A project whose module `pkg.user` links `pkg.k`."""
+    """Return a project whose module `pkg.user` links `pkg.k`."""
     project = write(folder / "project", source, module=LIBRARY, rest=USERS_MODULE)
     (project / "pkg" / "_user.py").write_text(projects.source(user))
     (project / "pkg" / "_hooks.py").write_text(HOOKS)

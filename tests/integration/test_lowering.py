@@ -29,7 +29,7 @@ OLD = ("5.0", "6.0", *TARGETS)  # the compiler's front half knows no lowest targ
 
 
 def lowered(project: Path, what: str, front_end: str, *targets: str, **more: str) -> Any:
-    """What the script prints, run as a build's worker is."""
+    """Return what the script prints, run as a build's worker is."""
     environ = process.environment({**os.environ, **more}, front_end)
     done = subprocess.run(
         [sys.executable, SCRIPT, what, front_end, *targets],
@@ -56,7 +56,7 @@ def k(x):
 
 
 def project(name: str, front_end: str, folder: Path) -> Path:
-    """A project with units, made for a front end."""
+    """Return a project with units, made for a front end."""
     if name in ("debug", "lineinfo"):
         table = f'options = {{ {name} = true }}\nkernels.k = "void(float32[::1])"'
         return projects.write(folder, DEBUG, module=table)
@@ -276,7 +276,7 @@ KERNELS = {
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a kernel for each way to ask for the target."""
+    """Return a project with a kernel for each way to ask for the target."""
     called = {name: f"{name}()" for name in KERNELS if name.endswith(("_typed", "_lowered"))}
     called |= {"shape": "shape(x)", "nested": "outer(1)"}
     kernels = [f"@cuda.jit\ndef k_{name}(x):\n    x[0] = {text}\n" for name, text in called.items()]

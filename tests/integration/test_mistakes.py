@@ -195,14 +195,14 @@ def k(cuda):
 
 
 def raised(call: Callable[[], object], error: type[Exception] = AotcudaError) -> str:
-    """The first line of what a call raises."""
+    """Return the first line of what a call raises."""
     with pytest.raises(error) as caught:
         call()
     return str(caught.value).splitlines()[0]
 
 
 def configured(change: tuple[str, str]) -> str:
-    """What is said of a table that is right but for a change."""
+    """Return what is said of a table that is right but for a change."""
     text = """
 [tool.aotcuda]
 arch = ["sm_90"]
@@ -220,7 +220,7 @@ def without_hook(tmp_path: Path) -> str:
 
 
 def without_extra(tmp_path: Path) -> str:
-    """Of an interpreter that has aotcuda and nothing else."""
+    """Return the output of a build by an interpreter that has only aotcuda."""
     project = write(tmp_path / "project", UNDERSTANDING, module=f"kernels.scale = {SIGNATURE}")
     program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from aotcuda.cli import main; sys.exit(main())"
     return refused(project, sys.executable, "-S", "-c", program, str(projects.CHECKOUT), "build").said

@@ -49,7 +49,7 @@ print(json.dumps([
 
 @pytest.fixture(scope="module")
 def page() -> list[str]:
-    """What `cuda.compile_ptx` itself answers to the page's calls."""
+    """Return what `cuda.compile_ptx` itself answers to the page's calls."""
     done = subprocess.run([sys.executable, "-c", PAGE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

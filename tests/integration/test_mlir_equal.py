@@ -110,7 +110,7 @@ functions.add_f32 = { python = "add", signature = "float32(float32, float32)" }
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
-    """The wheel of one module by both; all that differs is the key and the import, and what pip installs."""
+    """Return the wheel of one module by both; all that differs is the key and the import, and what pip installs."""
     pytest.importorskip("numba")
     found = {}
     for name in (NUMBA, MLIR):

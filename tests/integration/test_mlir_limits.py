@@ -1,4 +1,4 @@
-"""What numba-cuda compiles and numba-cuda-mlir cannot: minimal cases for the compiler alone, with nothing of aotcuda.
+"""Test what numba-cuda compiles and numba-cuda-mlir cannot: minimal cases without aotcuda.
 
 A case fails on the day that the compiler takes it; its row in docs/frontends.md and its refusal can go then.
 """

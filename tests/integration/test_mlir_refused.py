@@ -1,4 +1,4 @@
-"""What the second front end says of what it cannot compile, and the first one can."""
+"""Test what the second front end says of what it cannot compile, and the first one can."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def reads(x):
 
 @pytest.fixture(scope="module")
 def said(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What is said of each, by its key; each has a module of its own, and one build has them all."""
+    """Return what is said of each, by its key; each has a module of its own, and one build has them all."""
     project = write(tmp_path_factory.mktemp("beyond") / "project", "")
     config = (project / "pyproject.toml").read_text().partition(f"[{MODULE}]")[0]
     for name, (source, key, _) in BEYOND.items():

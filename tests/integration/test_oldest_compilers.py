@@ -43,7 +43,7 @@ kernels.each = "void(float32, float32[::1])"
 
 @pytest.fixture(scope="module")
 def oldest() -> str:
-    """A folder with the packages of the first releases."""
+    """Return a folder with the packages of the first releases."""
     folder = Path(sys.prefix, "oldest")
     if not folder.is_dir():
         pytest.skip(f"the first releases of the compilers are not in {folder}; tools/test.py puts them there")

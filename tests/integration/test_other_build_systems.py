@@ -46,13 +46,13 @@ PAGE = (projects.CHECKOUT / "docs" / "build-systems.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
-    """The page's blocks in a language, for the package and the module that the tests have."""
+    """Return the page's blocks in a language, for the package and the module that the tests have."""
     found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     return [text.replace("mypkg", "pkg").replace("kernels", "k") for text in found]
 
 
 def write(folder: Path, requires: str, backend: str, rest: str = "") -> Path:
-    """The project, for a build back end."""
+    """Return the project, for a build back end."""
     project = projects.write(folder, SOURCE, module='kernels.f = "void(int32[::1])"\nlink = ["csrc/scaled.cu"]')
     config = project / "pyproject.toml"
     text = config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", "")
@@ -88,7 +88,7 @@ class Built:
         return run(self.project / "tool", BIN / "ninja")
 
     def would_build(self) -> bool:
-        """Whether there is anything to build again."""
+        """Return True if there is anything to build again."""
         return "no work to do" not in succeed(self.project / "tool", BIN / "ninja", "-n").out
 
     def times(self) -> dict[str, int]:
@@ -129,7 +129,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What `aotcuda build` itself makes of the project, beside its own files."""
+    """Return what `aotcuda build` itself makes of the project, beside its own files."""
     project = write(tmp_path_factory.mktemp("expected") / "project", "flit_core", "flit_core.buildapi")
     config = project / "pyproject.toml"
     config.write_text(config.read_text().replace('version = "1.0"', 'version = "1.0"\ndescription = "A package"'))
@@ -230,12 +230,12 @@ class Editable:
             archive.extractall(self._site)
 
     def run(self, code: str) -> Done:
-        """What some Python says in which the project is installed."""
+        """Return what some Python says in which the project is installed."""
         first = f"import site; site.addsitedir({str(self._site)!r}); "
         return run(self._site, sys.executable, "-c", first + code)
 
     def image(self) -> bytes:
-        """What is in the image of the module that an import finds."""
+        """Return what is in the image of the module that an import finds."""
         found = self.run("import pkg.k; print(pkg.k.__file__)")
         assert found.status == 0, found.err
         return Path(found.out.split()[-1]).with_suffix(".aotcuda").joinpath("kernels.fatbin").read_bytes()

@@ -48,7 +48,7 @@ needs_compiler = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sdist of this checkout, unpacked."""
+    """Return the sdist of this checkout, unpacked."""
     folder = tmp_path_factory.mktemp("sdist")
     succeed(projects.CHECKOUT, *BUILD, "--sdist", "--outdir", folder, ".")
     (packed,) = folder.glob("*.tar.gz")
@@ -58,12 +58,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def extensions(wheel: Path) -> list[str]:
-    """The files of a wheel that were compiled or are to be."""
+    """Return the files of a wheel that were compiled or are to be."""
     return [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".so", ".c"))]
 
 
 def built(source: Path, out: Path, **environ: str) -> tuple[Path, str]:
-    """The wheel of a source tree, and what its build said."""
+    """Return the wheel of a source tree, and what its build said."""
     said = projects.forked_run(source, *HATCHLING, "-d", str(out), **environ)
     assert said.status == 0, said.err
     (wheel,) = out.glob("*.whl")
@@ -72,7 +72,7 @@ def built(source: Path, out: Path, **environ: str) -> tuple[Path, str]:
 
 @pytest.fixture(scope="module")
 def compiled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The wheel with the extension, and what its build said."""
+    """Return the wheel with the extension, and what its build said."""
     return built(source, tmp_path_factory.mktemp("compiled"), AOTCUDA_EXTENSION="1", **THEN)
 
 

@@ -57,7 +57,7 @@ SBOM = "flat-1.0.dist-info/sboms/aotcuda.cdx.json"
 
 @pytest.fixture(scope="module")
 def by_hatchling(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What hatchling's wheel of `tests/packages/flat` gains."""
+    """Return what hatchling's wheel of `tests/packages/flat` gains."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projects.BackEnd, "name", "hatchling")
         files = content(build_wheel(projects.copy("flat", tmp_path_factory.mktemp("hatchling") / "flat")))
@@ -211,7 +211,7 @@ def test_an_sdist_is_made_without_compiling_and_has_what_the_table_names(tmp_pat
 
 @pytest.fixture
 def with_build_tools(environment: Path, setuptools: Callable[[str], Path]) -> Path:
-    """An environment with the newest setuptools and aotcuda, and where this one's packages can be imported."""
+    """Return an environment with the newest setuptools and aotcuda, and where this one's packages can be imported."""
     return tools(environment, setuptools(NEWEST))
 
 
@@ -233,7 +233,7 @@ STATE = "import flat.kernels as k; k.axpy; print(k.__aotcuda__)"
 
 
 def state(environment: Path) -> str:
-    """What an installed `flat` says of itself."""
+    """Return what an installed `flat` says of itself."""
     return succeed(environment.parent, environment, "-c", STATE, PYTHONPATH="").out
 
 
@@ -288,7 +288,7 @@ def test_the_legacy_editable_install_builds_too(flat: Path, setuptools: Callable
 
 @pytest.fixture
 def solo(tmp_path: Path) -> Path:
-    """A project of one module, with another one for the packaged code."""
+    """Return a project of one module, with another one for the packaged code."""
     project = projects.copy("flat", tmp_path / "solo")
     (project / "flat" / "_kernels.py").rename(project / "solo.py")
     shutil.rmtree(project / "flat")
@@ -458,7 +458,7 @@ setuptools.setup(cmdclass={"install_headers": Later}, headers=["pyproject.toml"]
 
 @pytest.fixture
 def built_before(flat: Path) -> Iterator[Path]:
-    """A project that was built as editable, was edited since, and whose next build does not come to its end."""
+    """Return a project that was built as editable, was edited since, and whose next build does not come to its end."""
     edit(flat, "[tool.aotcuda]\n", '[tool.setuptools]\npackages = ["flat"]\n\n[tool.aotcuda]\n')
     projects.back_end(flat, editable=True)
     (flat / "setup.py").write_text(FAILING)

@@ -71,7 +71,7 @@ def flat(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The wheel that hatchling itself builds, as its bytes."""
+    """Return the wheel that hatchling itself builds, as its bytes."""
     project = projects.copy("flat", tmp_path_factory.mktemp("reference") / "flat")
     return build_wheel(project).read_bytes()
 
@@ -178,7 +178,7 @@ def test_an_editable_install_puts_the_module_into_the_source_tree(
 
 @pytest.fixture
 def with_build_tools(environment: Path) -> Path:
-    """A new environment where this one's packages can be imported, as after `pip install aotcuda[cu13]`."""
+    """Return a new environment where this one's packages can be imported, as after `pip install aotcuda[cu13]`."""
     folder = succeed(
         environment.parent, environment, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"
     ).out
@@ -352,7 +352,7 @@ def renamed(project: Path) -> None:
 
 @pytest.fixture
 def inner(flat: Path) -> dict[str, bytes]:
-    """The files of another project, installed as editable, in a folder of `flat`."""
+    """Return the files of another project, installed as editable, in a folder of `flat`."""
     shutil.copytree(flat, flat.parent / "inner")
     editable(flat.parent / "inner")
     (flat.parent / "inner").rename(flat / "inner")
@@ -428,7 +428,7 @@ def test_the_environment_variable_replaces_the_list_of_targets(flat: Path) -> No
 
 
 def on_terminal(project: Path, *command: str | Path, **environ: str) -> str:
-    """What a command that succeeds shows on a terminal, control sequences and all."""
+    """Return what a command that succeeds shows on a terminal, control sequences and all."""
     pty = pytest.importorskip("pty")
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", **projects.SHOWN, **environ}

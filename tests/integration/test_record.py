@@ -23,7 +23,7 @@ KERNELS = 'tool.aotcuda.modules."recorded.kernels".kernels'
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The project `recorded`."""
+    """Return the project `recorded`."""
     return projects.copy("recorded", tmp_path / "project")
 
 
@@ -40,12 +40,12 @@ def run(project: Path, *ways: str, options: tuple[str, ...] = (), **environ: str
 
 
 def recorded(project: Path) -> list[dict]:
-    """What is in the file of the project's runs."""
+    """Return what is in the file of the project's runs."""
     return json.loads((project / ".aotcuda-record.json").read_text())["functions"]
 
 
 def launches(project: Path) -> dict[str, int]:
-    """How often each kernel was launched."""
+    """Return how often each kernel was launched."""
     counts: dict[str, int] = {}
     for item in recorded(project):
         if item["kind"] == "kernel":
@@ -59,13 +59,13 @@ def signatures(project: Path) -> set[tuple[str, str]]:
 
 
 def kernels(project: Path) -> dict:
-    """The kernels in the project's table."""
+    """Return the kernels in the project's table."""
     table = tomllib.loads((project / "pyproject.toml").read_text())
     return table["tool"]["aotcuda"]["modules"]["recorded.kernels"]["kernels"]
 
 
 def driver_launches(log: Path) -> int:
-    """How often the stand-in driver was asked to launch."""
+    """Return how often the stand-in driver was asked to launch."""
     return sum(json.loads(line)["call"] == "cuLaunchKernel" for line in log.read_text().splitlines())
 
 

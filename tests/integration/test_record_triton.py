@@ -180,7 +180,7 @@ triton.runtime.jit.JITFunction._do_compile = lambda self, key, signature, device
 
 @pytest.fixture
 def project(tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The project, where a driver says that there is a GPU."""
+    """Return the project, where a driver says that there is a GPU."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
     folder = tmp_path / "project"
     (folder / "mypkg").mkdir(parents=True)
@@ -263,7 +263,7 @@ def test_what_was_recorded_is_a_table_that_a_build_takes(project: Path) -> None:
 
 
 def written_of_odd(project: Path, *options: str, **environ: str) -> tuple[dict[str, Any], list[str]]:
-    """The kernels in what is printed, and what is said to be left out."""
+    """Return the kernels in what is printed, and what is said to be left out."""
     with_tables(project)
     done = record(project, *options, **environ)
     assert done.status == 0, done.err

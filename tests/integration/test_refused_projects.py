@@ -1,4 +1,4 @@
-"""What a build refuses: by a line that names the user's key, says why and what to do; and nothing is written."""
+"""Test what a build refuses: by a line that names the user's key, says why and what to do; and nothing is written."""
 
 from __future__ import annotations
 

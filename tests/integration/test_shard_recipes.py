@@ -60,7 +60,7 @@ def expected(project: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> dict[str, str]:
-    """The environment of the commands: programs of this environment, and the `sbatch` above."""
+    """Return the environment of the commands: programs of this environment, and the `sbatch` above."""
     (tmp_path / "bin").mkdir()
     for name, text in {
         "sbatch": SBATCH,

@@ -90,7 +90,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def filled(project: Path) -> Path:
-    """The cache that two shards have filled."""
+    """Return the cache that two shards have filled."""
     cache = project.parent / "cache"
     for index in (1, 2):
         build(project, cache, shard=(index, 2))

@@ -19,7 +19,7 @@ WHY = "none: "
 
 
 def recipes() -> dict[str, str]:
-    """The sections of the page with commands, by heading."""
+    """Return the sections of the page with commands, by heading."""
     text = (projects.CHECKOUT / PAGE).read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     return {heading: body for heading, body in sections.items() if "```" in body}
@@ -34,7 +34,7 @@ def shell(body: str) -> str:
 
 
 def container(body: str) -> str:
-    """The RUN lines of the image, in a new environment in place of the image's Python."""
+    """Return the RUN lines of the image, in a new environment in place of the image's Python."""
     lines = commands(body, "dockerfile").replace("/dist", "dist").splitlines()
     run = [line.removeprefix("RUN ") for line in lines if line.startswith("RUN ")]
     return "\n".join(["python -m venv environment", *(f"environment/bin/{line}" for line in run)])
@@ -63,7 +63,7 @@ os._exit(0)  # threads of py-rattler may outlive the interpreter and abort the p
 
 
 def conda(body: str) -> str:
-    """The page's commands, and an installation from the channel that they make."""
+    """Return the page's commands, and an installation from the channel that they make."""
     Path("conda_package.py").write_text(commands(body, "python"))
     Path("install.py").write_text(INSTALL)
     proof = "import mypkg.kernels; print(mypkg.kernels.__aotcuda__.fast_path)"
@@ -87,7 +87,7 @@ def test_every_recipe_of_the_page_is_run() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The README's project, with the key of this page."""
+    """Return the README's project, with the key of this page."""
     project = written(tmp_path_factory.mktemp("shipping"), "README.md", "mypkg")
     config = project / "pyproject.toml"
     (key,) = blocks(PAGE, "toml")

@@ -82,7 +82,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
 
 @pytest.fixture
 def project(built: Callable[[str], Project], front_end: str) -> Iterator[Project]:
-    """A project before any edit."""
+    """Return a project before any edit."""
     found = built(front_end)
     environ = dict(found.environ)
     yield found

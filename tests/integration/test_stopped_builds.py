@@ -69,7 +69,7 @@ POINTS = {"importing": IMPORTING + GOOD, "compiling": COMPILING, "a deaf source"
 
 @pytest.fixture
 def temporary(tmp_path: Path) -> Path:
-    """The folder for temporary files; empty."""
+    """Return the folder for temporary files; empty."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     return folder

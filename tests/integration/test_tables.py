@@ -263,7 +263,7 @@ def test_a_name_that_is_no_type_is_said(front_end: str, tmp_path: Path) -> None:
 
 
 def several(folder: Path, tables: str, **more: str) -> Path:
-    """A project whose module has two sources."""
+    """Return a project whose module has two sources."""
     project = write(
         folder, source("from numba import cuda\n@cuda.jit\ndef f(x):\n    x[0] = 1\ndef same(x):\n    x[0] = 1\n")
     )

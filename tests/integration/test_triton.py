@@ -29,7 +29,7 @@ pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The wheel, and what its build printed beside its own output."""
+    """Return the wheel, and what its build printed beside its own output."""
     project = projects.copy("tritonkernels", tmp_path_factory.mktemp("triton") / "project")
     said = projects.back_end(project).err
     (wheel,) = (project / "dist").glob("*.whl")
@@ -156,7 +156,7 @@ compiled("matmul__0_0", _tensor_cores.matmul,
 
 
 def sections_of(image: bytes) -> dict[str, bytes]:
-    """The sections of an ELF file by name, as its specification has them."""
+    """Return the sections of an ELF file by name, as its specification has them."""
     (table,) = struct.unpack_from("<Q", image, 0x28)
     size, count, names = struct.unpack_from("<HHH", image, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", image, table + size * at) for at in range(count)]
@@ -233,7 +233,7 @@ class TestLaunches:
 class TestTheFallback:
     @pytest.fixture
     def other_gpu(self, cuda, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        """The packaged module where the only GPU is one that the wheel has nothing for."""
+        """Return the packaged module where the only GPU is one that the wheel has nothing for."""
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(cuda.packages)
         importlib.invalidate_caches()

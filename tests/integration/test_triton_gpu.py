@@ -1,4 +1,4 @@
-"""What Triton's sources and kernels ask of a GPU while they are built: the target answers, not the machine."""
+"""Test what Triton's sources and kernels ask of a GPU while they are built: the target answers, not the machine."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def make(folder: Path, source: str, targets: str) -> Path:
 
 
 def build(folder: Path, source: str, targets: str) -> tuple[Path, str]:
-    """The images, and what was said."""
+    """Return the images, and what was said."""
     project = make(folder, source, targets)
     done = projects.succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--out", "out")
     return project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin", done.err
 
 
 def numbers(fatbin: Path, target: str, *candidates: float) -> list[float]:
-    """Those of the numbers that the machine code of an image has in it."""
+    """Return those of the numbers that the machine code of an image has in it."""
     text = cuobjdump(fatbin.read_bytes(), "-sass", "-arch", target)
     return [number for number in candidates if struct.pack(">f", number).hex() in text]
 

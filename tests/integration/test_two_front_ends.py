@@ -38,7 +38,7 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def cached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A build cache of the module's own, for builds of the same by other ways."""
+    """Return a build cache of the module's own, for builds of the same by other ways."""
     return {"AOTCUDA_BUILD_CACHE": str(tmp_path_factory.mktemp("cache"))}
 
 
@@ -58,13 +58,13 @@ def manifests(files: dict[str, bytes]) -> dict[str, Manifest]:
 
 
 def image(files: dict[str, bytes], module: str, arch: str) -> bytes:
-    """A module's image for one target, unpacked."""
+    """Return a module's image for one target, unpacked."""
     entries = fatbin.read(files[f"mixed/{module}.aotcuda/kernels.fatbin"], module)
     return next(entry.content for entry in entries if entry.arch == arch)
 
 
 def code_of(sass: str, kernel: str) -> str:
-    """The machine code of one kernel."""
+    """Return the machine code of one kernel."""
     return re.split(r"Function : ", sass.partition(f"Function : {kernel}\n")[2])[0]
 
 
@@ -108,7 +108,7 @@ class TestManifests:
 
 
 class TestImages:
-    """What NVIDIA's own tools see: code of both front ends in one image, with nothing left to be linked."""
+    """NVIDIA's tools see code of both front ends in one image, without undefined symbols."""
 
     @pytest.mark.parametrize("module", KERNELS)
     @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
@@ -169,7 +169,7 @@ class TestBuilds:
 
 
 def no_compiler(folder: Path, package: str) -> Path:
-    """A folder that, first on the path, makes a compiler one that is not installed."""
+    """Return a folder that, first on the path, makes a compiler one that is not installed."""
     (folder / package).mkdir(parents=True)
     text = f"raise ModuleNotFoundError({f'No module named {package!r}'!r}, name={package!r})\n"
     (folder / package / "__init__.py").write_text(text)
@@ -272,7 +272,7 @@ def test_another_packages_functions_are_linked_whoever_compiled_them(
 
 @pytest.fixture(scope="module")
 def machine_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel for one GPU alone."""
+    """Return the wheel for one GPU alone."""
     return build_wheel(projects.copy("mixed", tmp_path_factory.mktemp("sm_80") / "mixed"), AOTCUDA_ARCH="sm_80")
 
 

@@ -172,7 +172,7 @@ def pyright(site: Site) -> Iterator[tuple[str, int, str]]:
     scope="module", params=[mypy, pytest.param(pyright, marks=pytest.mark.matrix)], ids=lambda check: check.__name__
 )
 def found(request: pytest.FixtureRequest, site: Site) -> dict[str, dict[int, list[str]]]:
-    """What a checker says of each file, by line."""
+    """Return what a checker says of each file, by line."""
     check: Callable[[Site], Iterator[tuple[str, int, str]]] = request.param
     pytest.importorskip(check.__name__)
     errors: dict[str, dict[int, list[str]]] = {}
@@ -200,7 +200,7 @@ def test_the_stubs_themselves_are_clean(site: Site, found: dict[str, dict[int, l
 
 
 def test_stubs_are_right_by_themselves_whatever_their_kernels_are_called(tmp_path: Path) -> None:
-    """What is installed checkers only read; here they check it."""
+    """Type checkers only read installed stubs; here they check them."""
     for name, whole in MADE.items():
         (tmp_path / f"{name}.pyi").write_text(stub.render(whole, "# Made for a test"))  # type: ignore[arg-type]
     shown = projects.run(tmp_path, sys.executable, "-m", "mypy", "--strict", *(f"{name}.pyi" for name in MADE))

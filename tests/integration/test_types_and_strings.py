@@ -37,7 +37,7 @@ def by_type(x, before, t, after):
 
 @pytest.fixture(scope="module")
 def by_type(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """The manifest of a kernel that takes a type, between two numbers, compiled for every type of numbers."""
+    """Return the manifest of a kernel that takes a type, between two numbers, compiled for every type of numbers."""
     kernels = "\n".join(
         f'kernels.{name} = {{ python = "by_type", signature = "void({name}[::1], int8, NumberClass({name}), {name})" }}'
         for name in NUMBERS
@@ -48,7 +48,7 @@ def by_type(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_type_is_a_parameter_of_its_own(by_type: dict, name: str) -> None:
-    """That the parameters lie as the manifest says is checked by every build, against the linked image."""
+    """Every build checks the parameters' offsets against the linked image."""
     (kernel,) = [kernel for kernel in by_type["kernels"] if kernel["name"] == name]
     (overload,) = kernel["overloads"]
     _, _, parameter, after = overload["parameters"]

@@ -78,7 +78,7 @@ def send(connection: socket.socket, request: dict[str, Any], descriptors: list[i
 
 
 def receive(connection: socket.socket, count: int) -> tuple[dict[str, Any], list[int]] | None:
-    """The next request and its open files, of which there are `count`; None where no more will come."""
+    """Return the next request and its open files, of which there are `count`; None where no more will come."""
     head, descriptors, _, _ = socket.recv_fds(connection, 8, count)
     if not head:
         return None
@@ -123,14 +123,14 @@ def _ask(folder: str) -> NoReturn:
 
 
 def _answer(connection: socket.socket) -> bytes:
-    """What a zygote says; nothing where it has ended."""
+    """Return what a zygote says; nothing where it has ended."""
     with suppress(OSError):
         return connection.recv(8)
     return b""
 
 
 def _connection(folder: str, settings: dict[str, Any], front_end: str, path: list[str]) -> socket.socket | None:
-    """A connection to the zygote for workers of a front end, which is started where it is worth it."""
+    """Return a connection to the zygote for workers of a front end, which is started where it is worth it."""
     import fcntl
     import hashlib
     import resource
@@ -164,7 +164,7 @@ def _connected(folder: str, name: str) -> socket.socket | None:
 
 
 def _belongs(item: str) -> bool:
-    """Whether a folder of a worker's path is its project's own."""
+    """Return True if a folder of a worker's path is its project's own."""
     return os.path.commonpath([os.path.realpath(item), os.getcwd()]) in (os.path.realpath(item), os.getcwd())
 
 
@@ -234,7 +234,7 @@ def _serve(folder: str, name: str, front_end: str, path: str) -> None:
 
 
 def _import(front_end: str) -> None:
-    """What a worker imports before it knows its project."""
+    """Return what a worker imports before it knows its project."""
     import gc
 
     gc.disable()  # as it does
@@ -265,7 +265,7 @@ def _forked(connection: socket.socket, taken: set[str], path: list[str]) -> int:
 
 
 def has(folder: str, names: set[str]) -> bool:
-    """Whether one of the modules could be found in a folder, or what is in it cannot be told."""
+    """Return True if one of the modules could be found in a folder, or what is in it cannot be told."""
     try:
         return not names.isdisjoint(name.partition(".")[0] for name in os.listdir(folder))
     except FileNotFoundError:

@@ -60,7 +60,7 @@ class Made(NamedTuple):
     name: str
 
     def frozen(self) -> list[Any]:
-        """The same as values that do not change."""
+        """Return the same as values that do not change."""
         return _CHANGING.get(self.name, [self])
 
 
@@ -132,7 +132,7 @@ class Fuzz:
             self.errors += found["general"][0] == "refused"
 
     def launcher(self, path: str, case: Case) -> Any:
-        """A launcher of a new kernel, which takes one of the paths."""
+        """Return a launcher of a new kernel, which takes one of the paths."""
         _learning[:] = [path != "general"]
         fast_extension._found[:] = [self._extension if path == "extension" else None]
         loader = Loader(self._module._loader.source)
@@ -140,7 +140,7 @@ class Fuzz:
         return Kernel(case.record["name"], loader)[1, 1, case.stream]
 
     def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
-        """What a path does with an argument after others; `launched`, or `refused` with error and text."""
+        """Return what a path does with an argument after others; `launched`, or `refused` with error and text."""
         launcher = self.launcher(path, Case(record, [], 0))
         return [self._outcome(path, launcher, (item,), count=False) for item in (*before, last)][-1]
 
@@ -203,7 +203,7 @@ class _Number(enum.IntEnum):
 
 
 def _with(base: type, **methods: Any) -> type:
-    """A class with methods that give, or raise, something; `__repr__` names no address."""
+    """Return a class with methods that give, or raise, something; `__repr__` names no address."""
     given = {name: _giver(value) for name, value in methods.items()}
     return type(f"With{base.__name__}", (base,), {**given, "__repr__": lambda _self: "one"})
 
@@ -377,7 +377,7 @@ for _names in _FITTING.values():
 
 
 def make(described: Any) -> Any:
-    """The argument that is described."""
+    """Return the argument that is described."""
     if isinstance(described, Array):
         return libraries.make(described)
     if isinstance(described, Items):
@@ -415,7 +415,7 @@ _extents = st.sampled_from((1, 2, 3, 4, 5, 0, 1, 2, 3, 4))
 
 @st.composite
 def _parameter(draw: Any, depth: int = 0) -> Any:
-    """What a parameter is, and what it takes: `(kind, ...)`."""
+    """Return what a parameter is, and what it takes: `(kind, ...)`."""
     kind = draw(st.sampled_from(("array",) * 9 + ("scalar",) * 7 + ("tuple", "special") + ("variant",) * 6))
     if kind == "variant" and depth == 0:
         return draw(_special(draw(st.sampled_from(_VARIANT_KINDS))))
@@ -446,7 +446,7 @@ _VARIANT_KINDS = (
 
 @st.composite
 def _special(draw: Any, kind: str) -> Any:
-    """A parameter of kernels in variants, of C++ ones, or of what no array or number is."""
+    """Return a parameter of kernels in variants, of C++ ones, or of what no array or number is."""
     divisor = draw(st.sampled_from((1, 1, 16, 2, 12)))
     if kind == "elements":
         return kind, draw(_types), divisor, draw(st.booleans())
@@ -468,7 +468,7 @@ _size_forms = st.sampled_from("bBhHiIqQ")
 
 
 def _variant(draw: Any, parameter: Any) -> Any:
-    """A parameter of another overload in the same place: the same, or another of its kind."""
+    """Return a parameter of another overload in the same place: the same, or another of its kind."""
     if draw(st.booleans()):
         return parameter
     if parameter[0] in _VARIANT_KINDS and draw(st.integers(0, 3)):
@@ -492,7 +492,7 @@ def _variant(draw: Any, parameter: Any) -> Any:
 
 
 def _record(parameter: Any, name: str, offset: int) -> tuple[dict[str, Any], int]:
-    """A parameter as the manifest has it, and the offset behind it."""
+    """Return a parameter as the manifest has it, and the offset behind it."""
     if parameter[0] == "array":
         _, typestr, ndim, layout, readonly, words = parameter
         axes = [":"] * ndim
@@ -571,14 +571,14 @@ def _sizes(words: list[tuple[str, str, dict[str, int]]], offset: int) -> tuple[l
 
 
 def _exact(record: dict[str, Any]) -> dict[str, Any]:
-    """A parameter as kernels that are packaged in place have it."""
+    """Return a parameter as kernels that are packaged in place have it."""
     if record["kind"] == "tuple":
         return {**record, "members": [*map(_exact, record["members"])]}
     return {**record, "exact": True} if record["kind"] in ("scalar", "complex") else record
 
 
 def overload(parameters: list[Any], number: int, *, exact: bool = False, apart: bool = False) -> dict[str, Any]:
-    """An overload as the manifest has it; all of its arrays are `apart`."""
+    """Return an overload as the manifest has it; all of its arrays are `apart`."""
     records, offset = [], 0
     for name, parameter in zip("abcdefgh", parameters, strict=False):
         record, offset = _record(parameter, name, offset)
@@ -592,7 +592,7 @@ def overload(parameters: list[Any], number: int, *, exact: bool = False, apart: 
 
 @st.composite
 def _state(draw: Any, typestr: str, ndim: int, layout: str, library: str) -> State:
-    """A state of an array that a parameter takes, or nearly."""
+    """Return a state of an array that a parameter takes, or nearly."""
     near = draw(st.sampled_from(("fits",) * 20 + ("type", "ndim", "huge", "strides", "steps")))
     if near == "type":
         typestr = draw(_types)
@@ -691,7 +691,7 @@ _ODD_DIRECT["versioned"] = _ODD_DIRECT["old"] = _ODD_DIRECT["dlpack"]
 
 
 def every_odd(library: str) -> Iterator[tuple[str, object]]:
-    """What may be wrong with an array of a library: an attribute, and what it tells or raises."""
+    """Return what may be wrong with an array of a library: an attribute, and what it tells or raises."""
     for name, values in _odd(library).items():
         yield from ((name, value) for value in values)
         if _may_raise(library, name):
@@ -708,7 +708,7 @@ def _may_raise(library: str, name: str) -> bool:
 
 @st.composite
 def malformed(draw: Any, library: str, state: State) -> State:
-    """A state in which something is wrong, or raises."""
+    """Return a state in which something is wrong, or raises."""
     odd = _odd(library)
     name = draw(st.sampled_from(tuple(odd)))
     raises = _may_raise(library, name) and draw(st.integers(0, 4)) == 0
@@ -718,7 +718,7 @@ def malformed(draw: Any, library: str, state: State) -> State:
 
 @st.composite
 def _array(draw: Any, parameter: Any) -> Array:
-    """An array that a parameter takes, or nearly."""
+    """Return an array that a parameter takes, or nearly."""
     _, typestr, ndim, layout, _, _ = parameter
     library = draw(st.sampled_from(libraries.LIBRARIES[:7] * 4 + libraries.LIBRARIES[7:]))
     states = [draw(_state(typestr, ndim, layout, library))]
@@ -735,7 +735,7 @@ def _array(draw: Any, parameter: Any) -> Array:
 
 @st.composite
 def _argument(draw: Any, parameter: Any) -> Any:
-    """An argument for a parameter."""
+    """Return an argument for a parameter."""
     if draw(st.integers(0, 49)) == 0:
         return Made(draw(st.sampled_from(NUMBERS)))
     if parameter[0] == "array":
@@ -765,7 +765,7 @@ _EXACT_CONSTANTS = (1, True, 1.0, "relu", None, 16, 0.0, 2**63)
 
 @st.composite
 def _variant_parameter(draw: Any) -> Any:
-    """A parameter of a kernel that is made in many variants, as Triton's are."""
+    """Return a parameter of a kernel that is made in many variants, as Triton's are."""
     kind = draw(st.sampled_from(("elements", "number", "number", "constant", "constant")))
     divisor = draw(st.sampled_from((1, 16)))
     if kind == "elements":
@@ -777,7 +777,7 @@ def _variant_parameter(draw: Any) -> Any:
 
 @st.composite
 def _other_variant(draw: Any, parameter: Any) -> Any:
-    """The same parameter in another variant: with another hint, type or value, or a constant in its place."""
+    """Return the same parameter in another variant: with another hint, type or value, or a constant in its place."""
     kind, what, *_ = parameter
     if draw(st.booleans()):
         return parameter
@@ -790,7 +790,7 @@ def _other_variant(draw: Any, parameter: Any) -> Any:
 
 @st.composite
 def _kernel_in_variants(draw: Any) -> tuple[dict[str, Any], list[Any]]:
-    """A kernel of many variants, exact or not, and the parameters of each."""
+    """Return a kernel of many variants, exact or not, and the parameters of each."""
     first = [draw(_variant_parameter()) for _ in range(draw(st.sampled_from((1, 2, 3, 4))))]
     variants = [first, *[[draw(_other_variant(each)) for each in first] for _ in range(draw(st.integers(0, 9)))]]
     record: dict[str, Any] = {"overloads": [overload(each, number) for number, each in enumerate(variants)]}
@@ -805,7 +805,7 @@ def _kernel_in_variants(draw: Any) -> tuple[dict[str, Any], list[Any]]:
 
 @st.composite
 def _kernel(draw: Any) -> tuple[dict[str, Any], list[Any]]:
-    """A kernel of a few overloads, and the parameters of each."""
+    """Return a kernel of a few overloads, and the parameters of each."""
     first = [draw(_parameter()) for _ in range(draw(st.sampled_from((1, 1, 2, 2, 3, 4))))]
     others = draw(st.integers(0, 3))
     overloads = [first, *[[_variant(draw, parameter) for parameter in first] for _ in range(others)]]
@@ -819,7 +819,7 @@ def _kernel(draw: Any) -> tuple[dict[str, Any], list[Any]]:
 
 @st.composite
 def cases(draw: Any) -> Case:
-    """A kernel, and tuples of arguments that follow each other."""
+    """Return a kernel, and tuples of arguments that follow each other."""
     kind = _kernel() if draw(st.integers(0, 2)) else _kernel_in_variants()
     record, overloads = draw(kind)
     record |= {"name": "k", "origin": "mypkg._kernels:k"}

@@ -50,7 +50,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How often what came of it, and the tracebacks."""
+    """Counts of outcomes, and tracebacks."""
 
     counts: Counter[str]
     tracebacks: list[str]
@@ -83,7 +83,7 @@ def sources() -> dict[str, tuple[str, bytes]]:
 
 @functools.cache
 def whole() -> manifests.Manifest:
-    """A manifest with something under every key."""
+    """Return a manifest with something under every key."""
     found, _ = modules.contents()
     parameters = records.overload(_SIGNATURE, "axpy")
     found["kernels"][1]["overloads"][0].update(  # type: ignore[typeddict-item]
@@ -151,7 +151,7 @@ def _inputs(job: Job) -> Iterator[tuple[bytes, str]]:
 
 
 def _inspect(folder: Path, data: bytes, suffix: str) -> str:
-    """What `aotcuda inspect` does, in this process; at times all of it, beginning with the command line."""
+    """Return what `aotcuda inspect` does, in this process; at times all of it, beginning with the command line."""
     path = folder / f"input{suffix}"
     if suffix == ".json":
         path = folder / "kernels.aotcuda" / "manifest.json"
@@ -204,7 +204,7 @@ _VALUES = (
 
 
 def mutated(seed: int) -> bytes:
-    """A manifest with one to four changes to its shape or its values; at times to its bytes as well."""
+    """Return a manifest with one to four changes to its shape or its values; at times to its bytes as well."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)  # what is nested so deeply that it cannot be read can be written all the same
     try:

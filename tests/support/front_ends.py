@@ -23,12 +23,12 @@ _ABSENT_BEFORE_0_6 = {"features": ("uneven",), "devicefunctions": ("split",)}
 
 
 def installed() -> bool:
-    """Whether the compiler of the second front end is there."""
+    """Return True if the compiler of the second front end is there."""
     return find_spec("numba_cuda_mlir") is not None
 
 
 def absent(package: str) -> tuple[str, ...]:
-    """The kernels and functions of a package under tests/packages that the installed release refuses."""
+    """Return the kernels and functions of a package under tests/packages that the installed release refuses."""
     older = installed() and tuple(map(int, version(MLIR).split(".")[:2])) < (0, 6)
     return (*ABSENT.get(package, ()), *(_ABSENT_BEFORE_0_6.get(package, ()) if older else ()))
 
@@ -47,7 +47,7 @@ def port(project: Path, absent: tuple[str, ...] = ()) -> Path:
 
 
 def ported(source: str) -> str:
-    """A module's text with the other front end's imports."""
+    """Return a module's text with the other front end's imports."""
     source = re.sub(r"^( *)from numba import (.*)$", _imports, source, flags=re.MULTILINE)
     return source.replace("from numba.cuda.core", "from numba_cuda_mlir.numba_cuda.core").replace(
         "from numba.cuda", "from numba_cuda_mlir.cuda"

@@ -39,7 +39,7 @@ def _maker(make: Maker) -> Maker:
 
 
 def _file(suffix: str) -> Callable[[Callable[[int], bytes]], Callable[[int], bytes]]:
-    """A maker of a file's bytes."""
+    """Return a maker of a file's bytes."""
 
     def decorate(content: Callable[[int], bytes]) -> Callable[[int], bytes]:
         @functools.wraps(content)
@@ -64,7 +64,7 @@ def fatbin(*entries: bytes) -> bytes:
 
 
 def entry(kind: int, payload: bytes, *, flags: int = 0, size: int = 0, number: int = 90, compressed: int = 0) -> bytes:
-    """An entry; `size` is what it claims to unpack to."""
+    """Return an entry; `size` is what it claims to unpack to."""
     padded = payload.ljust(len(payload) + -len(payload) % 8, b"\0")
     compressed = compressed or (len(payload) if flags else 0)
     fixed = struct.pack("<HHIQII4xIIIQ8xQ", kind, 0x101, 64, len(padded), compressed, 0, number, 0, 0, flags, size)
@@ -79,7 +79,7 @@ def elf(
     count: int | None = None,
     first: tuple[int, int] = (0, 0),
 ) -> bytes:
-    """A cubin of sections (name, type, content, link); `.shstrtab` is added as the last one."""
+    """Return a cubin of sections (name, type, content, link); `.shstrtab` is added as the last one."""
     names, placed = b"\0", [struct.pack("<II16xQQI20x", 0, 0, 0, *first)]
     parts = [*sections, (b".shstrtab", _STRINGS, b"", 0)]
     offset, chunks = 64, []
@@ -97,12 +97,12 @@ def elf(
 
 
 def symbol(name: int, *, kernel: bool = True) -> bytes:
-    """A global function."""
+    """Return a global function."""
     return struct.pack("<IBB18x", name, 0x12, 0x10 if kernel else 0)
 
 
 def with_functions(names: Iterable[bytes], *more: tuple[bytes, int, bytes, int], kernel: bool = True) -> bytes:
-    """A cubin of functions with these names."""
+    """Return a cubin of functions with these names."""
     strings, symbols = bytearray(b"\0"), []
     for name in names:
         symbols.append(symbol(len(strings), kernel=kernel))
@@ -111,17 +111,17 @@ def with_functions(names: Iterable[bytes], *more: tuple[bytes, int, bytes, int],
 
 
 def function(**changes: Any) -> dict[str, Any]:
-    """A device function of a manifest."""
+    """Return a device function of a manifest."""
     return {"name": "f", "origin": "m:f", "signature": "int32()", "abi": "c", "prototype": "int f();", **changes}
 
 
 def text(**changes: Any) -> bytes:
-    """The bytes of a manifest of a module with nothing in it, but for `changes`."""
+    """Return the bytes of a manifest of a module with nothing in it, but for `changes`."""
     return json.dumps(records.whole(**changes)).encode()
 
 
 def wheel(members: Iterable[tuple[str, bytes]], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """A wheel of these members."""
+    """Return a wheel of these members."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", compression) as archive:
         for name, data in members:
@@ -292,7 +292,7 @@ def _zstd_entry(kind: int, data: bytes, claimed: int | None = None) -> bytes:
 
 
 def _zstd_bomb(total: int) -> bytes:
-    """A frame of blocks that each repeat one byte 128 KiB times."""
+    """Return a frame of blocks that each repeat one byte 128 KiB times."""
     blocks = total // (128 << 10)
     block = struct.pack("<I", (128 << 10) << 3 | 1 << 1)[:3] + b"\0"
     last = struct.pack("<I", (128 << 10) << 3 | 1 << 1 | 1)[:3] + b"\0"
@@ -399,7 +399,7 @@ def wheel_whose_manifest_unpacks_to_6_gigabytes(size: int) -> bytes:
 
 
 def _raw_wheel(name: str, packed: bytes, size: int, method: int, *, flags: int = 0, crc: int = 0) -> bytes:
-    """A wheel of one member, whatever it says of itself."""
+    """Return a wheel of one member, whatever it says of itself."""
     size = min(size, 2**32 - 2)
     fixed = struct.pack("<HHHHHIIIHH", 20, flags, method, 0, 33, crc, len(packed), size, len(name), 0)
     local = b"PK\3\4" + fixed + name.encode()

@@ -85,7 +85,7 @@ KERNEL = CompiledKernel(
 
 
 class Outcome(NamedTuple):
-    """What came of an entry: `missing`, `taken` or `error`, and what must not happen."""
+    """The outcome of an entry: `missing`, `taken` or `error`, and faults."""
 
     came: str
     faults: tuple[str, ...]
@@ -460,7 +460,7 @@ def _entry(cache: Path, key: str) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 @contextlib.contextmanager
 def _cache_of(cache: Path, place: str, base: Path) -> Iterator[tuple[str, Callable[[Raw], None]]]:
-    """An empty cache: what `AOTCUDA_BUILD_CACHE` names, and what lays an entry in it."""
+    """Return an empty cache: what `AOTCUDA_BUILD_CACHE` names, and what lays an entry in it."""
     shutil.rmtree(cache, ignore_errors=True)
     cache.mkdir(mode=0o700)
     url = {"folder": str(cache), "file": f"file://{base}/elsewhere", "memory": "memory://hostile/cache"}[place]

@@ -94,7 +94,7 @@ def _numba_kernels() -> dict[str, tuple[object, str, int | None]]:
 
 @functools.cache
 def ltoir(name: str, arch: str) -> bytes:
-    """The LTOIR of one of `KERNELS`."""
+    """Return the LTOIR of one of `KERNELS`."""
     pytest.importorskip("numba", reason="Numba compiles the images, and there is none for this Python")
     from numba import cuda
 
@@ -164,7 +164,7 @@ def linked_cubin(arch: str) -> bytes:
 
 
 def pack(images: list[tuple[str, str, bytes]], *options: str) -> bytes:
-    """A fatbin of images, each with its kind and arch (`sm_90a`, `compute_75`)."""
+    """Return a fatbin of images, each with its kind and arch (`sm_90a`, `compute_75`)."""
     from cuda.bindings import nvfatbin
 
     handle = nvfatbin.create(list(options), len(options))

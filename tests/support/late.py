@@ -19,7 +19,7 @@ TABLE = {"arch": ["sm_80"], "modules": {"mypkg.kernels": {"source": "mypkg._kern
 
 
 def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: object) -> tuple[Any, bytes]:
-    """The manifest of a late build, and its image."""
+    """Return the manifest of a late build, and its image."""
     record, entry = image(target)
     data = fatbin([entry])
     found = whole(files={"kernels": file(CUBIN, data)}, images=[record], kernels=kernels)
@@ -63,5 +63,5 @@ def forget_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rebuild(root: str = "mypkg/kernels.aotcuda/sources") -> dict[str, Any]:
-    """The `rebuild` object of a packaged module that may be compiled late."""
+    """Return the `rebuild` object of a packaged module that may be compiled late."""
     return {"table": TABLE, "names": {"mypkg.kernels": []}, "root": root, "files": []}

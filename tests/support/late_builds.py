@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builder:
-    """The builder, and a cache of the test's own in `tmp_path / "cache"`."""
+    """Return the builder, and a cache of the test's own in `tmp_path / "cache"`."""
     found = Builder()
     monkeypatch.setattr(jit, "build", found)
     late.forget_cache(monkeypatch)

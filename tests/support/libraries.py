@@ -55,7 +55,7 @@ class Raises(NamedTuple):
 
 
 class State(NamedTuple):
-    """What an array says of itself; `odd` replaces what it says in its protocol's own words."""
+    """The description of an array; `odd` replaces values of its protocol."""
 
     typestr: str = "<f4"
     shape: Any = (4,)
@@ -74,7 +74,7 @@ class Array(NamedTuple):
     subclass: str = ""
 
     def frozen(self) -> list[Array]:
-        """The same as arrays that do not change."""
+        """Return the same as arrays that do not change."""
         return [self._replace(states=(state,)) for state in self.states]
 
 
@@ -118,7 +118,7 @@ def _numpy(typestr: str) -> Any:
 
 
 class ndarray:  # noqa: N801 (CuPy's name)
-    """What is read of a `cupy.ndarray`."""
+    """A stand-in for `cupy.ndarray`."""
 
     def __init__(self, told: _Told) -> None:
         self._told = told
@@ -146,7 +146,7 @@ ndarray.__module__ = "cupy"
 
 
 class Tensor:
-    """What is read of a `torch.Tensor`, attribute by attribute."""
+    """A stand-in for `torch.Tensor`, with the attributes that are read."""
 
     def __init__(self, told: _Told) -> None:
         self._told = told
@@ -312,7 +312,7 @@ ExchangeTensor.__module__ = "torch"
 
 
 class DeviceNDArray:
-    """What is read of an array of Numba's."""
+    """A stand-in for Numba's device array."""
 
     def __init__(self, told: _Told) -> None:
         self._told = told
@@ -340,7 +340,7 @@ DeviceNDArray.__module__ = "numba.cuda.cudadrv.devicearray"
 
 
 class CUdeviceptr(ctypes.c_uint64):
-    """What is read of an address as Numba has it; a number of ctypes' has a pointer to it in memory, too."""
+    """A stand-in for Numba's device pointer; ctypes keeps a pointer to the number in memory."""
 
     def getPtr(self) -> int:  # noqa: N802 (its name in cuda.bindings)
         return ctypes.addressof(self)
@@ -350,7 +350,7 @@ class CUdeviceptr(ctypes.c_uint64):
 
 
 class MemoryPointer:
-    """What is read of memory that Numba did not allocate, or of a part."""
+    """A stand-in for Numba's memory that Numba did not allocate, or a part of it."""
 
     def __init__(self, pointer: Any) -> None:
         self.context = None
@@ -362,7 +362,7 @@ class AutoFreePointer(MemoryPointer):
 
 
 class OwnedPointer:
-    """What is read of the memory of most arrays of Numba's."""
+    """A stand-in for the memory of most Numba arrays."""
 
     def __init__(self, memory: Any) -> None:
         self._mem = memory
@@ -521,7 +521,7 @@ _subclasses: dict[tuple[str, str], type] = {}
 
 
 def make(array: Array) -> Any:
-    """An object that tells what is described."""
+    """Return an object that tells what is described."""
     kind = _CLASSES[array.library]
     if array.subclass:
         key = (array.library, array.subclass)
@@ -532,7 +532,7 @@ def make(array: Array) -> Any:
 
 
 def of(library: str, array: DeviceArray, **odd: Any) -> Any:
-    """An array of a library in memory that the stand-in driver gave; `odd` as in `State`."""
+    """Return an array of a library in memory that the stand-in driver gave; `odd` as in `State`."""
     told = array.interface
     return make(
         Array(library, (State(told["typestr"], told["shape"], told["strides"], array.address, odd=(*odd.items(),)),))
@@ -540,7 +540,7 @@ def of(library: str, array: DeviceArray, **odd: Any) -> Any:
 
 
 def installed() -> Iterator[None]:
-    """The libraries' modules, as far as they are asked, while this goes on."""
+    """Return the libraries' modules, as far as they are asked, while this goes on."""
     replaced = ("cupy", "torch", "cupy_backends.cuda.stream", f"{_CUDADRV}.driver")
     before = {name: sys.modules.get(name) for name in replaced}
     cupy, torch = types.ModuleType("cupy"), types.ModuleType("torch")

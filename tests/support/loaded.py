@@ -1,4 +1,4 @@
-"""What is loaded of a module, for tests that look inside."""
+"""Test what is loaded of a module, for tests that look inside."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def of(kernel: Kernel) -> KernelTable:
-    """What the kernel's module launches now; it has to be loaded."""
+    """Return what the kernel's module launches now; it has to be loaded."""
     found = kernel._loader.current
     assert found is not None
     return found
 
 
 def overloads(kernel: Kernel) -> list[PackedOverload]:
-    """The kernel's overloads."""
+    """Return the kernel's overloads."""
     return of(kernel).table(kernel.__name__).overloads
 
 

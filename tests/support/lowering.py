@@ -81,7 +81,7 @@ def row_of(front: Any, waiting: list[Any], units: dict[Any, Any]) -> dict[Any, A
 
 
 def served(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> list[str]:
-    """The targets that are served by what is compiled for the first; what is said if that is refused."""
+    """Return the targets that are served by what is compiled for the first; what is said if that is refused."""
     try:
         return [f"{target.major}.{target.minor}" for target in front.compile_alike(unit, loaded, targets)]
     except CompileError as error:

@@ -32,7 +32,7 @@ _COMPLEX = {"complex64": "f", "complex128": "d"}
 
 
 def image(target: str, payload: bytes = b"code of the image") -> tuple[dict[str, Any], bytes]:
-    """An image's record and its entry in a fatbin; `target` is `sm_90` or `compute_75`."""
+    """Return an image's record and its entry in a fatbin; `target` is `sm_90` or `compute_75`."""
     kind = "sass" if target.startswith("sm_") else "ptx"
     number = int("".join(filter(str.isdigit, target)))
     payload = payload.ljust(-len(payload) % 8 + len(payload), b"\0")
@@ -43,17 +43,17 @@ def image(target: str, payload: bytes = b"code of the image") -> tuple[dict[str,
 
 
 def image_record(arch: str, kind: str, data: bytes) -> dict[str, Any]:
-    """What a manifest says of an image."""
+    """Return what a manifest says of an image."""
     return {"arch": arch, "kind": kind, "bytes": len(data), "sha256": manifests.digest(data)}
 
 
 def file(path: str, data: bytes) -> dict[str, Any]:
-    """What a manifest says of a file of the data folder."""
+    """Return what a manifest says of a file of the data folder."""
     return {"path": path, "bytes": len(data), "sha256": manifests.digest(data)}
 
 
 def fatbin(entries: list[bytes]) -> bytes:
-    """A fatbin of such entries."""
+    """Return a fatbin of such entries."""
     body = b"".join(entries)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
@@ -91,7 +91,7 @@ def parameter(name: str, type_: str, offset: int, *, readonly: bool = False) -> 
 def overload(
     signature: str, symbol: str, *, readonly: tuple[str, ...] = (), names: str = "abcdefgh", **changes: object
 ) -> dict[str, Any]:
-    """An overload of `void(float32, float32[::1])`; `changes` replace keys of its record."""
+    """Return an overload of `void(float32, float32[::1])`; `changes` replace keys of its record."""
     parameters = []
     offset = 0
     types = _split(signature.removeprefix("void(").removesuffix(")"))
@@ -112,13 +112,13 @@ def overload(
 
 
 def kernel(name: str, *signatures: str, **changes: Any) -> dict[str, Any]:
-    """A kernel with these signatures; `changes` go to each overload."""
+    """Return a kernel with these signatures; `changes` go to each overload."""
     overloads = [overload(signature, f"{name}_{index}", **changes) for index, signature in enumerate(signatures)]
     return {"name": name, "origin": f"mypkg._kernels:{name}", "overloads": overloads}
 
 
 def function(name: str) -> dict[str, Any]:
-    """An exported device function."""
+    """Return an exported device function."""
     return {
         "name": name,
         "origin": f"mypkg._kernels:{name}",
@@ -129,7 +129,7 @@ def function(name: str) -> dict[str, Any]:
 
 
 def whole(**changes: Any) -> dict[str, Any]:
-    """The manifest of a module with nothing in it; `changes` replace its keys."""
+    """Return the manifest of a module with nothing in it; `changes` replace its keys."""
     return {
         "format": manifests.FORMAT,
         "floor": manifests.FLOOR,
@@ -243,7 +243,7 @@ def _align(offset: int, size: int) -> int:
 
 
 def _split(types: str) -> list[str]:
-    """The items of a list of types, at the commas that no bracket holds."""
+    """Return the items of a list of types, at the commas that no bracket holds."""
     items, depth, start = [], 0, 0
     for at, character in enumerate(types):
         depth += (character in "[(") - (character in "])")

@@ -88,7 +88,7 @@ def write_package(root: Path, *names: str) -> Path:
 
 
 def write_wheel(root: Path, *names: str) -> Path:
-    """The same as a wheel."""
+    """Return the same as a wheel."""
     write_package(root / "content", *names)
     wheel = root / "mypkg-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -186,7 +186,7 @@ def _function(match: re.Match[str], text: str) -> _Function:
 
 
 def _block(text: str, start: int) -> str:
-    """What stands between a brace and the one that closes it."""
+    """Return what stands between a brace and the one that closes it."""
     depth = 1
     for brace in re.compile(r"[{}]").finditer(text, start):
         depth += 1 if brace[0] == "{" else -1
@@ -230,7 +230,7 @@ _FORMATS = {"f16": "e", "f32": "f", "f64": "d"}
 
 
 def _decode(value: int, kind: str) -> Any:
-    """A number of this type by its bits."""
+    """Return a number of this type by its bits."""
     bits = _bits_of(kind)
     if kind in _FORMATS:
         return struct.unpack(f"<{_FORMATS[kind]}", (value & ((1 << bits) - 1)).to_bytes(bits // 8, "little"))[0]
@@ -240,7 +240,7 @@ def _decode(value: int, kind: str) -> Any:
 
 
 def _encode(number: Any, kind: str) -> int:
-    """The bits of a number of this type; a real number is rounded to the nearest, or from a `Fraction` once."""
+    """Return the bits of a number of this type; a real number is rounded to the nearest, or from a `Fraction` once."""
     bits = _bits_of(kind)
     if kind not in _FORMATS:
         return int(number) & ((1 << bits) - 1)
@@ -253,7 +253,7 @@ def _encode(number: Any, kind: str) -> int:
 
 
 def _once(number: Fraction, kind: str) -> float:
-    """A double that a second rounding takes to the right number of the type: rounded to odd where inexact."""
+    """Return a double that a second rounding takes to the right number of the type: rounded to odd where inexact."""
     try:
         near = float(number)
     except OverflowError:
@@ -349,7 +349,7 @@ class _Thread:
         step(self, one)
 
     def _get(self, operand: str) -> int:
-        """The bits of an operand."""
+        """Return the bits of an operand."""
         if operand in self.special:
             return self.special[operand]
         if re.match(r"%(n?tid|n?ctaid)\.[yz]$", operand):
@@ -363,7 +363,7 @@ class _Thread:
         return int(operand, 0)
 
     def number(self, operand: str, kind: str) -> Any:
-        """An operand as a number of this type."""
+        """Return an operand as a number of this type."""
         return _decode(self._get(operand), _plain(kind))
 
     def _set(self, register: str, value: Any, kind: str) -> None:
@@ -374,7 +374,7 @@ class _Thread:
         self.registers[register] = bits if real else (int(value) if kind[0] == "s" else bits) & _width(register)
 
     def address(self, operand: str) -> int:
-        """What `[%rd1+8]` stands for."""
+        """Return what `[%rd1+8]` stands for."""
         match = re.fullmatch(r"\[([\w$%.]+)(?:\+(-?\d+))?\]", operand)
         if match is None:
             message = f"cannot read {operand!r}"
@@ -391,7 +391,7 @@ def _plain(kind: str) -> str:
 
 
 def _width(register: str) -> int:
-    """The mask of a register, by the name that NVIDIA's compilers give it."""
+    """Return the mask of a register, by the name that NVIDIA's compilers give it."""
     name = re.sub(r"[\d_].*", "", register)
     bits = {"%rd": 64, "%rs": 16, "%p": 1, "%fd": 64, "%SP": 64, "%SPL": 64, "%rh": 16, "%rc": 8}.get(name, 32)
     return (1 << bits) - 1
@@ -464,7 +464,7 @@ def _clamped(value: int, kind: str) -> int:
 
 
 def _saturated(value: float, kind: str, mode: str) -> int:
-    """A real number as an integer: what is out of range becomes the nearest one, NaN becomes 0."""
+    """Return a real number as an integer: what is out of range becomes the nearest one, NaN becomes 0."""
     if math.isnan(value):
         return 0
     return _clamped(_TO_INTEGER[mode](value) if math.isfinite(value) else int(math.copysign(1 << 80, value)), kind)
@@ -541,7 +541,7 @@ def _extreme(one: _Instruction, x: int, y: int) -> int:
 
 
 def _flushed(value: Any, one: _Instruction) -> Any:
-    """A result whose subnormal numbers become zero where the instruction says so."""
+    """Return a result whose subnormal numbers become zero where the instruction says so."""
     if "ftz" in one.parts and one.parts[-1] == "f32" and isinstance(value, float | Fraction):
         small = math.isfinite(value) and abs(value) < 2.0**-126
         return math.copysign(0.0, value) if small else value

@@ -35,7 +35,7 @@ needs_extension = pytest.mark.skipif(os.environ.get("AOTCUDA_EXTENSION") == "0",
 
 @pytest.fixture(scope="session")
 def extension_module(once: Callable[[str, Callable[[Path], object]], Path]) -> Any:
-    """The fast path in C, compiled for this Python; on Windows by tools/windows.py."""
+    """Return the fast path in C, compiled for this Python; on Windows by tools/windows.py."""
     if sys.platform == "win32":
         return extension.in_use() or pytest.skip(extension.why_not())
     compiler = shutil.which("cc") or shutil.which("gcc")
@@ -81,7 +81,7 @@ def general(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Quick:
-    """What the fast path took in a test.
+    """The launches that took the fast path in a test.
 
     Attributes:
         path: The path that launches take.

@@ -80,7 +80,7 @@ class StandIn:
         return importlib.import_module(options.get("name", "mypkg.kernels"))
 
     def calls(self, *names: str) -> list[dict[str, Any]]:
-        """The calls that were logged so far, of all functions or of those named."""
+        """Return the calls that were logged so far, of all functions or of those named."""
         if self._log.exists():
             with self._log.open("rb") as file:
                 file.seek(self._read)
@@ -90,11 +90,11 @@ class StandIn:
         return [call for call in self._calls if not names or call["call"] in names]
 
     def launches(self) -> list[dict[str, Any]]:
-        """The launches so far."""
+        """Return the launches so far."""
         return self.calls("cuLaunchKernel")
 
     def parameters(self) -> bytes:
-        """The parameter block of the last launch."""
+        """Return the parameter block of the last launch."""
         return bytes.fromhex(self.launches()[-1]["parameters"])
 
     def array(self, like: np.ndarray[Any, Any] | int = 8, *, device: int = 0, **changes: object) -> DeviceArray:
@@ -124,7 +124,7 @@ class StandIn:
         return int(self._fake.fake_allocate(ctypes.c_uint64(size), device))
 
     def run(self, code: str, **environment: str) -> str:
-        """What a bare interpreter (with no `site`) prints that runs `code`, with the stand-in as its driver."""
+        """Return what a bare interpreter (with no `site`) prints that runs `code`, with the stand-in as its driver."""
         done = subprocess.run(
             [sys.executable, "-S", "-c", code],
             env={**self.environment(), **environment},
@@ -137,14 +137,14 @@ class StandIn:
         return done.stdout
 
     def environment(self) -> dict[str, str]:
-        """The environment of such an interpreter."""
+        """Return the environment of such an interpreter."""
         path = os.pathsep.join([str(self.packages), str(ROOT)])
         return {**os.environ, "LD_LIBRARY_PATH": str(self.library.parent), "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="session")
 def stand_in_library(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
-    """The stand-in, compiled; on Windows by tools/windows.py."""
+    """Return the stand-in, compiled; on Windows by tools/windows.py."""
     if sys.platform == "win32":
         return Path(sys.base_prefix, "nvcuda.dll")
     compiler = shutil.which("cc") or shutil.which("gcc")

@@ -26,7 +26,7 @@ OPTIONS = [
 
 
 def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]) -> dict[str, Any]:
-    """A kernel's record.
+    """Return a kernel's record.
 
     Args:
         name: Its name in the source.

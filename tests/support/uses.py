@@ -104,7 +104,7 @@ class File:
 
 
 def of(whole: manifest.Manifest, module: str) -> File:
-    """A file that uses every name of a module."""
+    """Return a file that uses every name of a module."""
     file = File(_PREAMBLE.format(module=module))
     for kernel in whole["kernels"]:
         (_grid_kernel if whole.get("by_grid") else _kernel)(file, kernel)
@@ -210,7 +210,7 @@ def _function(file: File, name: str) -> None:
 
 
 def _with_one_wrong(row: list[Any]) -> Iterable[str]:
-    """The arguments for a row of parameters with one that does not fit, for each and for each that does not."""
+    """Return the arguments for a row of parameters with one that does not fit, for each and for each that does not."""
     args = [_right(item) for item in row]
     for number, item in enumerate(row):
         for other in _WRONG.get(_family(item), ()):

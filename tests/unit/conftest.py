@@ -1,4 +1,4 @@
-"""What unit tests share, as fixtures: the stand-in driver, the fast paths of a launch, a builder for the fallback."""
+"""Fixtures of unit tests: the stand-in driver, the launch paths, a builder for the fallback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an sdist has to have for a build from it: what the table names, and what sources link."""
+"""Test what an sdist has to have for a build from it: what the table names, and what sources link."""
 
 from __future__ import annotations
 

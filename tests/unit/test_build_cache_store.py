@@ -497,7 +497,7 @@ def test_what_tools_and_containers_set_leaves_entries_as_they_are(
 def test_another_release_of_a_compiler_has_entries_of_its_own(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each distribution that a front end is, or is made of."""
+    """For each distribution that a front end consists of."""
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
     registered = registry.BUILT_IN[name]
     for package in sorted({registered.package, *registered.internals, "nvidia_nvfatbin"}):

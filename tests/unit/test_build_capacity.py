@@ -1,4 +1,4 @@
-"""How many processes a build may use, on systems made of files."""
+"""Test how many processes a build may use, on systems made of files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def system(folder: Path, files: dict[str, str]) -> Path:
 
 
 def grouped(limits: dict[str, str]) -> dict[str, str]:
-    """A system with control groups of version 2, this process in `/a/b`."""
+    """Return a system with control groups of version 2, this process in `/a/b`."""
     return ENOUGH | {"proc/self/cgroup": "0::/a/b\n"} | {f"{V2}/{name}": text for name, text in limits.items()}
 
 

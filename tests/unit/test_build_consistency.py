@@ -1,4 +1,4 @@
-"""What a module has once for all GPUs, held against every import of its sources."""
+"""Test what a module has once for all GPUs, held against every import of its sources."""
 
 from __future__ import annotations
 

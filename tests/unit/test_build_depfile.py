@@ -32,7 +32,7 @@ def prepare(folder: Path, name: str) -> Path:
 
 
 def make(folder: Path) -> int:
-    """What make says: 0 that all is up to date, 1 that there is something to do, 2 that it cannot."""
+    """Return what make says: 0 that all is up to date, 1 that there is something to do, 2 that it cannot."""
     return subprocess.run(["make", "-q", "stamp"], cwd=folder, check=False, capture_output=True).returncode
 
 

@@ -1,4 +1,4 @@
-"""What a wheel carries to be built once more is said as it will be where the wheel is installed."""
+"""Test what a wheel carries to be built once more is said as it will be where the wheel is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aotcuda.builder import assembly
     [("src", ["mypkg/data/*.csv", "/etc/tables"]), (".", ["src/mypkg/data/*.csv", "data/**/*.h5", "/etc/tables"])],
 )
 def test_what_to_watch_is_relative_to_the_folder_that_holds_the_package(tmp_path, folder, kept):
-    """What lies outside of that is not in the wheel."""
+    """Files outside that folder are not in the wheel."""
     table = {"watch": ["src/mypkg/data/*.csv", "data/**/*.h5", "/etc/tables"]}
     found = assembly._as_installed(table, tmp_path, tmp_path / folder)
     assert found == {"watch": kept}

@@ -181,7 +181,7 @@ class Step:
 
 @pytest.fixture(params=[{}, FILES], ids=["first build", "build over another"])
 def before(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, bytes]:
-    """What is there when a build writes its files."""
+    """Return what is there when a build writes its files."""
     mine = {"pkg/__init__.py": b"", "pkg/mine.py": b"mine"}
     for name, data in (request.param | mine).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -467,7 +467,7 @@ def test_a_file_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_new_has_the_time_at_which_the_build_began_to_read(tmp_path: Path) -> None:
-    """What is edited while a build runs is newer than what comes of it, and built once more."""
+    """A file that is edited during a build is newer than the build, and is built again."""
     output.write(FILES, tmp_path)
     old = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     since = 10**18

@@ -1,4 +1,4 @@
-"""Which of a project's headers a CUDA C++ source depends on."""
+"""Test which of a project's headers a CUDA C++ source depends on."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def result(sources: list[Path]) -> Any:
-    """What a worker built of `sources`: the module `pkg.solver`, whose one kernel stands in itself."""
+    """Return what a worker built of `sources`: the module `pkg.solver`, whose one kernel stands in itself."""
     module = SimpleNamespace(
         plan=SimpleNamespace(in_place=True, config=SimpleNamespace(name="pkg.solver")),
         kernels=[SimpleNamespace(defined="pkg.solver:add:4")],
@@ -21,7 +21,7 @@ def result(sources: list[Path]) -> Any:
 
 
 def marks(root: Path, sources: dict[str, str]) -> list[str]:
-    """The sources that have a mark, by their paths without the ending."""
+    """Return the sources that have a mark, by their paths without the ending."""
     for name, text in sources.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)

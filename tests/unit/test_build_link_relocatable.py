@@ -52,7 +52,7 @@ def in_one_step(target: str, options: Options) -> Linked:
 
 @functools.cache
 def both_ways(target: str, options: Options, size: int) -> tuple[Linked, Linked]:
-    """The kernels linked in one step, and in groups of a size; and what each spilled."""
+    """Return the kernels linked in one step, and in groups of a size; and what each spilled."""
     code = [ltoir(source, target, options) for source in KERNELS.values()]
     groups = [code[start : start + size] for start in range(0, len(code), size)]
     made = [nvjitlink.relocatable("m", group, parse(target), options, []) for group in groups]
@@ -97,7 +97,7 @@ def test_code_without_tables_in_memory_is_the_same(target: str, size: int) -> No
 
 
 def instructions(data: bytes) -> dict[str, list[str]]:
-    """The instructions of each function, as cuobjdump has them."""
+    """Return the instructions of each function, as cuobjdump has them."""
     _, *functions = images.cuobjdump(data, "-sass").split("Function : ")
     return {text.split()[0]: re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S.*?;)", text) for text in functions}
 

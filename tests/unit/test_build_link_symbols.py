@@ -1,4 +1,4 @@
-"""What is found in host objects, whatever they hold."""
+"""Test what is found in host objects, whatever they hold."""
 
 from __future__ import annotations
 

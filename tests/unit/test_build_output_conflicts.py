@@ -1,4 +1,4 @@
-"""What `aotcuda build` refuses to write over."""
+"""Test what `aotcuda build` refuses to write over."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def why_refused(project: Path, **options: str) -> str | None:
-    """What a build that is given these options says, after which nothing is there that was not; None if it is made."""
+    """Return the error of a build with these options, which writes nothing; None if the build succeeds."""
     named = {f"--{name}": project / path for name, path in options.items()}
     read = [project / "pkg" / "__init__.py", project / "pkg" / "_k.py", project / "pkg"]
     try:

@@ -352,7 +352,7 @@ def test_a_spare_process_that_is_not_called_goes() -> None:
 
 
 def in_rounds(*rounds: tuple[int, list[Task]], then: Exception | None = None) -> flows.Flow[list[object]]:
-    """A flow of such rounds, each a rank and tasks, that returns what all of them returned, or raises."""
+    """Return a flow of such rounds, each a rank and tasks, that returns what all of them returned, or raises."""
     found: list[object] = []
     for rank, tasks in rounds:
         found += yield flows.Round(rank, tasks)

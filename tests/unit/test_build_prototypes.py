@@ -1,4 +1,4 @@
-"""What CUDA C++ declares of another module's functions, held against that module's C header."""
+"""Test what CUDA C++ declares of another module's functions, held against that module's C header."""
 
 from __future__ import annotations
 

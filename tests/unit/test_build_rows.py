@@ -70,7 +70,7 @@ class Front:
 
 
 def compiled(number: int, work: Callable[[int], object] = id) -> tuple[list[int], list[pool.Task]]:
-    """The process of each of so many units, and the tasks as they ended."""
+    """Return the process of each of so many units, and the tasks as they ended."""
     units = [*map(Unit, range(number))]
     item = SimpleNamespace(units=units, compiled_for=lambda _: TARGETS)
     job = SimpleNamespace(jobs=2, plans=[item])

@@ -23,14 +23,14 @@ FILE = LinkedItem(name="csrc/table.cu", sha256="5" * 64, licence="MIT OR Apache-
 
 
 def built(*linked: LinkedItem, cuda: str = "13.0", **versions: str) -> tuple[Result, BuiltModule]:
-    """A module as a toolkit has built it; the plan is of no concern here."""
+    """Return a module as a toolkit has built it; the plan is of no concern here."""
     module = BuiltModule(plan=None, images=(), kernels=(), linked=linked)  # type: ignore[arg-type]
     toolchain = {"cuda": cuda, "nvjitlink": cuda, "python": "3.11", **versions}
     return Result(toolchain=toolchain, modules=(module,), sources=(), warnings=()), module
 
 
 def read(data: bytes) -> dict[str, Any]:
-    """The components of a bill of materials by their references, and what each depends on."""
+    """Return the components of a bill of materials by their references, and what each depends on."""
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(data.decode()) is None
     whole = json.loads(data)
     components = {one["bom-ref"]: one for one in whole["components"]}

@@ -14,7 +14,7 @@ from aotcuda.builder.worker.job import Job
 
 
 def job(kernels: dict[str, int], costs: dict[str, float] | None = None) -> Job:
-    """The job of modules with so many kernels."""
+    """Return the job of modules with so many kernels."""
     table = {
         "arch": ["sm_80", "sm_90"],
         "modules": {

@@ -21,13 +21,13 @@ DAY = 24 * 3600
 
 @pytest.fixture(scope="module")
 def dead() -> str:
-    """A name that a process took which is gone."""
+    """Return a name that a process took which is gone."""
     code = "from aotcuda.builder import temporary; print(temporary.name(''))"
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def changed(name: str, **parts: str) -> str:
-    """The name with another `place`, `pid` or `start`."""
+    """Return the name with another `place`, `pid` or `start`."""
     prefix, place, pid, start, rest = name.rsplit("-", 4)
     found = {"place": place, "pid": pid, "start": start} | parts
     return "-".join([prefix, found["place"], found["pid"], found["start"], rest])

@@ -1,4 +1,4 @@
-"""Which toolkits are installed, and which of them makes what."""
+"""Test which toolkits are installed, and which of them makes what."""
 
 from __future__ import annotations
 

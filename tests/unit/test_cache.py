@@ -37,7 +37,7 @@ def cache(tmp_path, said):
 
 
 def again(cache, said):
-    """The same cache as another process sees it."""
+    """Return the same cache as another process sees it."""
     return Cache(cache.root, said.append)
 
 

@@ -32,7 +32,7 @@ def inputs(tmp_path, files, **table):
 
 @pytest.fixture
 def make(tmp_path, files):
-    """The key of the case, with keys of the table replaced."""
+    """Return the key of the case, with keys of the table replaced."""
     return lambda *case, **table: cache_key.key(inputs(tmp_path, files, **table).case(*(case or CASE), (13, 0)))
 
 
@@ -121,7 +121,7 @@ def test_versions_are_those_that_the_packages_have():
 
 
 class TestWhetherAnEntryIsGood:
-    """What the key cannot foresee, the entry lists."""
+    """An entry lists the inputs that its key cannot name."""
 
     @pytest.fixture
     def good(self, tmp_path, files):

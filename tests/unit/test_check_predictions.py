@@ -1,4 +1,4 @@
-"""What `aotcuda check` predicts is what the run time does, for every wheel, GPU and driver on the stand-in."""
+"""Test what `aotcuda check` predicts is what the run time does, for every wheel, GPU and driver on the stand-in."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read(folder):
 
 
 def fresh_import():
-    """The packaged module as a new process would import it, its driver started anew."""
+    """Return the packaged module as a new process would import it, its driver started anew."""
     driver._driver = None
     for name in [name for name in sys.modules if name.startswith("mypkg")]:
         del sys.modules[name]
@@ -54,7 +54,7 @@ def fresh_import():
 
 
 def launched(cuda, capability, cuda_version):
-    """What a launch does: the target of the image that it takes, or the error's class."""
+    """Return what a launch does: the target of the image that it takes, or the error's class."""
     cuda.set(devices="{}.{}".format(*capability), version=cuda_version[0] * 1000 + cuda_version[1] * 10)
     cuda._fake.fake_reset()
     module = fresh_import()

@@ -1,4 +1,4 @@
-"""What `[tool.aotcuda]` means once it is read."""
+"""Test what `[tool.aotcuda]` means once it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `[tool.aotcuda]` must not hold, and how each mistake is named: key as written, what is wrong, what to do.
+"""Test what `[tool.aotcuda]` must not hold, and how each mistake is named: key as written, what is wrong, what to do.
 
 A case is TOML, then the whole message, indented; one that ends in `...` may go on. `{M}` stands for the module's key,
 `{K}` for kernels that are right.
@@ -33,7 +33,7 @@ def assert_message(text: str, expected: str) -> None:
 
 
 def cases(corpus: str) -> pytest.MarkDecorator:
-    """The cases of a corpus, as arguments `text` and `expected`."""
+    """Return the cases of a corpus, as arguments `text` and `expected`."""
     pairs = []
     for case in corpus.replace("{M}", M).replace("{K}", K).strip().split("\n\n"):
         lines = case.splitlines()
@@ -44,14 +44,14 @@ def cases(corpus: str) -> pytest.MarkDecorator:
 
 
 def top(text: str) -> str:
-    """A configuration in which only the top-level keys in `text` are in doubt."""
+    """Return a configuration in which only the top-level keys in `text` are in doubt."""
     given = tomllib.loads(text)
     rest = {"arch": '["sm_90"]', "modules": f'{{ "pkg.k" = {{ source = "pkg._k", {K} }} }}'}
     return text + "".join(f"\n{key} = {value}" for key, value in rest.items() if key not in given)
 
 
 def module(text: str) -> str:
-    """The same for keys of one module."""
+    """Return the same for keys of one module."""
     given = tomllib.loads(text)
     rest = {"source": 'source = "pkg._k"', "kernels": K}
     return "\n".join([ARCH, '[modules."pkg.k"]', text, *(line for key, line in rest.items() if key not in given)])

@@ -1,4 +1,4 @@
-"""What `aotcuda init` tells of kernels in CUDA C++."""
+"""Test what `aotcuda init` tells of kernels in CUDA C++."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def said(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What init says behind what it says of kernels in Python."""
+    """Return what init says behind what it says of kernels in Python."""
     assert cli.main(["init", str(folder)]) == 0
     return capsys.readouterr().out.splitlines()[1:]
 

@@ -24,7 +24,7 @@ RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "fi
 
 @pytest.fixture
 def whole(tmp_path: Path) -> dict[str, Any]:
-    """A manifest with one of everything."""
+    """Return a manifest with one of everything."""
     kernels = [
         manifests.kernel("axpy", AXPY, "void(float64, float64[::1])"),
         manifests.kernel("tiled", "void((int32, float32), complex64)", launch_bounds=[256, 2, 0], carveout=50),
@@ -45,14 +45,14 @@ def whole(tmp_path: Path) -> dict[str, Any]:
 
 
 def found(old: Any, new: Any) -> list[Change]:
-    """All that the manifests tell; what images tell is in the tests of the command."""
+    """Return all that the manifests tell; what images tell is in the tests of the command."""
     of_module = ("functions", "reach", "images", "settings", "sizes")
     rules = (kernel_changes.kernels, *(getattr(module_changes, name) for name in of_module))
     return [change for rule in rules for change in rule(old, new)]
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path to each value that holds no others."""
+    """Return the path to each value that holds no others."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         if isinstance(inner, dict | list) and inner:
@@ -258,7 +258,7 @@ def test_registers_and_memory_are_what_the_images_tell(tmp_path, capsys, monkeyp
 
 
 def _with_more_registers(cubin: bytes, more: int) -> bytes:
-    """The cubin, with more registers in each kernel's attribute (EIATTR_REGCOUNT) in `.nv.info`."""
+    """Return the cubin, with more registers in each kernel's attribute (EIATTR_REGCOUNT) in `.nv.info`."""
     data = bytearray(cubin)
     at = 0
     while (at := data.find(b"\x04\x2f\x08\x00", at)) >= 0:

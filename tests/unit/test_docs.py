@@ -1,4 +1,4 @@
-"""Of the documentation: what it points to is there."""
+"""Test that links and names in the documentation exist."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PATH = re.compile(rf"`((?:{TOPS})/[\w./*-]*)`")
 
 
 def anchors(page):
-    """The names by which the headings of a page are linked."""
+    """Return the names by which the headings of a page are linked."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken(page, text):
-    """The links of a page that lead nowhere, and the files that it names and that are not there."""
+    """Return the links of a page that lead nowhere, and the files that it names and that are not there."""
     text = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
     prose = re.sub(r"`[^`\n]*\]\([^`\n]*`", "", text)  # `kernel[grid](x)` is no link
     for target in re.findall(r"\]\(([^)]+)\)", prose):
@@ -67,7 +67,7 @@ def test_what_is_not_there_is_found():
 
 
 def test_messages_of_the_troubleshooting_page_are_those_that_are_said():
-    """What stands in the first column is searched for by people who have read it."""
+    """Users search the first column for the text of a message."""
     rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
     rows += re.findall(
         r"^\| `([^`]+)` or `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE
@@ -148,7 +148,7 @@ def test_tables_of_a_page_are_read_by_the_build(text):
 
 
 def commands():
-    """The lines of all pages that call `aotcuda`, in blocks without a language."""
+    """Return the lines of all pages that call `aotcuda`, in blocks without a language."""
     for item in blocks(""):
         for line in re.sub(r"\\\n", "", item.values[0]).splitlines():
             if found := re.match(r"(?:\$ )?(?:AOTCUDA_\w+=\S+ )*aotcuda (?!: )([a-z].*)", line):

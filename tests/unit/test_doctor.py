@@ -1,4 +1,4 @@
-"""What `aotcuda doctor` finds: installed modules, what each takes; and what a report leaks."""
+"""Test what `aotcuda doctor` finds: installed modules, what each takes; and what a report leaks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def install(site: Path, name: str, files: list[Path], **metadata: str) -> None:
-    """A distribution in `site` with these files in its list."""
+    """Return a distribution in `site` with these files in its list."""
     folder = site / f"{name}-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -31,7 +31,7 @@ def install(site: Path, name: str, files: list[Path], **metadata: str) -> None:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of installed packages, the only one."""
+    """Return a folder of installed packages, the only one."""
     folder = tmp_path / "site"
     folder.mkdir()
     modules.contents()  # its images are made once, by compilers that are found no more below
@@ -48,7 +48,7 @@ def wheel(site: Path) -> Path:
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """The lines of the report, by what stands before them."""
+    """Return the lines of the report, by what stands before them."""
     assert cli.main(["doctor"]) == 0
     return {
         name: text.strip() for name, _, text in (line.partition("  ") for line in capsys.readouterr().out.splitlines())

@@ -30,7 +30,7 @@ ELEMENTS = {"*fp32": "<f4", "*fp16": "<f2", "*bf16": "bfloat16", "*i32": "<i4", 
 
 
 def parameter(name: str, what: object, offset: int) -> tuple[dict[str, Any], int]:
-    """A parameter of a Triton type, "i32:16", or of a constant, and the offset behind it."""
+    """Return a parameter of a Triton type, "i32:16", or of a constant, and the offset behind it."""
     if not isinstance(what, str) or what.startswith("="):
         value = what[1:] if isinstance(what, str) else what
         return {"name": name, "type": f"{name}={value!r}", "kind": "constant", "offset": 0, "value": value}, offset
@@ -68,7 +68,7 @@ def variant(
 def kernel(
     names: list[str], *overloads: dict[str, Any], heuristics: tuple[str, ...] = (), **keys: Any
 ) -> dict[str, Any]:
-    """An exact kernel; `keys` are more of what its arguments have, by name."""
+    """Return an exact kernel; `keys` are more of what its arguments have, by name."""
     arguments = [{"name": name, **keys.get(name, {})} for name in names]
     arguments += [{"name": name, "default": value, "keyword": True} for name, value in OPTIONS.items()]
     record = {"name": "k", "origin": "mypkg.k:k", "overloads": [*overloads], "arguments": arguments, "exact": True}
@@ -82,7 +82,7 @@ def package(cuda, path):
 
 @pytest.fixture
 def launched(cuda, path):
-    """The kernel that a launch takes, None for a miss; however often it is launched."""
+    """Return the kernel that a launch takes, None for a miss; however often it is launched."""
 
     def run(k: Any, *args: object, **named: object) -> str | None:
         found = set()
@@ -148,7 +148,7 @@ def test_tensors_have_the_classes_that_triton_gives_them(hints: str) -> None:
 
 
 def table_of(kinds: list[Any], hints: str, annotation: str) -> tuple[ExactOverloads, dict[Any, str]]:
-    """An exact kernel with a variant for each of Triton's classes, and the variants' symbols."""
+    """Return an exact kernel with a variant for each of Triton's classes, and the variants' symbols."""
     argument = ({"hints": hints} if hints else {}) | ({"annotation": annotation} if annotation else {})
     symbols = {kind: f"k{at}" for at, kind in enumerate(dict.fromkeys(kinds)) if kind is not None}
     variants = [variant(symbol, ["n"], [what]) for (what, _), symbol in symbols.items()]
@@ -164,7 +164,7 @@ def found_in(table: ExactOverloads, value: object) -> str | None:
 
 
 def triton_class(hints: str, annotation: str) -> Callable[[object], Any]:
-    """The function that gives Triton's class of an argument: a type, "i32:16", or a constant, with its own type.
+    """Return the function that gives Triton's class of an argument: a type, "i32:16", or a constant, with its own type.
 
     None where Triton refuses it, or would take tuples apart.
     """

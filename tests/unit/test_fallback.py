@@ -59,7 +59,7 @@ def package(cuda, builder):
 
 
 class Handle(str):
-    """What callbacks are given: it owns the images."""
+    """A stand-in for the object that callbacks take; it owns the images."""
 
     __slots__ = ("__weakref__",)
 
@@ -355,7 +355,7 @@ class TestTypes:
 
 
 def _loaded(data):
-    """The stand-in's handle of a library, as `cuda.core` would make it."""
+    """Return the stand-in's handle of a library, as `cuda.core` would make it."""
     import ctypes
 
     from aotcuda.runtime import driver

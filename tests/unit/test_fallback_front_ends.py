@@ -25,7 +25,7 @@ EXTRAS = {OLD: "jit-cu13", NEW: "jit-mlir-cu13"}
 
 
 def table(**choice: str) -> dict[str, object]:
-    """A project's table with a front end of the `project`, of the `module`, or of both."""
+    """Return a project's table with a front end of the `project`, of the `module`, or of both."""
     module = {
         "source": "mypkg._kernels",
         "kernels": {},
@@ -53,7 +53,7 @@ def way(request):
 
 
 def in_memrefs(record):
-    """A kernel as numba-cuda-mlir's manifests have it, whose arrays are described by other words, and fewer."""
+    """Return a kernel as numba-cuda-mlir's manifests have it, whose arrays are described by other words, and fewer."""
     for overload in record["overloads"]:
         shift = 0
         for parameter in overload["parameters"]:
@@ -88,7 +88,7 @@ def package(cuda, builder, way, monkeypatch):
 
 
 def described(array, front_end):
-    """The words of a contiguous array of one dimension, as the front end's own documentation has them."""
+    """Return the words of a contiguous array of one dimension, as the front end's own documentation has them."""
     size, itemsize = array.shape[0], np.dtype(array.interface["typestr"]).itemsize
     words = (
         [0, 0, size, itemsize, array.address, size, itemsize]

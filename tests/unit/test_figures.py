@@ -16,13 +16,13 @@ def result(name):
 
 
 def ends(values):
-    """The least and the largest."""
+    """Return the least and the largest."""
     values = [*values]
     return min(values), max(values)
 
 
 def of_the_package():
-    """What the pages say, each with the figures that it is made of."""
+    """Yield the quoted figures of the package: page, text and figures."""
     package = result("xarray_spatial")
     first, later = package["first_call_ms"], package["launch_us"]
     seconds = (first["packaged"] / 1000, first["jit"] / 1000)
@@ -47,7 +47,7 @@ def of_the_package():
 
 
 def of_front_ends():
-    """Likewise, of Triton, cuTile and CUDA C++."""
+    """Yield the quoted figures of Triton, cuTile and CUDA C++."""
     for name in ("triton_launch", "triton_launch_newest"):
         triton = result(name)
         cases = [case for case in triton["over_c_microseconds"].values() if "Triton" in case]
@@ -92,7 +92,7 @@ def of_front_ends():
 
 
 def of_libraries():
-    """Likewise, of PyTorch, JAX and Dask."""
+    """Yield the quoted figures of PyTorch and JAX."""
     operator = {name: figure["median"] for name, figure in result("torch_op")["figures"].items()}
     told = "an empty operator of the same schema {:.1f} µs, this one {:.1f}, of which the launch itself is {:.1f}"
     compiled = (operator["empty operator, compiled"], operator["operator, compiled"])
@@ -113,7 +113,7 @@ def of_libraries():
 
 
 def of_many_machines():
-    """Likewise, of shards and of the model."""
+    """Yield the quoted figures of shards and of the model."""
     one, two = (run for run in result("shards")["shards"] if run["kernels"] == 500)
     yield "docs/many-machines.md", "| one build | {:.1f} s | {:.1f} s |", one["one"]["cpu_s"], two["one"]["cpu_s"]
     merges = (one["merge"]["cpu_s"], two["merge"]["cpu_s"])

@@ -85,7 +85,7 @@ READERS: dict[str, tuple[str, list[str]]] = {
 
 
 def _files(reader: str) -> list[str]:
-    """All readers open files by `common.foreign`, so one of each side of the package gets every kind."""
+    """Return all readers open files by `common.foreign`, so one of each side of the package gets every kind."""
     return [*FILES] if reader in ("inspect a wheel", "init", "build") else ["a pipe", "2 GiB"]
 
 
@@ -146,7 +146,7 @@ PRINTERS = (
 
 
 def texts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path to each text in a manifest, and to each name of a mapping."""
+    """Return the path to each text in a manifest, and to each name of a mapping."""
     if isinstance(value, str):
         return [path]
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -111,7 +111,7 @@ def test_metadata_that_names_aotcuda_gives_a_hint(requirement: str, named: bool)
 
 
 def installed(folder: Path, metadata: str = "Requires-Dist: aotcuda\n") -> Path:
-    """A package without modules that aotcuda built, with the metadata that an installer writes."""
+    """Return a package without modules that aotcuda built, with the metadata that an installer writes."""
     (folder / "barepkg").mkdir()
     (folder / "barepkg" / "__init__.py").touch()
     info = folder / "barepkg-1.0.dist-info"

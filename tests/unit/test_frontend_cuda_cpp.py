@@ -37,7 +37,7 @@ extern "C" __device__ void taking(Point p) {}
 
 
 def _settle(folder, keys, code=CODE, **others):
-    """The units of a module whose files are these, as the sources make them, with the front end."""
+    """Return the units of a module whose files are these, as the sources make them, with the front end."""
     for name, text in {"raw.cu": code, **others}.items():
         (folder / name.replace("_cu", ".cu")).write_bytes(text if isinstance(text, bytes) else text.encode())
     source = "" if re.search("^source", keys) else 'source = "raw.cu"'
@@ -61,7 +61,7 @@ def settle(tmp_path):
 
 
 def compiled(settle, declared, keys="", code=""):
-    """The kernel `k` with these parameters, compiled."""
+    """Return the kernel `k` with these parameters, compiled."""
     front, ((unit, files),) = settle(f"kernels.k = {{ {keys} }}", f"{code}\n__global__ void k({declared}) {{}}")
     return front.compile_kernel(unit, files, TARGET)
 

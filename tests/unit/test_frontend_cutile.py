@@ -204,7 +204,7 @@ def plain(x):
 
 @pytest.fixture(scope="module")
 def front() -> Any:
-    """The front end, where cuda-tile and tileiras are installed."""
+    """Return the front end, where cuda-tile and tileiras are installed."""
     pytest.importorskip("cuda.tile", reason="cuda-tile is not installed (extra cutile)")
     from aotcuda.builder.frontends.cutile.compiler import CutileFrontEnd
 
@@ -218,7 +218,7 @@ def front() -> Any:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with SOURCE, which can be imported."""
+    """Return a folder with SOURCE, which can be imported."""
     folder = tmp_path_factory.mktemp("tiles")
     (folder / "tiles_source.py").write_text(SOURCE)
     with pytest.MonkeyPatch.context() as patch:
@@ -229,7 +229,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def build(front: Any, root: Path) -> Any:
-    """What compiles a kernel of SOURCE: for each of its variants what came out."""
+    """Return what compiles a kernel of SOURCE: for each of its variants what came out."""
     front._root = str(root)
 
     def build(kernel: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What Numba-CUDA imports to launch kernels is left out while it is imported, and there where it is used after all."""
+"""Test that imports which Numba-CUDA needs for launches are skipped, and made at their first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the front end for Numba-CUDA does itself between a compiler's LLVM IR and LTOIR."""
+"""Test what the front end for Numba-CUDA does itself between a compiler's LLVM IR and LTOIR."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ ADDED = {"insert_unresolved_ref", "id"}
 
 
 def replaced(module: str) -> set[str]:
-    """The attributes of the compiler's own classes and modules that the functions of `module` assign to.
+    """Return the attributes of the compiler's own classes and modules that the functions of `module` assign to.
 
     Those of the functions besides that both compilers' patches call with them.
     """
@@ -59,7 +59,7 @@ def replaced(module: str) -> set[str]:
 
 
 def assigned(module: ModuleType, known: dict[str, object]) -> set[str]:
-    """The attributes of classes and modules that a module's functions set, with what its names stand for."""
+    """Return the attributes of classes and modules that a module's functions set, with what its names stand for."""
     pairs: list[tuple[ast.expr, str]] = []
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.Assign):

@@ -1,4 +1,4 @@
-"""Which kernels are all that there is to them, by their LLVM IR."""
+"""Test which kernels are all that there is to them, by their LLVM IR."""
 
 from __future__ import annotations
 

@@ -569,7 +569,7 @@ def test_what_triton_refuses_has_the_users_line_in_helpers_too(sources: str, pyt
 
 
 def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
-    """What the front end makes of each variant of a kernel."""
+    """Return what the front end makes of each variant of a kernel."""
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
     found = []
@@ -593,7 +593,7 @@ def test_variants_that_no_launch_could_take_are_not_made(sources: str) -> None:
 
 
 def left_out_by(variants: list[Any]) -> dict[str, Any]:
-    """What each argument is that a launch leaves out; those that it has to give are missing."""
+    """Return what each argument is that a launch leaves out; those that it has to give are missing."""
     found = {}
     for at, argument in enumerate(variants[0].arguments[:-3]):
         if "default" in argument:

@@ -39,7 +39,7 @@ _OWN = (
 
 @functools.cache
 def strings(path: Path) -> list[str]:
-    """The strings in a module, docstrings and parts of f-strings apart."""
+    """Return the strings in a module, docstrings and parts of f-strings apart."""
     nodes = [*ast.walk(ast.parse(path.read_text()))]
     parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
@@ -52,7 +52,7 @@ def strings(path: Path) -> list[str]:
 
 
 def naming(wanted: set[str], *, own: str) -> dict[str, set[str]]:
-    """The modules that have one of these strings, beside the module `own`."""
+    """Return the modules that have one of these strings, beside the module `own`."""
     found = {str(path.relative_to(ROOT)): wanted.intersection(strings(path)) for path in FILES}
     return {name: texts for name, texts in found.items() if texts and name != own}
 

@@ -71,7 +71,7 @@ TYPES = st.sampled_from(["int", "aotcuda_complex64 *", "void *"]) | RECORDS
 
 @st.composite
 def functions(draw: st.DrawFn, name: str) -> CompiledFunction:
-    """A function as front ends declare one."""
+    """Return a function as front ends declare one."""
     named = draw(st.dictionaries(NAMES, RECORDS, max_size=2))
     structs = c_types.Structs(name, "pkg.k", named)
     parameters = []

@@ -112,7 +112,7 @@ def _settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 def solver(cuda: StandIn, text: str = SOURCE, kernels: dict[str, tuple[str, ...]] = KERNELS, **options: Any) -> Any:
-    """The source, packaged in place and imported."""
+    """Return the source, packaged in place and imported."""
     in_place.write(cuda.packages, text, kernels, eager=("shift",), **options)
     importlib.invalidate_caches()
     return importlib.import_module("mypkg.solver")

@@ -34,7 +34,7 @@ PROJECT = '[project]\nname = "pkg"   # name\nversion = "1"\n'
 
 
 def make(folder: Path, text: str, source: str = KERNELS) -> Path:
-    """A project with one module of kernels."""
+    """Return a project with one module of kernels."""
     package = folder / "src" / "pkg"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")

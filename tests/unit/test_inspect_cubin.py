@@ -1,4 +1,4 @@
-"""What is read out of cubins equals what NVIDIA's cuobjdump says of them; damaged cubins end in one line."""
+"""Test what is read out of cubins equals what NVIDIA's cuobjdump says of them; damaged cubins end in one line."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_launch_bounds_show(arch: str) -> None:
 
 
 def parameter_block(image: cubin.Cubin, name: str) -> tuple[int, list[tuple[int, int, int]]]:
-    """The size of a kernel's parameter block, and the ordinal, offset and size of each parameter in it."""
+    """Return the size of a kernel's parameter block, and the ordinal, offset and size of each parameter in it."""
     (kernel,) = [kernel for kernel in image.kernels if kernel.name == name]
     return kernel.parameter_bytes, [*kernel.parameters]
 

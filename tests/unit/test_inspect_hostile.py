@@ -34,7 +34,7 @@ SLOW = (
 
 @pytest.fixture
 def _little_memory() -> Iterator[None]:
-    """What is claimed and not there cannot be had."""
+    """Return what is claimed and not there cannot be had."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:  # noqa: PTH123 (it is no file that pathlib reads better)
         used = int(file.read().split()[0]) * resource.getpagesize()

@@ -209,7 +209,7 @@ use."""
 
 
 def report() -> Report:
-    """A module with a function, and a kernel that has the most registers for one GPU and spills on another."""
+    """Return a module with a function, and a kernel that has the most registers for one GPU and spills on another."""
     array = "Array(float32, 1, 'C', False, aligned=True)"
     function = Symbol(
         name="add_i32",

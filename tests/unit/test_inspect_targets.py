@@ -1,4 +1,4 @@
-"""What can be inspected, where it is found, that nothing of it is imported, and what damage is called."""
+"""Test what can be inspected, where it is found, that nothing of it is imported, and what damage is called."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_data_folder_without_the_generated_module_can_be_read(tmp_path: Path) 
 
 
 def entry_of_a_cache(root: Path) -> Path:
-    """What the JIT fallback keeps of a module that is packaged in place: no mark lies beside that manifest."""
+    """Return what the JIT fallback keeps of a module that is packaged in place: no mark lies beside that manifest."""
     whole, fatbins = modules.contents()
     data = manifest.dump({**whole, "in_place": True})
     contents = {**fatbins, manifest.FILE_NAME: data}
@@ -231,7 +231,7 @@ def test_every_altered_byte_of_a_wheel_gives_a_report_or_an_error(tmp_path: Path
 
 
 def edit(change: Callable[[dict], object]) -> Callable[[Path], None]:
-    """A change to the manifest that the generated module follows."""
+    """Return a change to the manifest that the generated module follows."""
 
     def apply(folder: Path) -> None:
         path = folder / manifest.FILE_NAME

@@ -1,4 +1,4 @@
-"""Which packaged functions kernels of another compiler can call."""
+"""Test which packaged functions kernels of another compiler can call."""
 
 from __future__ import annotations
 

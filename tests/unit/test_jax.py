@@ -28,7 +28,7 @@ X = np.arange(4, dtype="float32")
 
 @pytest.fixture(scope="module")
 def registered(extension_module):
-    """The extension, with its handlers known to JAX, which keeps the first for ever."""
+    """Return the extension, with its handlers known to JAX, which keeps the first for ever."""
     return extension_module
 
 

@@ -28,7 +28,7 @@ UNIT = NumbaUnit(
 
 
 def kept(front_end: str, **options: object) -> dict[str, object]:
-    """The options that the compiler's decorator keeps of `options`."""
+    """Return the options that the compiler's decorator keeps of `options`."""
     cuda = importlib.import_module(f"{'numba' if front_end == front_ends.NUMBA else 'numba_cuda_mlir'}.cuda")
     return cuda.jit(**options)(lambda x: None).targetoptions
 

@@ -31,7 +31,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """The modules among `known` that a file imports, anywhere in it.
+    """Return the modules among `known` that a file imports, anywhere in it.
 
     Where it imports a package, they are what it then names of it: of `aotcuda.errors` that is the module.
     """
@@ -49,7 +49,7 @@ def imports(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 def attributes(tree: ast.Module, package: str) -> set[str]:
-    """What a file names of a package that it imports."""
+    """Return what a file names of a package that it imports."""
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == package}
 
@@ -62,7 +62,7 @@ def layers(kind: str) -> list[list[str]]:
 
 
 def layer_of(module: str, drawn: list[list[str]]) -> int:
-    """The number of the layer that names the module, or the nearest package above it."""
+    """Return the number of the layer that names the module, or the nearest package above it."""
     places = {name: number for number, names in enumerate(drawn) for name in names}
     name = module
     while name not in places:
@@ -72,7 +72,7 @@ def layer_of(module: str, drawn: list[list[str]]) -> int:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """The groups of modules that reach each other; Tarjan's strongly connected components of more than one."""
+    """Return the groups of modules that reach each other; Tarjan's strongly connected components of more than one."""
     index: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
@@ -123,7 +123,7 @@ def test_of_a_package_a_module_imports_what_it_names(tmp_path: Path) -> None:
 
 
 def climbing(graph: dict[str, set[str]], drawn: list[list[str]]) -> list[str]:
-    """The imports of a module from a layer above its own."""
+    """Return the imports of a module from a layer above its own."""
     return [
         f"{module} imports {other}"
         for module, others in graph.items()

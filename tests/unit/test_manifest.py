@@ -126,7 +126,7 @@ def test_what_is_too_much_is_not_decoded(data, monkeypatch):
 
 
 def altered(change):
-    """A whole manifest with one change, as its file."""
+    """Return a whole manifest with one change, as its file."""
     found = json.loads(json.dumps(damage.whole()))
     change(found)
     return json.dumps(found).encode()
@@ -287,7 +287,7 @@ def test_what_builds_write_has_that_shape():
 
 
 def exact(tmp_path, many: int = 400) -> bytes:
-    """The manifest of an exact kernel with many variants, which have few different parameters."""
+    """Return the manifest of an exact kernel with many variants, which have few different parameters."""
     kernel = grids.kernel(*(grids.variant(f"k{at}", 128 * (1 + at % 7), act=at % 11) for at in range(many))) | {
         "exact": True
     }

@@ -50,7 +50,7 @@ EFFECTS = {
 
 @functools.cache
 def built(source: str, options: Options, target: str) -> str:
-    """The machine code or PTX that a link makes of CUDA C++ beside a compiler's LTOIR, as text."""
+    """Return the machine code or PTX that a link makes of CUDA C++ beside a compiler's LTOIR, as text."""
     other = LinkInput(kind="cu", name="other", data=b'extern "C" __device__ int other(int a) { return a; }')
     other = replace(other, kind="ltoir", data=nvrtc.compile_source(other, _target(target), Options(), [], lto=True))
     item = LinkInput(kind="cu", name="csrc/k.cu", data=source.encode())
@@ -60,7 +60,7 @@ def built(source: str, options: Options, target: str) -> str:
 
 @functools.cache
 def via_front_end(source: str, options: Options, target: str) -> str:
-    """The same of a module whose own files are CUDA C++: they reach the linker compiled."""
+    """Return the same of a module whose own files are CUDA C++: they reach the linker compiled."""
     item = LinkInput(kind="cu", name="csrc/k.cu", data=source.encode())
     code = nvrtc.compile_source(item, _target(target), options, [], lto=True)
     ready = LinkInput(kind="ltoir", name="csrc/k.cu", data=code)

@@ -1,4 +1,4 @@
-"""Who may write what: no module assigns to the attributes of objects that it does not own, and none keys by `id()`."""
+"""Test that modules assign only to attributes of their own objects, and use no `id()` as a key."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _is_function(node: ast.AST) -> bool:
 
 
 def _own_statements(function: ast.AST) -> Iterator[ast.AST]:
-    """What is in a function and in no function inside it."""
+    """Return what is in a function and in no function inside it."""
     for node in ast.iter_child_nodes(function):
         if not _is_function(node):
             yield node

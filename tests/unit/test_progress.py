@@ -1,4 +1,4 @@
-"""What a build shows while it runs, and at its end."""
+"""Test what a build shows while it runs, and at its end."""
 
 from __future__ import annotations
 

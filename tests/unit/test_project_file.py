@@ -1,4 +1,4 @@
-"""What lies in the place of a pyproject.toml: each command reads it, or says in one line why not."""
+"""Test what lies in the place of a pyproject.toml: each command reads it, or says in one line why not."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ COMMANDS = {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project without the file."""
+    """Return a project without the file."""
     folder = tmp_path / "project"
     (folder / "pkg").mkdir(parents=True)
     (folder / "pkg" / "__init__.py").write_text("")

@@ -1,4 +1,4 @@
-"""What a recorded process writes outlives it, however it ends."""
+"""Test what a recorded process writes outlives it, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which packaged signature takes what a launch asks for."""
+"""Test which packaged signature takes what a launch asks for."""
 
 from __future__ import annotations
 

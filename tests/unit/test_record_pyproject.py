@@ -96,7 +96,7 @@ def record(function: str, signature: str, **more: object) -> records.Record:
 
 
 def merged(text: str, *items: records.Record, folder: Path) -> str:
-    """The text with these kernels in its tables."""
+    """Return the text with these kernels in its tables."""
     (folder / "m.py").touch()
     owner = Project(root=folder, text=text, data=tomllib.loads(text))
     known = tables.Tables(owner.aotcuda)
@@ -108,7 +108,7 @@ def merged(text: str, *items: records.Record, folder: Path) -> str:
 
 
 def packaged(text: str) -> dict[str, list[str]]:
-    """The signatures of each Python function of module `m`."""
+    """Return the signatures of each Python function of module `m`."""
     found = {}
     for name, value in tomllib.loads(text)["tool"]["aotcuda"]["modules"]["m"]["kernels"].items():
         python = value.get("python", name) if isinstance(value, dict) else name

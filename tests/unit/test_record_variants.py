@@ -13,7 +13,7 @@ TUNED = {"chosen": ["BLOCK"]}
 
 
 def launch_of(types: str, *, count: int = 1, **options: Any) -> Record:
-    """A record of launches with types, constants (in capitals) and options."""
+    """Return a record of launches with types, constants (in capitals) and options."""
     constants = {name: options.pop(name) for name in [*options] if name.isupper()}
     given = {"types": types.split(", "), "constants": constants, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
     return Record(

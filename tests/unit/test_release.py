@@ -1,4 +1,4 @@
-"""What stops a release: files of two machines that differ, another version, a change that nobody wrote down."""
+"""Test what stops a release: files of two machines that differ, another version, a change that nobody wrote down."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def release(tool):
 
 @pytest.fixture
 def built(tmp_path):
-    """What two machines have made."""
+    """Return what two machines have made."""
     for machine, platform in (("one", "x86_64"), ("other", "aarch64")):
         (tmp_path / machine).mkdir()
         names = ("1.2.tar.gz", "1.2-py3-none-any.whl", f"1.2-cp311-abi3-manylinux_2_17_{platform}.whl")

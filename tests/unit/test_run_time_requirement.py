@@ -1,4 +1,4 @@
-"""What a project's dependencies say of aotcuda, beside the oldest run time that reads the wheel."""
+"""Test what a project's dependencies say of aotcuda, beside the oldest run time that reads the wheel."""
 
 from __future__ import annotations
 
@@ -88,6 +88,6 @@ def test_what_is_admitted_is_told_as_a_look_at_every_version_would(specifiers, f
 
 
 def _admits_between(specifier, floor):
-    """Whether something between the versions of the list is admitted that is no older than the floor."""
+    """Return True if something between the versions of the list is admitted that is no older than the floor."""
     between = [Version(f"{version}.0.1") for version in _ALL]
     return any(version in specifier for version in between if version >= Version(floor))

@@ -65,7 +65,7 @@ def test_what_a_number_is_taken_for_depends_on_no_other(fuzz, types, exact):
 @pytest.mark.parametrize("divisor", [1, 16])
 @pytest.mark.parametrize("type_", ["uint8", "int64", "uint64"])
 def test_a_divisor_alone_bounds_no_number(fuzz, type_, divisor, bounds):
-    """Of 64 bits without a sign half lie beyond what bounds are written in."""
+    """Half of the unsigned 64-bit numbers lie beyond the range of bounds."""
     record = {"name": "k", "origin": "mypkg._kernels:k"}
     record["overloads"] = [argument_fuzz.overload([("number", type_, divisor, bounds)], 0)]
     numbers = [(Made(name),) for name in argument_fuzz.NUMBERS if name.startswith("int ")]
@@ -132,7 +132,7 @@ ODDLY_TOLD = {
 @pytest.mark.parametrize("overloads", ODDLY_TOLD.values(), ids=ODDLY_TOLD)
 @pytest.mark.parametrize("library", libraries.LIBRARIES)
 def test_what_one_attribute_tells_is_the_same_to_all_paths(fuzz, overloads, library):
-    """Of the first array that is launched, from which all may learn, and of a later one."""
+    """Covers the first launched array, which the fast path learns from, and a later one."""
     described = [argument_fuzz.overload([parameter], at) for at, parameter in enumerate(overloads)]
     record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": described}
     ndim = overloads[0][2]

@@ -18,7 +18,7 @@ LINE = np.zeros(4, "<f4")
 
 @pytest.fixture
 def line(cuda):
-    """A kernel that takes one array of one dimension."""
+    """Return a kernel that takes one array of one dimension."""
     return cuda.package(kernel("line", "void(float32[::1])")).line
 
 
@@ -122,7 +122,7 @@ class TestStreams:
 
 
 class Tensor:
-    """What the run time uses of a `torch.Tensor`."""
+    """A stand-in for `torch.Tensor`, with the attributes that the run time uses."""
 
     def __init__(self, array, dtype="torch.float32", **changes):
         self.shape = array.shape

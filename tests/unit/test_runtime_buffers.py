@@ -19,7 +19,7 @@ POINT_TEXT = "|V40{x:<f4@0,n:<i4@4,m:<f8*3@8,inner:{s:<i2@0,c:|i1@2}@32}"
 
 
 def record(*parameters, size, name="k"):
-    """A kernel of one overload that has these parameters."""
+    """Return a kernel of one overload that has these parameters."""
     found = kernel(name, "void()")
     found["overloads"][0] |= {"parameters": list(parameters), "parameter_bytes": size, "signature": "void(...)"}
     return found

@@ -34,7 +34,7 @@ def load_with_the_stand_in(manifest, fatbin):
 
 @pytest.fixture
 def hooks(monkeypatch):
-    """The module of the callbacks; it notes each call and the GPU whose context is current."""
+    """Return the module of the callbacks; it notes each call and the GPU whose context is current."""
     module = types.ModuleType("mypkg_hooks")
     module.calls = []
 
@@ -192,7 +192,7 @@ def test_a_setup_that_raises_leaves_the_module_unloaded_and_the_next_launch_trie
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
 def test_a_setup_that_is_interrupted_leaves_the_module_unloaded_too(cuda, hooks, package, raised):
-    """What it has set up by half would be set up once more, and never torn down."""
+    """Half a setup would run again, without a teardown."""
     good, hooks.up = hooks.up, Mock(side_effect=raised)
     module = package()
     with pytest.raises(raised):

@@ -1,4 +1,4 @@
-"""Which packaged image a GPU takes, and why."""
+"""Test which packaged image a GPU takes, and why."""
 
 from __future__ import annotations
 

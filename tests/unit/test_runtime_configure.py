@@ -150,7 +150,7 @@ class Dimensions(NamedTuple):
 
 
 def written_like(number):
-    """What is equal to a number, or has its hash, or means it."""
+    """Return what is equal to a number, or has its hash, or means it."""
     plain = [number, float(number), complex(number), bool(number), Fraction(number), Decimal(number)]
     arrays = [np.int64(number), np.float32(number), np.array(number), np.array(float(number)), np.array([number])]
     others = [str(number), Alike(number), AlikeInteger(number), Raising(), Blocks.ONE, None, [number], [float(number)]]
@@ -177,7 +177,7 @@ def configurations_like(grid, block, stream, shared):
 
 
 def meaning(kernel_, configuration):
-    """What a configuration means, or what is said of it."""
+    """Return what a configuration means, or what is said of it."""
     try:
         run = kernel_[configuration]
     except (ArgumentError, LaunchError, RecursionError) as error:  # the latter of a tuple that cannot be shown
@@ -385,7 +385,7 @@ def test_what_this_gpu_cannot_take_is_said_before_the_driver_is_asked(cuda, k, g
 
 @pytest.mark.parametrize(("given", "text"), IMPOSSIBLE)
 def test_nor_after_others_were_learnt(cuda, k, given, text):
-    """What a kernel can take is known of one configuration alone."""
+    """The fast path knows the limits of one configuration alone."""
     possible = {name: -1 if name == "priority" else 2 for name in given}
     for value in range(3):
         k[(4, 4, 4), 32](value)
@@ -705,7 +705,7 @@ ATTRIBUTES = [
 
 
 def test_what_configure_makes_is_kept_as_what_brackets_make(cuda, k):
-    """Of those that are written out at each launch each would learn by itself what is thrown away with it."""
+    """A launcher that is written out at each launch would throw away what it learnt."""
     first = [k.configure(4, 32, **more, stream=on, shared=16) for on in (None, 0, 55) for more in ATTRIBUTES]
     again = [k.configure(4, 32, **more, stream=on, shared=16) for on in (None, 0, 55) for more in ATTRIBUTES]
     assert list(map(id, first)) == list(map(id, again))

@@ -1,4 +1,4 @@
-"""Which overload the arguments of a launch select, and what is said when none does."""
+"""Test which overload the arguments of a launch select, and what is said when none does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F8 = np.zeros(4, "<f8")
 
 
 def selected(cuda, signatures, *args):
-    """The number of the signature that a launch with these arguments selects."""
+    """Return the number of the signature that a launch with these arguments selects."""
     cuda.package(kernel("k", *signatures)).k[1, 32](*args)
     return int(cuda.launches()[-1]["kernel"].removeprefix("k_"))
 

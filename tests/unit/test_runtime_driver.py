@@ -1,4 +1,4 @@
-"""What a driver may lack, and what others may do to its contexts: an error in words, or the launch goes on."""
+"""Test what a driver may lack, and what others may do to its contexts: an error in words, or the launch goes on."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_a_child_forked_while_another_thread_starts_the_driver_is_told(monkeypat
 
 
 def forked_says():
-    """What asking for the driver raises in a child; it is killed where it waits for a lock that nobody holds there."""
+    """Return the error of the driver's start in a child; a child that waits for a lock is killed."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         signal.alarm(10)

@@ -1,4 +1,4 @@
-"""What a kernel tells about itself: the driver's figures, occupancy, machine code, and its `cuda.core` kernel."""
+"""Test what a kernel tells about itself: the driver's figures, occupancy, machine code, and its `cuda.core` kernel."""
 
 from __future__ import annotations
 

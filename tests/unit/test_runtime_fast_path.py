@@ -1,4 +1,4 @@
-"""Which fast path launches take, and how the module and `aotcuda doctor` tell it, and why."""
+"""Test which fast path launches take, and how the module and `aotcuda doctor` tell it, and why."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def looking(monkeypatch):
 
 
 class TestWhichFastPath:
-    """Which fast path there is, and what the module says of it."""
+    """The fast path in use, and the module's text about it."""
 
     OWN = types.SimpleNamespace(
         VERSION=extension._VERSION, __file__="/there/_launch.abi3.so", Launcher=type("Launcher", (), {})

@@ -23,7 +23,7 @@ FLOATS = np.zeros(64, "<f4")
 
 
 def launch_of(cuda) -> tuple[str, list[int], list[int], int]:
-    """What the last launch was: kernel, grid, block and shared memory."""
+    """Return what the last launch was: kernel, grid, block and shared memory."""
     call = [call for call in cuda.calls() if call["call"].startswith("cuLaunchKernel")][-1]
     return call["kernel"], call["grid"], call["block"], call["shared"]
 

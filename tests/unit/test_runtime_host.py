@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("path")
 
 @pytest.fixture
 def k(cuda, monkeypatch):
-    """A kernel of one scalar and two arrays, the second of any layout; copies are asked for."""
+    """Return a kernel of one scalar and two arrays, the second of any layout; copies are asked for."""
     monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
     return cuda.package(kernel("k", "void(int32, float32[::1], float32[:,:])")).k
 
@@ -159,7 +159,7 @@ RECORD_TEXT = "|V16{x:<f4@0,id:<i8@8}"
 
 
 def of_records(cuda):
-    """A kernel of a record and an array of such records."""
+    """Return a kernel of a record and an array of such records."""
     record = {"name": "r", "type": "particle", "kind": "record", "dtype": RECORD_TEXT, "offset": 0}
     array = kernel("k", "void(float32[::1])")["overloads"][0]["parameters"][0]
     array |= {"name": "a", "offset": 8, "dtype": RECORD_TEXT}
@@ -242,7 +242,7 @@ def test_a_record_by_value_is_not_copied_beside_arrays_that_are(cuda, monkeypatc
 
 
 def by_grid(cuda):
-    """A kernel that is launched by its grid alone, of which a launch may leave out BLOCK."""
+    """Return a kernel that is launched by its grid alone, of which a launch may leave out BLOCK."""
     variants = [grids.variant("even", 128, divisor=16), grids.variant("any", 1024)]
     for each in variants:
         each["parameters"][3]["optional"] = True

@@ -71,7 +71,7 @@ def interrupted(work, at: int) -> bool:
 
 
 def has_left(frame, place: int) -> bool:
-    """Whether what handles exceptions at a place of the code does so no more where the frame is now.
+    """Return True if what handles exceptions at a place of the code does so no more where the frame is now.
 
     The interpreter raises at the call, a trace function at what comes next: after `return call()` that leaves a `with`
     already, as if there were no exception.
@@ -86,7 +86,7 @@ def handlers_of(code) -> list[tuple[int, int]]:
 
 
 def assert_all_is_free(cuda, module) -> None:
-    """That another thread gets every lock, and `unload` takes out what was loaded."""
+    """Assert that another thread gets every lock, and that `unload` removes all images."""
     held = []
 
     def try_locks() -> None:

@@ -24,7 +24,7 @@ class Stream:
 
 
 class Odd:
-    """What says that it is an integer, and gives or raises something else."""
+    """An object with `__index__` that returns or raises something else."""
 
     def __init__(self, given):
         self.given = given
@@ -37,7 +37,7 @@ class Odd:
 
 @pytest.fixture
 def k(cuda):
-    """A kernel that takes one int."""
+    """Return a kernel that takes one int."""
     return cuda.package(kernel("k", "void(int32)")).k
 
 
@@ -405,7 +405,7 @@ class TestSeveralGpus:
 
 
 class TestDriverErrors:
-    """What the driver reports reaches the user with its own name, the kernel and the GPU."""
+    """Driver errors have the error's name, the kernel and the GPU."""
 
     def test_a_launch_that_fails(self, cuda, k):
         cuda.set(fail="cuLaunchKernel=701")
@@ -529,7 +529,7 @@ def test_an_argument_whose_class_has_no_hash_is_named(cuda, meta, base, second):
 @pytest.mark.usefixtures("path")
 def test_a_class_need_not_tell_its_module(cuda, told):
     def made(*args):
-        """A class; where `...` is told it has no module at all, as if made in a scope that has no name."""
+        """Return a class; where `...` is told it has no module at all, as if made in a scope that has no name."""
         kind = eval("type(*args)", {"args": (*args, {} if told is ... else {"__module__": told})})
         assert hasattr(kind, "__module__") == (told is not ...)
         return kind

@@ -1,4 +1,4 @@
-"""What fast paths learn from: arguments that were accepted, by what they say when it is learnt, and nothing else."""
+"""Test that the fast path learns from accepted arguments alone."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ PAIRS = [
 @pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("types", PAIRS, ids="-".join)
 def test_a_value_takes_the_same_overload_with_the_same_bytes_at_every_launch(cuda, types):
-    """What a fast path cannot read it declines for all overloads: going on to the next one took another than before."""
+    """The fast path declines an argument that it cannot read, and does not try the next overload."""
     module = cuda.package(kernel("k", *[f"void({type_})" for type_ in types]))
     for name in VALUES:
         outcomes = set()
@@ -234,7 +234,7 @@ FAST_PATHS = ("dispatch", "packing", "arrays")
 
 @pytest.fixture(scope="module")
 def errors() -> list[str]:
-    """The tests of the fast paths that fail where nothing is learnt."""
+    """Return the tests of the fast paths that fail where nothing is learnt."""
     tests = Path(__file__).parents[1]
     options = ("-q", "--tb=no", "-rE", "-p", "no:cacheprovider", "-p", "support.never_learns")
     done = subprocess.run(
@@ -335,7 +335,7 @@ def either_path(request, monkeypatch):
 
 
 def elements():
-    """A kernel that takes of an array its address alone."""
+    """Return a kernel that takes of an array its address alone."""
     record = kernel("k", "void(int64)")
     record["overloads"][0]["parameters"][0] |= {"type": "*fp32", "kind": "elements", "dtype": "<f4"}
     return record

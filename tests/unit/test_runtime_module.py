@@ -266,7 +266,7 @@ class TestWhatIsMissing:
     """The import succeeds on every machine, and the first launch says what the machine lacks."""
 
     def launch_error(self, cuda, kind, **options):
-        """The error of a launch; each attempt gives it, and none reaches the GPU."""
+        """Return the error of a launch; each attempt gives it, and none reaches the GPU."""
         module = cuda.package(kernel("k", INT), **options)
         for _ in range(2):
             with pytest.raises(kind) as caught:

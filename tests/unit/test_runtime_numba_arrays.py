@@ -25,7 +25,7 @@ F4 = np.dtype("float32")
 
 
 class Context:
-    """What Numba's memory refers to; nothing is asked of it."""
+    """A stand-in for the context that Numba's memory refers to."""
 
 
 class Stream:
@@ -170,13 +170,13 @@ def outcomes(cuda, k, *made):
 
 
 def by_attributes(cuda, *made, signatures=("void(float32[::1])", "void(float32[:])", "void(float32[:,:])")):
-    """The same by kernels that have learnt nothing."""
+    """Return the same by kernels that have learnt nothing."""
     packaged = (cuda.package(kernel("k", *signatures), name=f"new{at}.kernels").k for at in range(len(made)))
     return [outcomes(cuda, k, array)[0] for k, array in zip(packaged, made, strict=True)]
 
 
 def changed(array, name, value):
-    """An array of which one attribute is another one."""
+    """Return an array of which one attribute is another one."""
     setattr(array, name, value)
     return array
 
@@ -187,7 +187,7 @@ def without(array, name):
 
 
 def with_memory(array, change):
-    """An array whose memory is another one, or has another address."""
+    """Return an array whose memory is another one, or has another address."""
     change(array.gpu_data)
     return array
 

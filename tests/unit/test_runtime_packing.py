@@ -17,14 +17,14 @@ ELEMENTS = [np.bool_, *INTEGERS, np.float16, np.float32, np.float64, np.complex6
 
 
 def packed(cuda, signature, *args, **options):
-    """The block that a launch of a kernel with this signature sends."""
+    """Return the block that a launch of a kernel with this signature sends."""
     module = cuda.package(kernel("k", signature, **options))
     module.k[1, 32](*args)
     return cuda.parameters()
 
 
 def words(array, like):
-    """The words of a numba-cuda array, as NumPy computes them."""
+    """Return the words of a numba-cuda array, as NumPy computes them."""
     return np.array([0, 0, like.size, like.itemsize, array.address, *like.shape, *like.strides], "<i8").tobytes()
 
 

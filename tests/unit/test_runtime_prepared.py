@@ -133,7 +133,7 @@ class Xla:
         return len(self.said)
 
     def call(self, args=(), results=(), extension=None, stage=EXECUTE, **attributes):
-        """Whether it went well, with these addresses and 64-bit attributes."""
+        """Return True if it went well, with these addresses and 64-bit attributes."""
         kept: list[object] = []
         frame = Frame(
             ctypes.sizeof(Frame),
@@ -178,7 +178,7 @@ def _attributes(numbers, kept):
 
 @pytest.fixture
 def module(extension_module, monkeypatch):
-    """The extension."""
+    """Return the extension."""
     monkeypatch.setattr(extension, "_found", [extension_module])
     return extension_module
 

@@ -1,4 +1,4 @@
-"""What the run time does to its process: what it imports, threads that race, and forks."""
+"""Test what the run time does to its process: what it imports, threads that race, and forks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel was compiled for: divisors of an array's address, extents and strides, and strides of one sign."""
+"""Test what a kernel was compiled for: divisors of an array's address, extents and strides, and strides of one sign."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.manifests import kernel
 
 
 def array(ndim, layout="C", *, divisor=1, extents=1, strides=1):
-    """A parameter as cuTile's kernels have arrays: address, extents and strides, each a parameter of its own."""
+    """Return a parameter as cuTile's kernels have arrays: address, extents and strides, each a parameter of its own."""
     sizes = []
     for word, promised in (("shape", extents), ("step", strides)):
         for axis in range(ndim):
@@ -33,7 +33,7 @@ def array(ndim, layout="C", *, divisor=1, extents=1, strides=1):
 
 @pytest.fixture
 def package(cuda):
-    """What packages a kernel with an overload for each of some parameters."""
+    """Return what packages a kernel with an overload for each of some parameters."""
 
     def make(*parameters):
         found = kernel("k", *["void()"] * len(parameters))
@@ -52,7 +52,7 @@ def package(cuda):
 
 
 def given(cuda, shape, *, shift=0, strides=None):
-    """An array of some shape, `shift` bytes behind an address that is divisible by 16, with strides in bytes."""
+    """Return an array of some shape, `shift` bytes behind an address that is divisible by 16, with strides in bytes."""
     whole = cuda.array(np.zeros(4096, "<f4"))
     start = whole.interface["data"][0]
     assert start % 16 == 0
@@ -123,7 +123,7 @@ def test_what_breaks_a_promise_is_refused_in_words(cuda, package, monkeypatch, p
 
 
 def two_arrays(cuda, layout="C"):
-    """A kernel of two arrays that must not overlap, and behind that another for those that do."""
+    """Return a kernel of two arrays that must not overlap, and behind that another for those that do."""
     first = {**array(1, layout), "name": "x"}
     second = {**array(1, layout), "name": "out", "offset": 16}
     second["sizes"] = [{**size, "offset": size["offset"] + 16} for size in second["sizes"]]
@@ -210,7 +210,7 @@ def test_what_is_no_array_is_told_as_where_arrays_may_overlap(cuda, monkeypatch,
 
 
 def view_of(cuda, memory, start, count, stride=4):
-    """An array of `count` elements, `start` bytes into another one."""
+    """Return an array of `count` elements, `start` bytes into another one."""
     found = cuda.array(0)
     strides = None if stride == 4 else (stride,)
     found.interface |= {"shape": (count,), "strides": strides, "data": (memory.address + start, False)}

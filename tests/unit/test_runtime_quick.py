@@ -29,7 +29,7 @@ ALL_TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "ui
 
 @pytest.fixture(name="libraries")
 def _libraries(monkeypatch):
-    """The packages `cupy` and `torch`; tests set their current streams in `libraries.CURRENT`."""
+    """Return the packages `cupy` and `torch`; tests set their current streams in `libraries.CURRENT`."""
     monkeypatch.setattr(libraries, "CURRENT", {"cupy": 0, "torch": 0})
     monkeypatch.setattr(libraries, "EXCHANGED", [0])
     with contextlib.contextmanager(libraries.installed)():
@@ -227,7 +227,7 @@ class TestStreamObjects:
 
 
 class TestErrors:
-    """What the driver reports on a quick launch."""
+    """Driver errors of a launch on the fast path."""
 
     def test_it_is_raised_as_on_any_other(self, cuda):
         k = cuda.package(kernel("k", "void(int32)")).k
@@ -319,7 +319,7 @@ def test_a_launcher_that_outlives_many_unloads_does_not_gather_what_was_learnt_o
 
 
 def marks() -> int:
-    """How many images there is something left of."""
+    """Return how many images there is something left of."""
     return sum(type(each) is driver.Mark for each in gc.get_objects())
 
 

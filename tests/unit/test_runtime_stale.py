@@ -50,7 +50,7 @@ def project(cuda, request):
 
 
 def refused(project, what):
-    """Whether a launch is refused with this said; the module says it too."""
+    """Return True if a launch is refused with this said; the module says it too."""
     with pytest.raises(StaleBuildError) as caught:
         project.module.k[1, 1](1)
     assert str(caught.value) == f"mypkg.kernels was built before {what}; build it again: pip install -e ."

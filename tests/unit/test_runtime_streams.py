@@ -1,4 +1,4 @@
-"""Which stream a launch is on, and what it is ordered with: the cells of the table in docs/runtime.md, "Streams"."""
+"""Test the stream of a launch and its order: the cells of the table in docs/runtime.md, "Streams"."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def current():
 
 
 def array(library: str) -> object:
-    """An array of a library; "free" ones are on no stream of their own."""
+    """Return an array of a library; "free" ones are on no stream of their own."""
     stream = OWN if library in ("numba", "interface", "instance") else None
     return libraries.make(Array(library.removeprefix("free "), (State(stream=stream),)))
 
@@ -72,7 +72,7 @@ def ordered(cuda):
 
 
 def expected(stream: int, arrays: tuple[str, ...]) -> list[tuple[object, int]]:
-    """The same as the table has it, for one launch."""
+    """Return the same as the table has it, for one launch."""
     others: dict[int, bool] = {}
     for library in arrays:
         ready, mutual = ON[library]
@@ -127,7 +127,7 @@ def test_forall_keeps_the_stream_alive(cuda, make):
 
 @pytest.mark.parametrize("library", ["torch", "exchange"])
 def test_of_several_gpus_each_has_a_current_stream_of_its_own(cuda, current, library):
-    """Of PyTorch's, which tells the one of the GPU that it is asked for."""
+    """PyTorch returns the current stream of a given GPU."""
     cuda.set(devices="9.0,9.0", streams="90=0,91=1,92=0,93=1")
     current.update({"torch 0": 90, "torch 1": 91})
     k = cuda.package(kernel("k", "void(float32[::1])")).k
@@ -368,7 +368,7 @@ class TestCaptures:
 
     @pytest.mark.parametrize("library", ["cupy", "exchange"])
     def test_a_given_stream_that_joins_a_capture_comes_back_to_it(self, cuda, current, library):
-        """What forks off a captured stream has to join it again, or the capture cannot end."""
+        """A stream that forks from a captured stream has to join it again before the capture ends."""
         cuda.set(capturing=str(LEADS[library]))
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         for _ in range(2):
@@ -573,7 +573,7 @@ def test_the_bench_compares_with_c_that_orders_streams_by_the_same_calls(cuda, c
 
 
 def _ordered(cuda, launch):
-    """What the driver is asked for, in order, and of which streams."""
+    """Return what the driver is asked for, in order, and of which streams."""
     names = ("cuEventRecord", "cuStreamWaitEvent", "cuLaunchKernel")
     before = len(cuda.calls(*names))
     launch()

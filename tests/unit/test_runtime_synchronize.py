@@ -131,7 +131,7 @@ class TestSet:
         assert str(caught.value).endswith(f"argument 1, a: {expected[form]} at {array.address:#x}")
 
     def test_a_fault_of_an_earlier_kernel_is_not_taken_for_the_launchs_own(self, cuda):
-        """Of one that another library launched, say."""
+        """For example, a kernel that another library launched."""
         module = cuda.package(kernel("k", "void(int32)"), kernel("guilty", "void(int32)"))
         cuda.set(fail="cuStreamSynchronize=700@1")
         with pytest.raises(

@@ -1,4 +1,4 @@
-"""What the driver of a Tegra GPU is handed: nothing of another GPU's machine code."""
+"""Test what the driver of a Tegra GPU is handed: nothing of another GPU's machine code."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def background(again, work):
 
 
 def words(array):
-    """What a parameter block holds of a contiguous array."""
+    """Return what a parameter block holds of a contiguous array."""
     interface = array.__cuda_array_interface__
     shape, itemsize = interface["shape"], int(interface["typestr"][2:])
     strides = [itemsize * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
@@ -95,7 +95,7 @@ class Overload:
         return (float(value) if self._form == "d" else value, *self.arrays)
 
     def block(self, value):
-        """The parameter block that belongs to them, in hexadecimal."""
+        """Return the parameter block that belongs to them, in hexadecimal."""
         scalar = struct.pack(f"<{self._form}", value).ljust(8, b"\0")
         return (scalar + b"".join(map(words, self.arrays))).hex()
 
@@ -120,7 +120,7 @@ def overloads(cuda, thread):
 
 
 def logged(cuda):
-    """What was launched, and how often."""
+    """Return what was launched, and how often."""
     return Counter((call["kernel"], call["grid"][0], call["block"][0], call["parameters"]) for call in cuda.launches())
 
 
@@ -180,7 +180,7 @@ class Storm:
         self.expected.update(seen)
 
     def ask(self):
-        """What tells of a module and its kernels."""
+        """Return what tells of a module and its kernels."""
         for _ in range(LAUNCHES // 4):
             assert set(self.module.k.get_regs_per_thread()) == set(SIGNATURES)
             assert "sm_90" in repr(self.module.__aotcuda__)
@@ -190,7 +190,7 @@ class Storm:
 
 @pytest.fixture
 def storm(cuda):
-    """A storm on a module that is not loaded yet."""
+    """Return a storm on a module that is not loaded yet."""
     other = cuda.package(kernel("j", "void(int64)"), name="mypkg.others", load="first-use")
     return Storm(cuda, cuda.package(kernel("k", *SIGNATURES), load="first-use"), other)
 
@@ -244,7 +244,7 @@ def test_more_types_than_are_kept_at_all(cuda, path):
 
 
 def test_threads_that_meet_at_a_kernels_first_launch_make_its_overloads_once(cuda, path, monkeypatch):
-    """Of two sets of overloads one would be forgotten, and would stay alive when the images are unloaded."""
+    """A second set of overloads would stay alive after the images are unloaded."""
     k = cuda.package(kernel("k", "void(int64)")).k
     arrived, turns = threading.Semaphore(0), itertools.count()
     made = []

@@ -32,7 +32,7 @@ dtype.__module__ = "torch"
 
 
 def taking(*wanted, value="int32"):
-    """A kernel of a type, of each of these for an overload of its own, and a number."""
+    """Return a kernel of a type, of each of these for an overload of its own, and a number."""
     overloads = []
     for index, name in enumerate(wanted):
         type_ = {"name": "t", "type": f"NumberClass({name})", "kind": "type", "offset": 0, "words": ["zero"]}

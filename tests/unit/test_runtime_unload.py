@@ -44,7 +44,7 @@ def module(cuda):
 
 @pytest.fixture
 def hooks(cuda, monkeypatch):
-    """A module of callbacks that note their calls, for a package that has them."""
+    """Return a module of callbacks that note their calls, for a package that has them."""
     module = types.ModuleType("mypkg_hooks")
     module.calls = []
     module.up = lambda _: module.calls.append("up")
@@ -125,7 +125,7 @@ class Background:
 
 
 def names(cuda):
-    """What was done to the images, in order."""
+    """Return what was done to the images, in order."""
     return [call["call"] for call in cuda.calls("cuLaunchKernel", "cuLibraryUnload", "crash")]
 
 

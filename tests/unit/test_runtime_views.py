@@ -1,4 +1,4 @@
-"""What a glance at an array gives, and what the rules in full give: the same, or the same error."""
+"""Test what a glance at an array gives, and what the rules in full give: the same, or the same error."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def accepted(table: dict[str, Any]) -> bool:
 
 
 def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path to each value inside `value`."""
+    """Return the path to each value inside `value`."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*path, key)
@@ -150,7 +150,7 @@ def test_schema_and_parser_agree_on_any_value_anywhere(
 
 
 def _is_beyond_the_schema(table: dict[str, Any]) -> bool:
-    """Whether the parser alone refuses `table`, for a reason that no schema can say."""
+    """Return True if the parser alone refuses `table`, for a reason that no schema can say."""
     with pytest.raises(ConfigError) as caught:
         parse(table, environ={})
     beyond = (

@@ -1,4 +1,4 @@
-"""What `tools/docs.py` measures of the site's pages, in a browser."""
+"""Test what `tools/docs.py` measures of the site's pages, in a browser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDE = "<div style='width: 600px'>wide</div>"
 
 @pytest.fixture
 def docs(monkeypatch, tmp_path):
-    """The script, for a site in a folder of the test's."""
+    """Return the script, for a site in a folder of the test's."""
     monkeypatch.syspath_prepend(str(TOOLS))
     spec = importlib.util.spec_from_file_location("docs", TOOLS / "docs.py")
     module = importlib.util.module_from_spec(spec)

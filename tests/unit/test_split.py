@@ -66,7 +66,7 @@ def install(cuda: StandIn) -> Iterator[Install]:
 
 
 def changed(wheel: Path, folder: Path, changes: Mapping[str, Callable[[bytes], bytes]]) -> Path:
-    """A copy of a wheel with other content of some files, by the last part of their names."""
+    """Return a copy of a wheel with other content of some files, by the last part of their names."""
     read = wheel_archive.read(wheel)
     files = {name: changes.get(Path(name).name, bytes)(data) for name, data in read.files.items()}
     folder.mkdir(exist_ok=True)
@@ -75,7 +75,7 @@ def changed(wheel: Path, folder: Path, changes: Mapping[str, Callable[[bytes], b
 
 
 def described(**changes: object) -> Callable[[bytes], bytes]:
-    """A change of keys in a JSON file."""
+    """Return a change of keys in a JSON file."""
     return lambda data: json.dumps({**json.loads(data), **changes}).encode()
 
 
@@ -98,7 +98,7 @@ def test_full_wheel_comes_back_byte_for_byte(
 
 
 def zipped(streamed: bool = False, **options: Any) -> bytes:
-    """A ZIP archive with a comment, a folder, an extra field and members of several kinds."""
+    """Return a ZIP archive with a comment, a folder, an extra field and members of several kinds."""
     file = io.BytesIO()
     file.seekable = lambda: not streamed  # type: ignore[method-assign]
     with zipfile.ZipFile(file, "w", **options) as made:

@@ -1,4 +1,4 @@
-"""What a compilation asks of its target: each way to look at a compute capability, and which targets are served."""
+"""Test how a compilation reads its target's compute capability, and which targets share its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TARGETS = [(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)]
 
 
 def served(ask: Callable[[Any], object], first: tuple[int, int] = (8, 0)) -> list[tuple[int, int]]:
-    """The targets that are served by what was made for `first` while its capability was asked so."""
+    """Return the targets that are served by what was made for `first` while its capability was asked so."""
     with target_dependence.watching(first) as watch:
         ask(Capability(first))
     return [target for target in TARGETS if watch.serves(target)]

@@ -1,4 +1,4 @@
-"""Of the tests themselves: each of them says something that may be false."""
+"""Test that each test can fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def functions(tree):
 
 
 def called(function):
-    """The last names of all that a function calls."""
+    """Return the last names of all that a function calls."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
@@ -33,12 +33,12 @@ def called(function):
 
 
 def says_something(function):
-    """Whether a function asserts, or ends a test in another way, by itself."""
+    """Return True if a function asserts, or ends a test in another way, by itself."""
     return any(isinstance(node, ast.Assert) for node in ast.walk(function)) or FAILS & {*called(function)}
 
 
 def asserting(defined):
-    """The names of all helpers that assert, or call one that does."""
+    """Return the names of all helpers that assert, or call one that does."""
     found = {name for name, functions in defined.items() if all(map(says_something, functions))}
     while more := {
         name
@@ -50,7 +50,7 @@ def asserting(defined):
 
 
 def silent(sources):
-    """The tests among some modules that assert nothing, by module and line."""
+    """Return the tests among some modules that assert nothing, by module and line."""
     trees = {name: parsed(text) for name, text in sources.items()}
     defined = defaultdict(list)
     for tree in trees.values():
@@ -78,7 +78,7 @@ def test_one_that_asserts_nothing_is_found():
 
 
 def decorators(function, name):
-    """The decorators of some last name, each with the call's arguments."""
+    """Return the decorators of some last name, each with the call's arguments."""
     for node in function.decorator_list:
         call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
         if isinstance(call.func, ast.Attribute) and call.func.attr == name:

@@ -29,7 +29,7 @@ AXPY = [
 
 
 def _addresses():
-    """A kernel of an array of which only the address counts, as Triton's have them."""
+    """Return a kernel of an array of which only the address counts, as Triton's have them."""
     record = manifests.kernel("addresses", "void(int64)", names="a")
     record["overloads"][0]["parameters"][0] |= {"type": "*fp32", "kind": "elements", "dtype": "<f4"}
     return record
@@ -192,7 +192,7 @@ def test_gradients_can_be_registered(kernels):
 
 
 def on_the_cpu(operator, function):
-    """The operator with a kernel for the CPU as well: what is around the launch is the same there."""
+    """Return the operator with a kernel for the CPU as well: what is around the launch is the same there."""
     aotcuda.torch._libraries[operator.name()].impl(operator.name().partition("::")[2], function, "CPU")
     return operator
 

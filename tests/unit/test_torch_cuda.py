@@ -30,7 +30,7 @@ SIGNATURES = ("void(float32[::1])", "void(float32[:])", "void(float32[:,:])", "v
 
 @pytest.fixture(params=["general", "extension"])
 def k(request, monkeypatch, cuda):
-    """A kernel that was launched with plain tensors before, by one of the paths."""
+    """Return a kernel that was launched with plain tensors before, by one of the paths."""
     module = request.getfixturevalue("extension_module") if request.param == "extension" else None
     monkeypatch.setattr(extension, "_found", [module])
     if module is None:
@@ -95,7 +95,7 @@ class Wrapper(torch.Tensor):
 
 
 def wrapping():
-    """A wrapper subclass, which has no storage at all."""
+    """Return a wrapper subclass, which has no storage at all."""
     return torch.Tensor._make_wrapper_subclass(Wrapper, (4,), dtype=torch.float32, device="cuda")
 
 

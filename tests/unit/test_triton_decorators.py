@@ -1,4 +1,4 @@
-"""Which functions of heuristics ask only whether an argument is None, and what lies below decorators."""
+"""Test which functions of heuristics ask only whether an argument is None, and what lies below decorators."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_decorators_of_triton_and_of_packages_are_looked_through() -> None:
         """An autotuner of a package's own."""
 
     class Replaced:
-        """What a package has in place of an autotuner."""
+        """A package's replacement of an autotuner."""
 
         def __init__(self, fn: Any) -> None:
             self.fn, self.arg_names = fn, fn.arg_names

@@ -122,7 +122,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def by_triton(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What Triton's own launches were given: name, arguments, grid, named arguments."""
+    """Return what Triton's own launches were given: name, arguments, grid, named arguments."""
     found: list[tuple[Any, ...]] = []
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> str:
@@ -142,7 +142,7 @@ def records() -> list[dict[str, Any]]:
 
 
 def package(cuda: StandIn, text: str = SOURCE, **options: Any) -> Any:
-    """The source, packaged in place and imported."""
+    """Return the source, packaged in place and imported."""
     triton_in_place.write(cuda.packages, text, *records(), **options)
     return importlib.import_module("mypkg.ops")
 
@@ -503,7 +503,7 @@ x = Array()
 
 
 def without_triton(cuda: StandIn, code: str) -> list[str]:
-    """What code prints in an interpreter without Triton; x is an array, and launch() prints errors."""
+    """Return what code prints in an interpreter without Triton; x is an array, and launch() prints errors."""
     whole = WITHOUT.replace("ADDRESS", str(cuda.allocate(1024))) + code
     return cuda.run(whole).splitlines()
 

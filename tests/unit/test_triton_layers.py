@@ -163,7 +163,7 @@ LAUNCHES: dict[str, Callable[[Any, Any], object]] = {
 
 
 def events(ops: Any, x: Any, launch: Callable[[Any, Any], object], launched: list[dict[str, Any]]) -> list[Any]:
-    """What happens in four launches: calls of functions, what is launched, and the state of the autotuners."""
+    """Return what happens in four launches: calls of functions, what is launched, and the state of the autotuners."""
     found: list[Any] = []
     for _ in range(4):
         try:

@@ -1,4 +1,4 @@
-"""What sources ask PyTorch of a GPU while a build imports them; a small package stands for PyTorch."""
+"""Test what sources ask PyTorch of a GPU while a build imports them; a small package stands for PyTorch."""
 
 from __future__ import annotations
 

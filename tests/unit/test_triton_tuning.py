@@ -109,7 +109,7 @@ def package(cuda: StandIn, tables: Any, **changes: object) -> Any:
 
 
 def blocks(cuda: StandIn) -> list[int]:
-    """The constexpr BLOCK of each launch."""
+    """Return the constexpr BLOCK of each launch."""
     numbers = [int(call["kernel"].rpartition("_")[2]) for call in cuda.launches()]
     return [
         BLOCKS[number // (2 if call["kernel"].startswith("own") else 1)]

@@ -41,7 +41,7 @@ _SECTIONS = (
 
 
 def tool_schema(tool_name: str) -> dict[str, Any]:
-    """Schema of the table `$tool`: GPU code compiled ahead of time, by aotcuda."""
+    """Return the schema of the table `$tool`: GPU code compiled ahead of time, by aotcuda."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": f"urn:aotcuda:pyproject:{tool_name}",

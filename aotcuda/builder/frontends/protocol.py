@@ -430,7 +430,7 @@ class FrontEnd(Protocol):
         """
 
     def keep_in(self, cache: Any) -> None:
-        """Gives the `aotcuda.builder.build_cache.compile_cache.CompileCache`, for what the front end's own tools make.
+        """Take the `aotcuda.builder.build_cache.compile_cache.CompileCache`, for what the front end's own tools make.
 
         A front end whose code is made by `generated`, or quickly, has no need of it.
         """

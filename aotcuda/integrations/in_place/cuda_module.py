@@ -192,7 +192,7 @@ class Cuda(Proxy):
 
     @property
     def CudaSupportError(self) -> type[Exception]:  # noqa: N802 (Numba's name)
-        """The class of the error that no GPU raises; Numba's class if Numba is imported."""
+        """Return the class of the error that no GPU raises; Numba's class if Numba is imported."""
         from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.no_gpu(self._package)
@@ -239,7 +239,7 @@ class Cuda(Proxy):
 
     @property
     def gpus(self) -> Gpus:
-        """The GPUs."""
+        """Return the GPUs."""
         from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.Gpus(self._package)

@@ -22,7 +22,7 @@ _FRONT_END = "cuda-cpp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaCppAddition:
-    """What a table lacks of one kernel.
+    """The missing entries of a table for one kernel.
 
     Attributes:
         module: The module.

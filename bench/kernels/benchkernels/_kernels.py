@@ -17,7 +17,7 @@ def axpy(a, x, y, out):
 
 @cuda.jit
 def matmul(a, b, c):
-    """A product of two matrices, in tiles of shared memory; extents are multiples of the tile's."""
+    """Return a product of two matrices, in tiles of shared memory; extents are multiples of the tile's."""
     tile_a = cuda.shared.array((TILE, TILE), float32)
     tile_b = cuda.shared.array((TILE, TILE), float32)
     column, row = cuda.grid(2)
@@ -35,7 +35,7 @@ def matmul(a, b, c):
 
 @cuda.jit
 def total(x, out):
-    """The sum of an array, added up in each block and then over the blocks."""
+    """Return the sum of an array, added up in each block and then over the blocks."""
     parts = cuda.shared.array(THREADS, float32)
     thread = cuda.threadIdx.x
     own = float32(0)

@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def softmax(x, out, columns, BLOCK: tl.constexpr):
-    """The softmax of one contiguous row for each program; a row fits into a block."""
+    """Return the softmax of one contiguous row for each program; a row fits into a block."""
     row = tl.program_id(0) * columns
     places = tl.arange(0, BLOCK)
     inside = places < columns

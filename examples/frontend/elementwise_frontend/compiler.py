@@ -36,7 +36,7 @@ def include_dirs():
 
 
 def load(unit, root):
-    """The file."""
+    """Return the file."""
     path = Path(root, unit.path)
     try:
         return LinkInput(kind="cu", name=unit.path, data=path.read_bytes(), folder=str(path.resolve().parent))
@@ -46,18 +46,18 @@ def load(unit, root):
 
 
 def sources(unit, loaded, root):
-    """The file: builds depend on it, and the JIT fallback compiles it."""
+    """Return the file: builds depend on it, and the JIT fallback compiles it."""
     return (loaded,)
 
 
 def resolve(unit, loaded):
-    """The formula has to be there."""
+    """Return the formula has to be there."""
     _, names, _ = _formula(unit, loaded)
     return f"void({', '.join(_notation(unit, name) for name in names)})"
 
 
 def compile_kernel(unit, loaded, target):
-    """The kernel as LTOIR, and how it takes its arguments."""
+    """Return the kernel as LTOIR, and how it takes its arguments."""
     os.chdir("/")  # NVRTC writes the current folder into what it makes
     line, names, formula = _formula(unit, loaded)
     c_type, form, dtype = TYPES[unit.type]

@@ -1,4 +1,4 @@
-"""How the tables of its modules are read: a file of formulas, and for each kernel the types that it computes in."""
+"""Read the tables of its modules: a file of formulas, and the types of each kernel."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -52,7 +52,7 @@ def check(module):
 
 
 def modules(module):
-    """The source is no Python module."""
+    """Return the source is no Python module."""
     return ()
 
 
@@ -78,7 +78,7 @@ def units(module):
 
 
 def widened(kernel, signature):
-    """The kernel for arrays of another type, which the JIT fallback has been given."""
+    """Return the kernel for arrays of another type, which the JIT fallback has been given."""
     found = [name for name in TYPES if re.search(rf"\b{name}\[", signature)]
     if len(found) != 1:
         message = f"{kernel.key}: arrays are to be of one type, {' or '.join(TYPES)}, and not {signature}"

@@ -11,7 +11,7 @@ class RTX:
     """Traces rays to a plane."""
 
     def getHash(self) -> int:  # noqa: N802 (rtxpy's name)
-        """Of no scene."""
+        """Return a hash of no scene."""
         return 0
 
     def build(self, number: Any, vertices: Any, triangles: Any) -> int:

@@ -1,4 +1,4 @@
-"""What pyproject.toml has no word for: an extension module, and a build that lists its steps itself."""
+"""Test what pyproject.toml has no word for: an extension module, and a build that lists its steps itself."""
 
 from setuptools import Extension, setup
 from setuptools.command.build import build

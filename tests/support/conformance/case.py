@@ -47,27 +47,27 @@ class Case:
 
     @property
     def kernel(self) -> str:
-        """The kernel's name."""
+        """Return the kernel's name."""
         return self.name.replace("/", "_").replace("-", "_")
 
     @property
     def launch(self) -> tuple[int, int]:
-        """The numbers of blocks and of threads in each."""
+        """Return the numbers of blocks and of threads in each."""
         return -(-self.threads // self.block), min(self.block, self.threads)
 
     @property
     def group(self) -> str:
-        """The part of the table that it belongs to."""
+        """Return the part of the table that it belongs to."""
         return self.name.partition("/")[0]
 
     @property
     def signature(self) -> str:
-        """The kernel's signature in Numba's notation."""
+        """Return the kernel's signature in Numba's notation."""
         return f"void({', '.join(map(_type_of, self.arguments.values()))})"
 
     @property
     def source(self) -> str:
-        """The kernel as a Python function."""
+        """Return the kernel as a Python function."""
         lines = [f"    {line}" for line in self.body.splitlines()]
         return "\n".join([f"def {self.kernel}({', '.join(self.arguments)}):", *lines, ""])
 

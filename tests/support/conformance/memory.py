@@ -24,7 +24,7 @@ def _case(name: str, body: str, *, threads: int = 1, **more: Any) -> Case:
 
 
 def _threads(name: str, statement: str, count: int, **more: Any) -> Case:
-    """A case whose threads each run a statement."""
+    """Return a case whose threads each run a statement."""
     return _case(name, f"i = cuda.grid(1)\nif i < {count}:\n    {statement}", threads=count, **more)
 
 
@@ -213,7 +213,7 @@ def _index(text: str) -> Any:
 
 
 def _spelt(text: str) -> str:
-    """A slice as part of a name."""
+    """Return a slice as part of a name."""
     return text.replace("-", "m").replace(":", "_").replace(", ", "_and_").replace("...", "all")
 
 
@@ -370,6 +370,6 @@ def _numbers_of_threads() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """All cases about memory and threads."""
+    """Return all cases about memory and threads."""
     for part in (_indices, _loops, _slices, _views, _atomics, _atomics_that_return, _numbers_of_threads):
         yield from part()

@@ -36,12 +36,12 @@ def edges(name: str) -> list[int]:
 
 
 def combined(a: str, b: str) -> str:
-    """The type of an integer operation on two types: unsigned where both are."""
+    """Return the type of an integer operation on two types: unsigned where both are."""
     return "uint64" if a in UNSIGNED and b in UNSIGNED else "int64"
 
 
 def each(name: str, expression: str, out: str, *columns: np.ndarray, **more: Any) -> Case:
-    """A case whose threads compute an expression of one element each."""
+    """Return a case whose threads compute an expression of one element each."""
     arguments = dict(zip("abc", columns, strict=False))
     arguments["out"] = np.zeros(columns[0].size, out)
     body = f"i = cuda.grid(1)\nif i < out.size:\n    out[i] = {expression}"
@@ -402,6 +402,6 @@ def _complex() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """All cases about numbers."""
+    """Return all cases about numbers."""
     for part in (_binary, _shifts, _unary, _powers, _casts, _bools, _rounding, _extremes, _functions, _complex):
         yield from part()

@@ -22,7 +22,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def differences(case: Case, found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> list[str]:
-    """What is wrong in each array: the first place that differs, and how many do."""
+    """Return what is wrong in each array: the first place that differs, and how many do."""
     return [text for name in wanted if (text := _difference(name, found[name], wanted[name], case.ulps))]
 
 
@@ -82,7 +82,7 @@ def by_ptx(case: Case, program: ptx.Program, overload: Mapping[str, Any]) -> Arr
 
 
 def _flat(array: np.ndarray) -> tuple[bytearray, int]:
-    """The bytes that an array reaches over, and where its first element lies in them."""
+    """Return the bytes that an array reaches over, and where its first element lies in them."""
     steps = [stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True)]
     low = sum(step for step in steps if step < 0)
     size = sum(map(abs, steps)) + array.itemsize
@@ -162,7 +162,7 @@ class _DeviceArray:
 
 
 def _far(case: Case, kernel: Any, cupy: Any) -> Arrays:
-    """A case whose `x` is large: the elements that `p` names, as the array `x` of the result."""
+    """Return a case whose `x` is large: the elements that `p` names, as the array `x` of the result."""
     places = case.arguments["p"]
     x = cupy.zeros(case.arguments["x"].shape, case.arguments["x"].dtype)
     kernel[case.launch](x, cupy.asarray(places))
@@ -174,7 +174,7 @@ def _far(case: Case, kernel: Any, cupy: Any) -> Arrays:
 
 
 def expected(case: Case) -> Arrays:
-    """The arrays after a right launch, of a case whose oracle is Python."""
+    """Return the arrays after a right launch, of a case whose oracle is Python."""
     if case.gpu:
         return {"x": np.arange(1, case.threads + 1, dtype="int8")}
     return reference.results(case)

@@ -25,7 +25,7 @@ _KERNELS_A_MODULE = 60
 
 
 def modules(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    """The cases by the module that packages them."""
+    """Return the cases by the module that packages them."""
     found: dict[str, list[Case]] = {}
     for number, case in enumerate(cases):
         found.setdefault(f"part{number // _KERNELS_A_MODULE:02}", []).append(case)
@@ -81,7 +81,7 @@ def _source(front_end: str, cases: Iterable[Case]) -> str:
 
 
 def _spelt(dtype: np.dtype[Any]) -> dict[str, object]:
-    """What makes a record type again."""
+    """Return what makes a record type again."""
     fields = dtype.fields or {}
     return {
         "names": [*fields],

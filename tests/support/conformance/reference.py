@@ -50,7 +50,7 @@ def _bytes(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def _copy(array: np.ndarray) -> np.ndarray:
-    """A copy with the same strides."""
+    """Return a copy with the same strides."""
     if array.flags.c_contiguous:
         return array.copy()
     copied = array.copy(order="K")
@@ -58,7 +58,7 @@ def _copy(array: np.ndarray) -> np.ndarray:
 
 
 def like(array: np.ndarray) -> np.ndarray:
-    """A copy of an array with any strides, of either sign."""
+    """Return a copy of an array with any strides, of either sign."""
     low = sum(stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True) if stride < 0)
     high = sum(stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True) if stride > 0)
     block = np.zeros(high - low + array.itemsize, np.uint8)
@@ -68,14 +68,14 @@ def like(array: np.ndarray) -> np.ndarray:
 
 
 def loaded(value: Any) -> Any:
-    """A NumPy scalar as kernels compute with it."""
+    """Return a NumPy scalar as kernels compute with it."""
     if isinstance(value, np.integer):
         return int(value)
     return bool(value) if isinstance(value, np.bool_) else value
 
 
 def stored(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A value as an array of this type takes it."""
+    """Return a value as an array of this type takes it."""
     if dtype.kind in "iu":
         bits = 8 * dtype.itemsize
         wrapped = int(value) & (1 << bits) - 1
@@ -113,7 +113,7 @@ class Array:
         return len(self.array)
 
     def view(self, dtype: Any) -> Array:
-        """The same memory as elements of another type."""
+        """Return the same memory as elements of another type."""
         return Array(self.array.view(dtype.dtype if isinstance(dtype, _Type) else dtype))
 
 

@@ -322,7 +322,7 @@ class _Types:
         return CppType(text=text, size=size, dtype=dtype, leaves=leaves)
 
     def _fields(self, die: Any) -> tuple[list[str], tuple[str, ...]]:
-        """The members as `aotcuda.manifest.dtypes` writes fields; none where NumPy cannot have them, as bit-fields."""
+        """Return the members as `aotcuda.manifest.dtypes` writes fields; none for bit-fields."""
         fields: list[str] = []
         leaves: dict[str, None] = {}
         for member in die.iter_children():

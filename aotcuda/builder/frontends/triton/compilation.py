@@ -190,11 +190,11 @@ class _Nowhere:
         del key
 
     def get_group(self, filename: str) -> None:
-        """See Triton's CacheManager."""
+        """Implement CacheManager.get_group."""
         del filename
 
     def put(self, data: object, filename: str, binary: bool = True) -> str:
-        """See Triton's CacheManager."""
+        """Implement CacheManager.put."""
         del data, binary
         return filename
 

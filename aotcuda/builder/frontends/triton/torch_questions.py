@@ -64,7 +64,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, of: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """See importlib.abc.MetaPathFinder."""
+        """Implement MetaPathFinder.find_spec."""
         del path, of
         if name != _MODULE:
             return None

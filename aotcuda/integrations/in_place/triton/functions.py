@@ -268,7 +268,7 @@ def adopt(item: Any) -> Any:
 
 
 def adopt_wrappers() -> None:
-    """From now on adopt each autotuner and heuristics object that is made around a packaged kernel.
+    """Adopt each autotuner and heuristics object that is made around a packaged kernel from now on.
 
     Packages make them by Triton's decorators, by a replacement of these, or by a subclass of their own.
     """

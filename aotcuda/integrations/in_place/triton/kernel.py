@@ -41,7 +41,7 @@ class PlacedKernel(GridKernel):
     """
 
     def __init__(self, name: str, loader: Loader, folder: str) -> None:
-        """See Kernel."""
+        """Implement Kernel.__init__."""
         super().__init__(name, loader)
         self.folder = folder
         self.function: Any = None
@@ -50,7 +50,7 @@ class PlacedKernel(GridKernel):
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest of its module."""
+        """Return the manifest of its module."""
         return self._loader.manifest
 
     def literals(self) -> dict[str, tuple[str, bool]]:

@@ -39,7 +39,7 @@ class DeviceArray:
 
 @functools.cache
 def driver():
-    """The driver, with GPU 0's primary context current: the context that aotcuda and every other library use."""
+    """Return the driver, with GPU 0's primary context current: the context that aotcuda and every other library use."""
     library = ctypes.CDLL("libcuda.so.1")
     device, context = ctypes.c_int(), ctypes.c_void_p()
     check(library.cuInit(0))

@@ -1,4 +1,4 @@
-"""What the C++ program does to an array: which numbers to keep, and what becomes of them. Plain Python."""
+"""Test what the C++ program does to an array: which numbers to keep, and what becomes of them. Plain Python."""
 
 
 def keep(x, state):

@@ -1,4 +1,4 @@
-"""What kernels in real life use: records, random numbers, warps, local memory, text, recursion, libdevice, bfloat16."""
+"""Kernels with records, random numbers, warps, local memory, text, recursion, libdevice and bfloat16."""
 
 import enum
 import math

@@ -11,7 +11,7 @@ def damped(a, x):
 
 
 def mirrored(x):
-    """The argument of the thread at the other end of the block, which has 64."""
+    """Return the argument of the thread at the other end of the block, which has 64."""
     tile = cuda.shared.array(64, float32)
     i = cuda.threadIdx.x
     tile[i] = x

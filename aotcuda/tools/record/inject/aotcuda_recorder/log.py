@@ -1,4 +1,4 @@
-"""Where a process writes what it launches: lines of JSON that say what it met, and counters in a file mapped to memory.
+"""Write the launches of a process: lines of JSON for new combinations, and counters in a mapped file.
 
 Both belong to the kernel of the operating system as soon as they are written. A process that is killed, that crashes on
 the GPU or that ends by `os._exit` loses nothing that it has counted.

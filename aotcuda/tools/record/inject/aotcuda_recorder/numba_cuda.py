@@ -45,7 +45,7 @@ def patch(module: ModuleType) -> None:
 
 
 class Gpus:
-    """Which GPU a launch goes to.
+    """The GPU that a launch goes to.
 
     Args:
         devices: The name of the front end's module that knows them.

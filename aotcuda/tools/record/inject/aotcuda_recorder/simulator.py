@@ -54,7 +54,7 @@ def _complete(device: Any) -> None:
 
 
 class _Kernel:
-    """What is known of one kernel of the simulator.
+    """The recorder's state of one kernel of the simulator.
 
     Attributes:
         options: Those of `@cuda.jit`.

@@ -41,7 +41,7 @@ def types():
 
 
 def asks_the_gpu():
-    """A launch whose block depends on the GPU."""
+    """Return a launch whose block depends on the GPU."""
     device = cuda.get_current_device()
     assert device.MAX_BLOCK_DIM_X == 1024 and device.WARP_SIZE == 32
     k.scale[1, device.MAX_THREADS_PER_BLOCK // 256](np.float32(2), np.zeros(4, np.float32))
@@ -102,7 +102,7 @@ def threads():
 
 
 def after_a_failure():
-    """A launch that its arguments end before, and one after it."""
+    """Return a launch that its arguments end before, and one after it."""
     try:
         k.add[1, 4](np.zeros((4, 4), np.float32)[:, 1], 1, 2)
     except Exception:
