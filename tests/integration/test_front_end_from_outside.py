@@ -69,7 +69,7 @@ def kernels(cuda, wheel, monkeypatch):
 
 @pytest.fixture
 def fallback(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the front end is installed where the fallback compiles; the folder of the cache."""
+    """Put the front end where the fallback compiles; return the folder of the cache."""
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
@@ -78,7 +78,7 @@ def fallback(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def test_nothing_in_aotcuda_knows_it() -> None:
     assert registry.find("elementwise") is None
     folder = Path(aotcuda.__file__).parent
-    assert not [path for path in folder.rglob("*.py") if re.search("elementwise", path.read_text(), re.IGNORECASE)]
+    assert not [path for path in folder.rglob("*.py") if re.search(r"\belementwise\b", path.read_text(), re.IGNORECASE)]
 
 
 class TestTheWheel:

@@ -107,6 +107,7 @@ def _settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param != "numba" and request.node.originalname in OF_NUMBA_ALONE:
         pytest.skip("of what Numba-CUDA-MLIR does not have: njit, vectorize, config, Numba's own errors")
     monkeypatch.setattr(in_place, "package", request.param)
+    monkeypatch.setattr("aotcuda.runtime.jit.compile._warned", set())
     for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "NUMBA_ENABLE_CUDASIM", "AOTCUDA_HOST_ARRAYS"):
         monkeypatch.delenv(name, raising=False)
 
