@@ -83,8 +83,8 @@ def run(
         _write(every, project.read(owner.root), done.installed, done.cuda_cpp)
     elif not check:
         _print(every, owner)
-        if tables := cuda_cpp.printed(cuda_cpp.plan(done.cuda_cpp, owner)[0]):
-            foreign.show(tables.removesuffix("\n"))
+        if text := cuda_cpp.printed(cuda_cpp.plan(done.cuda_cpp, owner)[0]):
+            foreign.show(text.removesuffix("\n"))
     troubled = _troubles(done, check=check)
     if mode.dry and status:
         recorded = bool(done.cuda_cpp) or any(item.launches for item in done.records)
