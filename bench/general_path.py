@@ -43,26 +43,40 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    parser = machine.parser(__doc__, "general_path")
-    parser.add_argument("--beside", type=Path, help="a folder with another aotcuda")
-    parser.add_argument("--turns", type=int, default=3, help="processes of each (%(default)s)")
-    parser.add_argument("--batches", type=int, default=30, help="of each row in a process (%(default)s)")
-    parser.add_argument("--profile", metavar="LIBRARY")
-    parser.add_argument("--measure", action="store_true", help="in this process; prints JSON")
-    arguments = parser.parse_args()
-    if arguments.measure or arguments.profile:
-        sys.path.append(str(ROOT / "tests"))
-        with tempfile.TemporaryDirectory() as folder:
-            cases = _cases(Path(folder))
-            if arguments.profile:
-                profile(cases[f"{arguments.profile}, default"])
-            else:
-                print(json.dumps(measure(cases, arguments.batches)))
+    arguments = arguments_of(__doc__, "general_path")
+    if in_this_process(arguments, _cases, "{}, default"):
         return 0
     figures = by_turns(__file__, arguments, AOTCUDA_EXTENSION="0")
     if arguments.out != machine.RESULTS / "general_path.json":
         machine.write(arguments.out, machine.describe(), unit=UNIT, figures=figures)
     return 0
+
+
+def arguments_of(doc: str | None, name: str) -> argparse.Namespace:
+    """Return the arguments of a script that measures launches of two checkouts by turns."""
+    parser = machine.parser(doc, name)
+    parser.add_argument("--beside", type=Path, help="a folder with another aotcuda")
+    parser.add_argument("--turns", type=int, default=3, help="processes of each (%(default)s)")
+    parser.add_argument("--batches", type=int, default=30, help="of each row in a process (%(default)s)")
+    parser.add_argument("--profile", metavar="ROW")
+    parser.add_argument("--measure", action="store_true", help="in this process; prints JSON")
+    return parser.parse_args()
+
+
+def in_this_process(
+    arguments: argparse.Namespace, cases: Callable[[Path], dict[str, Callable[[], object]]], row: str = "{}"
+) -> bool:
+    """Measure or profile in this process if the arguments ask for it; `row` is the name of a profiled row."""
+    if not (arguments.measure or arguments.profile):
+        return False
+    sys.path.append(str(ROOT / "tests"))
+    with tempfile.TemporaryDirectory() as folder:
+        made = cases(Path(folder))
+        if arguments.profile:
+            profile(made[row.format(arguments.profile)])
+        else:
+            print(json.dumps(measure(made, arguments.batches)))
+    return True
 
 
 def by_turns(script: str, arguments: argparse.Namespace, **environment: str) -> dict[str, dict[str, float]]:

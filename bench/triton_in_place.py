@@ -15,7 +15,6 @@ import importlib
 import json
 import os
 import sys
-import tempfile
 import types
 import warnings
 from pathlib import Path
@@ -74,21 +73,8 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    parser = machine.parser(__doc__, "triton_in_place")
-    parser.add_argument("--beside", type=Path, help="a folder with another aotcuda")
-    parser.add_argument("--turns", type=int, default=3, help="processes of each (%(default)s)")
-    parser.add_argument("--batches", type=int, default=30, help="of each row in a process (%(default)s)")
-    parser.add_argument("--profile", metavar="ROW")
-    parser.add_argument("--measure", action="store_true", help="in this process; prints JSON")
-    arguments = parser.parse_args()
-    if arguments.measure or arguments.profile:
-        sys.path.append(str(ROOT / "tests"))
-        with tempfile.TemporaryDirectory() as folder:
-            cases = _cases(Path(folder))
-            if arguments.profile:
-                general_path.profile(cases[arguments.profile])
-            else:
-                print(json.dumps(general_path.measure(cases, arguments.batches)))
+    arguments = general_path.arguments_of(__doc__, "triton_in_place")
+    if general_path.in_this_process(arguments, _cases):
         return 0
     figures = general_path.by_turns(__file__, arguments)
     if arguments.beside:
