@@ -65,7 +65,7 @@ TESTS = (
     *(f"tests/unit/test_runtime_{subject}.py" for subject in SUBJECTS),
     *(f"tests/unit/test_{name}.py" for name in ("check", "doctor", "kept_wheels", "system")),
 )
-"""What concerns users of wheels. The other unit tests of the run time compare both paths in many more cases."""
+"""Tests of what users of wheels need. The other unit tests of the run time compare both paths in many more cases."""
 
 
 def main() -> None:

@@ -259,7 +259,7 @@ def _refused(params: Any, types: list[Any], problems: dict[str, str]) -> str:
 
 
 _places: dict[int, tuple[dict[str, object], str, tuple[str, ...], object]] = {}
-"""What `_place` has found, by the kernel's address, with the kernel, which keeps that its own."""
+"""Results of `_place` by the address of the kernel, and the kernel itself, so that no other object gets its address."""
 
 
 def _place(kernel: Any) -> tuple[dict[str, object], str, tuple[str, ...], object]:
