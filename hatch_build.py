@@ -150,7 +150,7 @@ def _compile(root: Path, folder: Path) -> Path:
         message = f"{command[0]} fails: {' '.join(first.split())}"
         raise _NotCompiledError(message)
     if not made.is_file():
-        message = f"{command[0]} says that it made a file, and there is none"
+        message = f"{command[0]} reported a file that does not exist"
         raise _NotCompiledError(message)
     return made
 
@@ -179,7 +179,7 @@ def _words(variable: str) -> list[str]:
     try:
         return shlex.split(value)
     except ValueError as error:
-        message = f"{variable} is {value!r}, which cannot be taken apart as by a shell: {error}"
+        message = f"{variable} is {value!r}, which cannot be split like a shell command: {error}"
         raise _NotCompiledError(message) from error
 
 

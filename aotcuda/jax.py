@@ -197,9 +197,9 @@ def _check_numbers(kernel: Kernel, whole: list[object], places: list[xla_call.Pl
             ):
                 name, kind = parameter["name"], parameter["type"]
                 problem = (
-                    f"{name} is an array of JAX where the kernel takes {kind} by value, which has to be known while "
-                    "the program is traced: give a Python number (static_argnames of jax.jit), or let the kernel take "
-                    "an array"
+                    f"{name} is an array of JAX where the kernel takes {kind} by value, which must be known "
+                    "while the program is traced; pass a Python number (static_argnames of "
+                    "jax.jit), or make the parameter an array"
                 )
                 raise xla_call.refuse(str(kernel), problem)
 

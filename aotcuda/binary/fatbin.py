@@ -113,7 +113,7 @@ def _read_containers(data: bytes, where: str, budget: Budget) -> Iterator[Entry]
             message = f"there is no container at byte {position}"
             raise _DamageError(message)
         if version != _VERSION:
-            message = f"its container is of version {version}, and this aotcuda reads {_VERSION}; upgrade aotcuda"
+            message = f"its container has version {version}, and this aotcuda reads {_VERSION}; upgrade aotcuda"
             raise _DamageError(message)
         end = position + header_size + size
         if header_size < _CONTAINER.size or end > len(data):
@@ -154,7 +154,7 @@ def _read_headers(data: bytes, position: int, stop: int, budget: Budget) -> Iter
             message = f"its entry at byte {position} does not fit into it; it was truncated or altered"
             raise _DamageError(message)
         if code not in _KINDS:
-            message = f"its entry at byte {position} is of a kind ({code}) that this aotcuda does not know"
+            message = f"its entry at byte {position} has a kind ({code}) that this aotcuda cannot read"
             raise _DamageError(message)
         yield position, end, header
         position = end

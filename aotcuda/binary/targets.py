@@ -137,7 +137,7 @@ def headers(target: str) -> list[str]:
     """
     found = [_header(item) for item in find(target) if isinstance(item, PackagedModule)]
     if not found:
-        message = f"{shown(target)} is an image alone; headers come with modules"
+        message = f"{shown(target)} is an image without a manifest; only modules have headers"
         raise TargetError(message)
     return found
 
@@ -379,7 +379,7 @@ def _check_named(folder: files.Folder, name: str, said: str) -> None:
     """Check the manifest against the file beside it that has its digest between the given texts."""
     if said.encode() not in _read(folder, name, manifest.LARGEST):
         message = (
-            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {name} beside it names; install "
+            f"{folder.where}/{manifest.FILE_NAME} was altered: its digest differs from the one in {name}; install "
             "the package again"
         )
         raise ManifestError(message)

@@ -59,7 +59,7 @@ def warnings(targets: Iterable[Path], files: Iterable[Path]) -> list[str]:
             raise BuildError(message)
     if named := next((path for path in targets if "=" in str(path)), None):
         found.append(
-            f"make takes the rule for {named} for a variable, because of the =, and would build nothing again (ninja "
+            f"make reads the rule for {named} for a variable, because of the =, and would build nothing again (ninja "
             "and CMake do not); give it a relative path, or build in a folder without ="
         )
     if hidden := [path for path in files if not _is_writable(path)]:

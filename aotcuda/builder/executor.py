@@ -72,7 +72,7 @@ def fill(
     root = Path(job.root)
     for path in [*roots, *map(Path, job.extensions.values())]:
         if not path.is_relative_to(root):
-            message = f"{VARIABLE}: {path} lies outside of the project and is not sent to workers; unset the variable"
+            message = f"{VARIABLE}: {path} is outside of the project and is not sent to workers; unset the variable"
             raise BuildError(message)
     archive = packed(root)
     name = named()
@@ -177,7 +177,7 @@ def _run(
             return list(warnings)
     message = (
         f"{VARIABLE}: shard {', '.join(map(str, left))} of {len(requests)} was lost with its worker {_ATTEMPTS} times "
-        f"({lost}); look at what the workers say, and give them more memory"
+        f"({lost}); read the logs of the workers, and give them more memory"
     )
     raise BuildError(message)
 
@@ -214,7 +214,7 @@ def _keep(store: Store, result: Mapping[str, Any], entries: Mapping[str, bytes],
     for name, data in entries.items():
         if not store.receive(name, data):
             problem = next(iter(store.problems), "it is damaged")
-            message = f"{VARIABLE}: an entry from the worker {worker} cannot be kept: {problem}; build again"
+            message = f"{VARIABLE}: an entry from the worker {worker} cannot be stored: {problem}; build again"
             raise BuildError(message)
 
 
@@ -331,7 +331,7 @@ class Dask(Executors):
     def check(self) -> None:
         """Raise an error if the scheduler is gone."""
         if self._client.status != "running":
-            message = f"{VARIABLE}: the scheduler at {self._address} is gone; start it, and build again"
+            message = f"{VARIABLE}: the scheduler at {self._address} does not answer; start it, and build again"
             raise BuildError(message)
 
     def close(self) -> None:

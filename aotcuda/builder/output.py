@@ -238,7 +238,7 @@ def _reason(error: OSError) -> str:
         return "a file is where a folder would be); remove that"
     if error.errno == errno.ENAMETOOLONG:
         return f"{error.strerror}); give it a shorter name"
-    helps = "let this user write there" if isinstance(error, PermissionError) else "make room for it"
+    helps = "give this user write permission" if isinstance(error, PermissionError) else "free some space"
     return f"{error.strerror}); {helps}"
 
 

@@ -105,7 +105,7 @@ def check_files(named: Mapping[str, Path | None], folder: Path, files: Iterable[
     for option, path in _given(named):
         real = os.path.realpath(path)
         if outputs & {real, *map(str, Path(real).parents)}:
-            message = f"{option} {path} lies among the files that are built; name another file"
+            message = f"{option} {path} is among the built files; name another file"
             raise BuildError(message)
         if real in sources and not _may_replace(option, path, empty=False):
             message = f"{option} {path} would overwrite a file that the build has read; name another file"

@@ -56,7 +56,8 @@ def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
     admitted = sorted(version for version in bounds if version >= first and version in specifier)
     if not admitted or admitted[-1] < lowest:
         message = (
-            f'{key}: "{requirement}" admits no aotcuda that reads what this build writes; write "aotcuda>={floor}"'
+            f'{key}: "{requirement}" allows no aotcuda that can read the modules of this build; write '
+            f'"aotcuda>={floor}"'
         )
         raise ConfigError(message)
     return admitted[0] < lowest

@@ -46,7 +46,7 @@ def _not_ignored(written: list[Path], root: Path) -> list[str]:
     if not tracked:
         return []
     names = " ".join(f"/{path.relative_to(root).as_posix()}{'/' * path.is_dir()}" for path in tracked)
-    return [f"generated modules lie in the source tree and git does not ignore them; add to .gitignore: {names}"]
+    return [f"generated modules are in the source tree and git does not ignore them; add to .gitignore: {names}"]
 
 
 def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()) -> None:

@@ -85,7 +85,7 @@ def _check_text(folder: str) -> None:
     """Refuse a folder whose name is no text: every compiler puts the paths of sources into UTF-8 somewhere."""
     shown = os.fsencode(folder).decode(errors="backslashreplace")
     if shown != folder:
-        message = f"{shown} has a name that is not UTF-8, which no compiler takes; rename that folder"
+        message = f"{shown} has a name that is not UTF-8, which compilers refuse; rename the folder"
         raise BuildError(message)
 
 

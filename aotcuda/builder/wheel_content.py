@@ -59,7 +59,7 @@ def _check_package(key: str, parents: Sequence[str], root: Path, content: Conten
         name, path = moved[0]
         lies = path.relative_to(root).as_posix() if path.is_relative_to(root) else path
         message = (
-            f"{key}: the wheel has {lies} as {name}, and a build imports modules by the folders they lie in; call the "
+            f"{key}: the wheel has {lies} as {name}, and a build imports modules by their folders; name the "
             f"folder {parents[-1]}"
         )
         raise ConfigError(message)

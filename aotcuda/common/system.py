@@ -24,9 +24,7 @@ def why_not(what: str, where: str = "Linux") -> str | None:
     """Return the reason that this system cannot do `what` ("builds"); None on Linux."""
     if sys.platform == "linux":
         return None
-    return (
-        f"aotcuda {what} on {where} alone, and this is {sys.platform}; docs/systems.md says what is known to run where"
-    )
+    return f"aotcuda {what} on {where} alone, and this is {sys.platform}; docs/systems.md lists the supported systems"
 
 
 def kind_of_python() -> str:

@@ -148,7 +148,7 @@ class DeviceKernel:
                 self.allow_shared()
             grid, result = ctypes.c_int(), ctypes.c_int()
             self.ask(
-                "the driver could not tell a block size for {gpu}",
+                "the driver did not report a block size for {gpu}",
                 "cuOccupancyMaxPotentialBlockSize",
                 *(ctypes.byref(grid), ctypes.byref(result), self.kernel, None, shared, most),
             )
@@ -159,7 +159,7 @@ class DeviceKernel:
         """Return how many blocks of so many threads a multiprocessor holds at once; a context must be current."""
         result = ctypes.c_int()
         self.ask(
-            "the driver did not tell the occupancy of a kernel on {gpu}",
+            "the driver did not report the occupancy of a kernel on {gpu}",
             "cuOccupancyMaxActiveBlocksPerMultiprocessor",
             *(ctypes.byref(result), self.kernel, threads, shared),
         )
@@ -169,7 +169,7 @@ class DeviceKernel:
         """Return the most blocks of a cluster in launches of a `CUlaunchConfig`; a context must be current."""
         result = ctypes.c_int()
         self.ask(
-            "the driver did not tell the largest cluster of a kernel on {gpu}",
+            "the driver did not report the largest cluster of a kernel on {gpu}",
             "cuOccupancyMaxPotentialClusterSize",
             *(ctypes.byref(result), self.kernel, ctypes.byref(config)),
         )
@@ -182,7 +182,7 @@ class DeviceKernel:
     def attribute(self, attribute: int) -> int:
         """Return one of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
         value = ctypes.c_int()
-        problem = f"the driver did not tell attribute {attribute} of a kernel on {{gpu}}"
+        problem = f"the driver did not report attribute {attribute} of a kernel on {{gpu}}"
         self.ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
         return value.value
 
@@ -192,7 +192,7 @@ class DeviceKernel:
         self.ask("a kernel could not be loaded on {gpu}", "cuKernelGetFunction", ctypes.byref(function), self.kernel)
 
     def _set(self, attribute: int, value: int) -> None:
-        problem = f"the driver did not take attribute {attribute} = {value} on {{gpu}}"
+        problem = f"the driver refused attribute {attribute} = {value} on {{gpu}}"
         self.ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
 
     def ask(self, problem: str, function: str, *args: object) -> None:

@@ -197,7 +197,7 @@ class Device:
         if value is None:
             result = _int()
             code = self._driver.call["cuDeviceGetAttribute"](ctypes.byref(result), _ATTRIBUTES[name], self.handle)
-            self._driver.check(code, f"GPU {self.index} did not tell its attribute {_ATTRIBUTES[name]} ({name})")
+            self._driver.check(code, f"GPU {self.index} did not report its attribute {_ATTRIBUTES[name]} ({name})")
             value = self._limits[name] = result.value
         return value
 
@@ -267,7 +267,7 @@ class Driver:
         self.check(code, "the CUDA driver could not be started")
         version = _int()
         self.check(
-            self._function("cuDriverGetVersion", _out)(ctypes.byref(version)), "the driver did not tell its version"
+            self._function("cuDriverGetVersion", _out)(ctypes.byref(version)), "the driver did not report its version"
         )
         self.version = (version.value // 1000, version.value % 1000 // 10)
         if self.version < LOWEST:
@@ -333,7 +333,7 @@ class Driver:
         code = self.call["cuCtxGetDevice"](ctypes.byref(handle))
         if code == INVALID_CONTEXT:
             return None
-        self.check(code, "the current context's GPU could not be told")
+        self.check(code, "the current context's GPU could not be read")
         for device in self.devices:
             if device.handle == handle.value:
                 return device.index
@@ -343,7 +343,7 @@ class Driver:
     def current_context(self) -> int:
         """Return the handle of this thread's current context; 0 without one."""
         handle = _pointer()
-        self.check(self.call["cuCtxGetCurrent"](ctypes.byref(handle)), "the current context could not be told")
+        self.check(self.call["cuCtxGetCurrent"](ctypes.byref(handle)), "the current context could not be read")
         return handle.value or 0
 
     def make_current(self, index: int) -> None:
@@ -365,7 +365,7 @@ class Driver:
         flags, active = _int(), _int()
         code = self.call["cuDevicePrimaryCtxGetState"](device.handle, ctypes.byref(flags), ctypes.byref(active))
         if code:
-            raise self.error(code, f"the state of the context on {device} could not be told")
+            raise self.error(code, f"the state of the context on {device} could not be read")
         return active.value != 0
 
     def pointer_device(self, address: int) -> int | None:

@@ -218,7 +218,7 @@ class GeneralPath:
         if library.synchronous:
             from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
 
-            problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
+            problem = f"{self.where} was not launched, because earlier work on its stream has failed"
             driver.check(streams.settle(driver, stream), problem)
         configurations = configuration.on_streams(cooperative=kernel.cooperative)
         code = driver.launch(configurations[stream], kernel.kernel, *slot.handed)

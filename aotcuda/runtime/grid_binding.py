@@ -127,7 +127,7 @@ def binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> B
         _refuse(where, record, f"takes {len(positional)} arguments, got {count}")
     for name in names:
         if name not in known:
-            _refuse(where, record, f"has no argument {name}; it takes {', '.join(known)}")
+            _refuse(where, record, f"has no argument {name}; it has {', '.join(known)}")
         if name in positional[:count]:
             _refuse(where, record, f"was given {name} by position and by name")
     filled = []

@@ -108,7 +108,7 @@ def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | Non
     except ImportError:
         from aotcuda import registry  # noqa: PLC0415 (only errors come here)
 
-        message = f"cuda.core cannot be imported, so {where} cannot be handed out as its kernel: {registry.CUDA_CORE}"
+        message = f"cuda.core cannot be imported, so {where} has no cuda.core kernel: {registry.CUDA_CORE}"
         raise DependencyError(message) from None
     return CoreKernel.from_handle(OnThisGpu(loader, name, where).device_kernel(signature).kernel.value)
 

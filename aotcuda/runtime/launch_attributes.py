@@ -197,7 +197,7 @@ def _priorities(device: Device) -> tuple[int, int]:
     least, greatest = ctypes.c_int(), ctypes.c_int()
     driver = drivers.get()
     code = driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))
-    driver.check(code, f"GPU {device.index} did not tell its priorities")
+    driver.check(code, f"GPU {device.index} did not report its priorities")
     return least.value, greatest.value
 
 
@@ -224,4 +224,4 @@ def unknown(name: str) -> str:
     names = ["stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout"]
     near = get_close_matches(name, names, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
-    return f"configure() knows no {name!r}{hint}"
+    return f"configure() has no option {name!r}{hint}"

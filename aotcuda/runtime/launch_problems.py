@@ -135,7 +135,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
         raise aotcuda.errors.LaunchError(message)
     owner, popped = ctypes.c_void_p(), ctypes.byref(ctypes.c_void_p())
     code = driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
-    driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {where}")
+    driver.check(code, f"the context of stream {stream:#x} could not be read, for a launch of {where}")
     if (owner.value or 0) == driver.current_context():
         return
     push, pop = driver.call["cuCtxPushCurrent_v2"], driver.call["cuCtxPopCurrent_v2"]
@@ -149,6 +149,6 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
             pop(popped)
     message = (
         f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} is of a context on "
-        f"{driver.devices[home]}; make that context current, or take a stream of this one"
+        f"{driver.devices[home]}; make that context current, or use a stream of this one"
     )
     raise aotcuda.errors.LaunchError(message)

@@ -247,7 +247,7 @@ def _simulated(function: Any) -> Any:
         function = held if held is not None else next((item for item in inner if item is not None), None)
         if function is None or len(seen) > 8:
             message = (
-                f"{quoted(seen[0])} is no kernel; Numba's simulator runs what @cuda.jit makes, and plain functions"
+                f"{quoted(seen[0])} is not a kernel; Numba's simulator runs functions of @cuda.jit, and plain functions"
             )
             raise SourceError(message)
     return function

@@ -82,7 +82,7 @@ def _handle(stream: object) -> int:
         raise
     except Exception as error:
         said = aotcuda.errors.text_of(error).partition("\n")[0]
-        message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be told: {said}"
+        message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be read: {said}"
         raise aotcuda.errors.ArgumentError(message) from error
     if found is not None:
         return found
@@ -106,7 +106,7 @@ def _read_handle(stream: Any) -> int | None:
         version, value = protocol() if callable(protocol) else protocol
         if version != 0:
             speaks = f"{aotcuda.errors.quoted(stream)} speaks version {aotcuda.errors.quoted(version)}"
-            message = f"{speaks} of the __cuda_stream__ protocol; aotcuda knows version 0"
+            message = f"{speaks} of the __cuda_stream__ protocol; aotcuda reads version 0"
             raise aotcuda.errors.ArgumentError(message)
         value = int(value)
         if value == 0 and module_of(type(stream)).startswith("cuda.core"):  # its default streams are 1 and 2
@@ -140,7 +140,10 @@ def is_dead(driver: Driver, stream: int) -> bool:
 
 def dead(stream: int) -> str:
     """Return what to say of a stream that `is_dead`."""
-    return f"stream {stream:#x} does not exist any more; keep the object that made it, for as long as it is used"
+    return (
+        f"stream {stream:#x} does not exist any more; keep a reference to the object that made it while the "
+        "stream is used"
+    )
 
 
 def is_captured(driver: Driver, stream: int) -> bool:

@@ -215,7 +215,7 @@ def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: st
         raise LaunchError(message)
     for other in range(len(library.driver.devices)):
         if loaded.device_kernel(overload, other).kernel.value != kernel.kernel.value:
-            message = f"{where} cannot be prepared for XLA: the GPUs of this machine take different builds of it"
+            message = f"{where} cannot be prepared for XLA: the GPUs of this machine need different overloads of it"
             raise LaunchError(message)
     kernel.load()
     return kernel

@@ -117,7 +117,7 @@ def render(found: dict[str, Any]) -> str:
         *(("toolkit", f"the machine's own in {path}") for path in found["machine_toolkits"]),
     ]
     if not (found["toolkits"] or found["machine_toolkits"]):
-        rows.append(("toolkit", "none is installed: what is packaged is launched, and nothing can be compiled here"))
+        rows.append(("toolkit", "none is installed: packaged kernels are launched, and nothing can be compiled here"))
     rows += [
         (name, _shown(registry.BUILT_IN[name], version, found["tested"].get(name, []), cuda))
         for name, version in found["front_ends"].items()

@@ -283,13 +283,13 @@ OF_THE_LINK: dict[str, Case] = {
         SOURCE,
         {"f.ltoir": b"hello"},
         'link = ["f.ltoir"]',
-        "pkg.k: linking for sm_80 failed: f.ltoir does not hold what its suffix says; make it again",
+        "pkg.k: linking for sm_80 failed: f.ltoir has other content than its suffix says; make it again",
     ),
     "PTX that is empty": (
         "def k(x):\n    x[0] = 1\n",
         {"f.ptx": b""},
         'link = ["f.ptx"]',
-        "pkg.k: linking for sm_80 failed: f.ptx does not hold what its suffix says; make it again",
+        "pkg.k: linking for sm_80 failed: f.ptx has other content than its suffix says; make it again",
     ),
     "a header that is not there": (
         SOURCE,

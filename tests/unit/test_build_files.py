@@ -451,7 +451,7 @@ def test_no_room_leaves_it_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyP
     output.replace(path, b"old")
     monkeypatch.setattr(Path, "write_bytes", cut_off)
     with pytest.raises(
-        BuildError, match=r"k\.d cannot be written \(No space left on device\); make room for it, or name"
+        BuildError, match=r"k\.d cannot be written \(No space left on device\); free some space, or name"
     ):
         output.replace(path, b"newer")
     assert listed(tmp_path) == {"k.d": b"old"}

@@ -113,5 +113,5 @@ def test_a_new_folder_is_this_users_alone_and_takes_the_place_of_dead_ones(
 
 def test_no_room_for_a_folder_is_an_error_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
-    with pytest.raises(BuildError, match=r"no temporary folder can be made .*; set TMPDIR to a folder with room"):
+    with pytest.raises(BuildError, match=r"no temporary folder can be made .*; set TMPDIR to a folder with free space"):
         temporary.folder()

@@ -87,10 +87,10 @@ types = { C2 = "complex128[:, ::1" }
     tool.aotcuda.types.C2: "complex128[:, ::1" has a '[' that is never closed; correct the brackets
 
 types = { A = "Tuple((int32, B))", B = "UniTuple(C, 2)", C = "A[:]" }
-    tool.aotcuda.types.A: it is made of itself (A -> B -> C -> A); write what one of them stands for
+    tool.aotcuda.types.A: it is made of itself (A -> B -> C -> A); define one of them by another type
 
 types = { A = "B[::1]", B = "float32[:A]" }
-    tool.aotcuda.types.A: it is made of itself (A -> B -> A); write what one of them stands for
+    tool.aotcuda.types.A: it is made of itself (A -> B -> A); define one of them by another type
 
 options = { fast-math = true }
     tool.aotcuda.options.fast-math: unknown key; did you mean fastmath?
@@ -308,7 +308,7 @@ link = [{ setup = "a:b" }]
     {M}.link[0]: path or module is missing; write for example path = "csrc/table.cu"
 
 link = [{ path = "a.cu", module = "a.kernels" }]
-    {M}.link[0].module: given beside path; keep one of the two
+    {M}.link[0].module: given together with path; remove one of the two
 
 link = [{ module = "a.kernels" }, { module = "a.kernels" }]
     {M}.link[1]: "a.kernels" is listed already as tool.aotcuda.modules."pkg.k".link[0]; remove one of them
@@ -444,7 +444,7 @@ aotcuda = "f4(f4)"
     {M}.functions.aotcuda: "aotcuda" is a name that the generated module uses itself; choose another name
 
 axpy = "f4(f4)"
-    {M}.kernels.axpy: the name is taken by {M}.functions.axpy; rename one of them
+    {M}.kernels.axpy: the name is already used by {M}.functions.axpy; rename one of them
 """
 )
 def test_functions(text: str, expected: str) -> None:
@@ -481,7 +481,7 @@ axpy.signature = 'void[)'
     {M}.kernels.axpy.signature: "void[)" has a ')' too many or in the wrong place; correct the brackets
 
 axpy = { signature = 'void(f4)', signatures = ['void(f8)'] }
-    {M}.kernels.axpy.signature: given beside signatures, which means the same; keep one of the two
+    {M}.kernels.axpy.signature: given together with signatures, which means the same; remove one of the two
 
 axpy = { signature = 'void(f4)', bounds = 1 }
     {M}.kernels.axpy.bounds: unknown key; did you mean launch-bounds?
@@ -558,7 +558,7 @@ pkg.__init__
     choose another name
 
 aotcuda.k
-    tool.aotcuda.modules."aotcuda.k": "aotcuda.k" lies in the package of aotcuda itself; put the module into a
+    tool.aotcuda.modules."aotcuda.k": "aotcuda.k" is in aotcuda's own package; put the module into a
     package of your own
 """
 )
@@ -600,7 +600,7 @@ functions.add = 'f4(f4)'
 [modules.b]
 source = 's'
 functions.add = 'f8(f8)'
-    tool.aotcuda.modules.b.functions.add: the C ABI name is taken by tool.aotcuda.modules.a.functions.add, and
+    tool.aotcuda.modules.b.functions.add: the C ABI name is already used by tool.aotcuda.modules.a.functions.add, and
     modules of a wheel may be linked together; rename one of them
 
 [modules.a]

@@ -721,7 +721,7 @@ def test_a_disk_that_cannot_be_written_costs_a_warning_and_no_launch(cuda, packa
         module.axpy[1, 32](2, array)
         module.__aotcuda__.unload()
         module.axpy[1, 32](2, array)
-    assert sorted("kept in this process alone" in str(warning.message) for warning in caught) == [False, True]
+    assert sorted("is not stored beyond this process" in str(warning.message) for warning in caught) == [False, True]
     assert len(builder.requests) == 1
     assert len(cuda.launches()) == 2
 

@@ -256,11 +256,11 @@ REFUSED = {
     ),
     "a static kernel": (
         "kernels.inner = {}",
-        ".kernels.inner: inner of raw.cu is static, so nothing outside of raw.cu can have it; take static away",
+        ".kernels.inner: inner of raw.cu is static, so nothing outside of raw.cu can use it; remove static",
     ),
     "a static kernel the other way round": (
         "kernels.outer = {}",
-        ".kernels.outer: outer of raw.cu is static, so nothing outside of raw.cu can have it; take static away",
+        ".kernels.outer: outer of raw.cu is static, so nothing outside of raw.cu can use it; remove static",
     ),
     "no such file": ('source = "row.cu"\nkernels.plain = {}', ".source: row.cu cannot be read (No such file or dir"),
     "a file twice": (
@@ -287,7 +287,7 @@ REFUSED = {
     ),
     "a namespace without a name": (
         "kernels.hidden = {}",
-        ".kernels.hidden: hidden of raw.cu is in a namespace without a name; take it out of there",
+        ".kernels.hidden: hidden of raw.cu is in a namespace without a name; move it out of the namespace",
     ),
     "a template": (
         'kernels.scale = { function = "ns::scale" }',
@@ -323,7 +323,7 @@ REFUSED = {
     ),
     "a length of no array": (
         'kernels.plain = { parameters = { n = "x.size", x = "pointer" } }',
-        '.kernels.plain.parameters.n: "x.size" is taken from x, which takes no array; say which one: x = "float32',
+        '.kernels.plain.parameters.n: "x.size" is taken from x, which takes no array; name its type: x = "float32',
     ),
     "a length that is no integer": (
         'kernels.plain = { parameters = { x = "y.size" } }',
@@ -351,7 +351,7 @@ REFUSED = {
     ),
     "no such dtype": (
         'kernels.plain = { parameters = { x = "float33[::1]" } }',
-        '.kernels.plain.parameters.x: "float33[::1]" has no type float33; take one of bool, int8',
+        '.kernels.plain.parameters.x: "float33[::1]" has no type float33; use one of bool, int8',
     ),
     "nothing of all this": (
         'kernels.plain = { parameters = { x = "x + 1" } }',
@@ -526,7 +526,7 @@ def test_functions_of_two_files_are_two_modules(settle):
     keys = 'source = ["raw.cu", "b.cu"]\nfunctions = { exported = {}, other = {} }'
     front, found = settle(keys, b_cu='extern "C" __device__ int other() { return 1; }')
     functions = [front.compile_function(unit, files, TARGET) for unit, files in found]
-    with pytest.raises(AotcudaError, match=r"these are of raw\.cu and b\.cu; make a module for each"):
+    with pytest.raises(AotcudaError, match=r"these are in raw\.cu and b\.cu; make a module for each"):
         front.merge_functions(functions, TARGET, found[0][0].options)
 
 
@@ -535,7 +535,13 @@ def test_no_launch_asks_for_other_types():
         {"arch": ["sm_80"], "frontend": "cuda-cpp", "modules": {"pkg.raw": {"source": "raw.cu", "kernels": {"k": {}}}}},
         environ={},
     ).modules
-    with pytest.raises(AotcudaError, match=r"kernels\.k: a kernel in CUDA C\+\+ takes what it declares, and not void"):
+    with pytest.raises(
+        AotcudaError,
+        match=(
+            r"kernels\.k: a kernel in CUDA C\+\+ accepts the types that it declares, and not "
+            r"void"
+        ),
+    ):
         config.widened(module.kernels[0], "void(int64)")
 
 
@@ -570,7 +576,5 @@ def test_the_example_is_right():
 def test_a_static_kernel_in_a_header_is_named_with_the_header(settle, kernel, headers):
     key = "instances" if "<" in kernel else "function"
     given = f'["{kernel}"]' if "<" in kernel else f'"{kernel}"'
-    with pytest.raises(
-        SourceError, match=rf": {re.escape(kernel)} of k\.h is static, .* raw\.cu .*; take static away$"
-    ):
+    with pytest.raises(SourceError, match=rf": {re.escape(kernel)} of k\.h is static, .* raw\.cu .*; remove static$"):
         settle(f"kernels.k = {{ {key} = {given} }}", f'#include "{next(iter(headers))}"', **headers)

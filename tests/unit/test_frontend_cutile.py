@@ -255,7 +255,10 @@ REFUSED = [
     (
         {"signature": "float32[::1]", "constants": {"TILE": 64}},
         CompileError,
-        f"{KEY}.kernels.add.signature: 'float32[::1]' has 1 types, and add takes 3 arguments beside constants: x, ",
+        (
+            f"{KEY}.kernels.add.signature: 'float32[::1]' has 1 types, and add takes 3 arguments that are not "
+            "constants: x, "
+        ),
     ),
     (
         {"signature": ADD, "constants": {"TILE": 64, "n": 3}},

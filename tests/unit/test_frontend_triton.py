@@ -214,7 +214,10 @@ WRONG = [
     (
         {"signature": ADD, "constexprs": {"B": 1}, "configs": [{"constexprs": {"B": 2}}]},
         {},
-        f"{KEY}.kernels.add.configs[0].constexprs.B: B stands in {KEY}.kernels.add.constexprs too; keep one of the two",
+        (
+            f"{KEY}.kernels.add.configs[0].constexprs.B: B stands in {KEY}.kernels.add.constexprs too; remove one "
+            "of the two"
+        ),
     ),
     (
         {"signature": ADD, "constexprs": {"DT": "triton.language.float32"}},
@@ -260,7 +263,7 @@ def test_a_table_that_triton_would_take_is_told_so_where_no_front_end_is_named(k
     del whole["frontend"]
     with pytest.raises(ConfigError) as caught:
         parse(whole, environ={})
-    assert str(caught.value).endswith(f'; or write frontend = "triton" at {KEY}, which would take it')
+    assert str(caught.value).endswith(f'; or write frontend = "triton" at {KEY}, which accepts it')
     whole["modules"]["pkg.k"]["frontend"] = "numba-cuda"
     with pytest.raises(ConfigError, match=r"kernels\.add\.(constexprs|num-warps): unknown key") as caught:
         parse(whole, environ={})
@@ -432,14 +435,14 @@ def compiled(unit: Any, loaded: Any, arch: str) -> CompiledKernel:
         (
             {"python": "untuned"},
             SourceError,
-            "add.configs: triton_sources.untuned is autotuned, and the table does not say what is to be BLOCK; take it",
+            "add.configs: triton_sources.untuned is autotuned, and the table has no value for BLOCK; take it",
         ),
         ({"python": "ad"}, SourceError, "add: triton_sources has no function ad; did you mean add?"),
         ({}, CompileError, "add.constexprs: BLOCK is missing, a tl.constexpr of add; write for example"),
         (
             {"signature": "*fp32, i32", "constexprs": {"BLOCK": 64}},
             CompileError,
-            "add.signature: '*fp32, i32' has 2 types, and add takes 4 arguments beside constexprs: x, y, out, n",
+            "add.signature: '*fp32, i32' has 2 types, and add takes 4 arguments that are not constexprs: x, y, out, n",
         ),
         (
             {"signature": f"{ADD}, none", "constexprs": {"BLOCK": 64}},
@@ -552,7 +555,7 @@ def test_one_fault_of_all_variants_and_targets_is_told_once(sources: str) -> Non
                         compiled(settled, loaded, arch)
     lines = str(caught.value).splitlines()
     assert [line.count("void(*fp32:16; num_warps") for line in lines] == [1, 1]
-    assert all(line.endswith("; likewise for 3 more of its variants and targets") for line in lines)
+    assert all(line.endswith("; the same error occurs for 3 more of its variants and targets") for line in lines)
 
 
 @pytest.mark.parametrize(

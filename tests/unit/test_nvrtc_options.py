@@ -148,7 +148,7 @@ REFUSED = """
 -pch                    cannot be used in a build; leave it out
 -time=x.csv             cannot be used in a build; leave it out
 --ftz                   has no value; write --ftz=true
---ftz=1                 takes true or false; write --ftz=true
+--ftz=1                 must be true or false; write --ftz=true
 -w=true                 takes no value; write -w
 -std c++17              has no value; write -std=VALUE
 --fnad=false            is no option of NVRTC; did you mean --fmad?

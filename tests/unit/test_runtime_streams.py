@@ -268,7 +268,7 @@ def test_a_stream_that_cannot_tell_its_handle_is_an_argument_error(cuda):
     stream.handle = "none"
     for _ in range(2):
         with pytest.raises(
-            ArgumentError, match="a Handle was given as the stream, and its handle cannot be told: invalid"
+            ArgumentError, match="a Handle was given as the stream, and its handle cannot be read: invalid"
         ):
             k[1, 1, stream](7)
 

@@ -14,10 +14,8 @@ from aotcuda.errors import AotcudaError, NoDriverError
 from aotcuda.runtime import driver
 from support import manifests
 
-LAUNCHES = (
-    "aotcuda launches kernels on Linux and Windows alone, and this is darwin; docs/systems.md says what is known to"
-)
-BUILDS = "aotcuda builds on Linux alone, and this is {}; docs/systems.md says what is known to run where"
+LAUNCHES = "aotcuda launches kernels on Linux and Windows alone, and this is darwin; docs/systems.md lists the"
+BUILDS = "aotcuda builds on Linux alone, and this is {}; docs/systems.md lists the supported systems"
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_the_name_is_the_modules_unless_one_is_given(kernels):
 @pytest.mark.parametrize(
     ("kernel", "options", "message"),
     [
-        ("axpy", {}, r"say which of its arrays \(x, y, z\) it writes to: mutates=\(...\), or outputs="),
+        ("axpy", {}, r"name those of its arrays \(x, y, z\) it writes to: mutates=\(...\), or outputs="),
         ("axpy", {"mutates": ("a",)}, "it has no array 'a'"),
         ("axpy", {"mutates": ("zz",)}, "it has no array 'zz'; did you mean z?"),
         ("axpy", {"mutates": ("z",), "outputs": {"z": "x"}}, "z is in mutates and in outputs"),
@@ -124,7 +124,7 @@ def test_kernels_that_are_launched_otherwise_are_refused(kernels):
 
     for kind in (GridKernel, PackagedKernel, kernels.axpy[1, 1]):
         kernel = kind("axpy", kernels.axpy.loader) if isinstance(kind, type) else kind
-        with pytest.raises(ArgumentError, match=r"aotcuda\.torch\.op takes kernels of modules that the build made"):
+        with pytest.raises(ArgumentError, match=r"aotcuda\.torch\.op needs a kernel of a module that the build made"):
             make(kernel, mutates=("z",))
 
 

@@ -135,7 +135,7 @@ def _given() -> str:
         message = f"{WHERE} is {given!r}; write a folder (./{given} for one of that name), a URL, or 0 for no cache"
         raise ConfigError(message)
     if "://" in given and not _SCHEME.match(given):
-        message = f"{WHERE} is {given!r}; write what kind of store it is before ://, as in s3://bucket, or a folder"
+        message = f"{WHERE} is {given!r}; write a URL with a protocol, such as s3://bucket, or a folder"
         raise ConfigError(message)
     if "://" not in given and _SCHEME.match(given):
         message = f"{WHERE} is {given!r}; write a URL with ://, or ./{given} for a folder of that name"

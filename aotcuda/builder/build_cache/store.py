@@ -112,7 +112,7 @@ class Store:
         return kept and len(packed) == len(made)
 
     def receive(self, name: str, data: bytes) -> bool:
-        """Keep an entry that another machine has packed; return False if it is damaged or cannot be kept."""
+        """Keep an entry that another machine has packed; return False if it is damaged or cannot be stored."""
         packed = remote.unpack(data, name)
         if packed is not None:
             self._write(name, *packed)
@@ -151,7 +151,7 @@ class Store:
 
     def _spoilt(self, place: str | None) -> None:
         """Note once for each place that an entry cannot be used; all processes of a build say it alike."""
-        found = "has entries that are damaged or of another version; what they had is made anew"
+        found = "has entries that are damaged or of another version; their results are made again"
         problem = f"the build cache in {remote.shown(place or '')} {found}"
         if problem not in self.problems:
             self.problems.append(problem)
@@ -165,7 +165,7 @@ class Store:
         except OSError as error:
             self._writes = False  # what is there is taken all the same
             problem = f"{self._settings.folder} cannot be written ({error.strerror or error})"
-            self.problems.append(f"the build keeps nothing of what it makes: {problem}")
+            self.problems.append(f"the build stores nothing in its cache: {problem}")
 
     def _tally(self) -> None:
         """Note what was written, for `trim`."""
@@ -182,7 +182,7 @@ class Store:
             self._say(problem)
 
     def _say(self, problem: str) -> None:
-        self.problems.append(f"the build cache is not used, and the build goes on without: {problem}")
+        self.problems.append(f"the build continues without the build cache: {problem}")
 
 
 _RECORD = 512

@@ -91,7 +91,7 @@ def _check_content(module: Module) -> None:
     functions = {function.name: function.key for function in module.functions}
     for kernel in module.kernels:
         if kernel.name in functions:
-            message = f"{kernel.key}: the name is taken by {functions[kernel.name]}; rename one of them"
+            message = f"{kernel.key}: the name is already used by {functions[kernel.name]}; rename one of them"
             raise ConfigError(message)
 
 
@@ -207,7 +207,8 @@ def _check_function_names(modules: Sequence[Module]) -> None:
         for function in module.functions:
             if function.name in seen:
                 message = (
-                    f"{function.key}: the C ABI name is taken by {seen[function.name]}, and modules of a wheel may be "
+                    f"{function.key}: the C ABI name is already used by {seen[function.name]}, and modules of a "
+                    "wheel may be "
                     "linked together; rename one of them"
                 )
                 raise ConfigError(message)

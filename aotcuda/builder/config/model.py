@@ -99,7 +99,7 @@ class LinkItem:
         default=None,
         metadata=setting(
             rules.LINK_PATH,
-            "The file, relative to the project's folder; its suffix says what it is.",
+            "The file, relative to the project's folder; its suffix tells its kind.",
             '"csrc/table.cu"',
             default="either this or `module`",
         ),

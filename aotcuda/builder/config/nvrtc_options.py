@@ -50,8 +50,8 @@ class Option:
 
 _BUILDS = "leave it out: builds compile relocatable code for link-time optimisation"
 _OUTPUT = "leave it out: a build needs the code itself"
-_FILE = "leave it out: builds write nothing beside the wheel"
-_HEADERS = "leave it out: builds must know which headers they read"
+_FILE = "remove it: a build writes no files except the wheel's"
+_HEADERS = "remove it: a build must see which headers it reads"
 _LOST = "leave it out: it has no effect on code that nvJitLink generates"
 _TILE = "leave it out: CUDA C++ modules hold SIMT kernels; write tile kernels for the front end cutile"
 
@@ -138,7 +138,7 @@ NVJITLINK = (
     Option("", "O", "text", "key", "write opt-level = 3, with the level"),
     Option("", "g", "", "key", "write debug = true"),
     Option("", "fma", "text", "key", "write fma = false, or fma = true"),
-    Option("", "verbose", "", "refused", "leave it out: `aotcuda inspect` shows what the assembler reports"),
+    Option("", "verbose", "", "refused", "remove it: `aotcuda inspect` shows the assembler's report"),
     Option("", "r", "", "refused", _LINKER),
     Option("", "kernels-used", "text", "refused", _LINKER),
     Option("", "variables-used", "text", "refused", _LINKER),
@@ -232,7 +232,7 @@ def _problem(given: Given) -> str:
     if option.value and not given.value:
         return f"{shown} has no value; write {name}={'true' if option.value == 'bool' else 'VALUE'}"
     if option.value == "bool" and given.value not in ("true", "false"):
-        return f"{shown} takes true or false; write {name}=true"
+        return f"{shown} must be true or false; write {name}=true"
     if not option.value and given.text != name:
         return f"{shown} takes no value; write {name}"
     return ""

@@ -92,7 +92,7 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
         others = [] if module.frontend else [other for other in registry.BUILT_IN if _can_read(module, other)]
         if len(others) != 1:
             raise
-        message = f'{error}; or write frontend = "{others[0]}" at {module.key}, which would take it'
+        message = f'{error}; or write frontend = "{others[0]}" at {module.key}, which accepts it'
         raise ConfigError(message) from None
     return replace(module, types=config.types, **read)
 

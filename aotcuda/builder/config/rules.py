@@ -82,7 +82,7 @@ def module_name(text: str) -> str:
     """Return the dotted name of a module that the wheel gains."""
     parts = dotted_name(text).split(".")
     if parts[0] == "aotcuda":
-        raise _unusable(text, "lies in the package of aotcuda itself", "put the module into a package of your own")
+        raise _unusable(text, "is in aotcuda's own package", "put the module into a package of your own")
     if any(part.startswith("__") for part in parts):
         raise _unusable(text, "is reserved for Python, like all names that begin with __")
     return text

@@ -98,8 +98,8 @@ class Record:
     def _check_either(self, table: Mapping[str, object], key: Key) -> None:
         given = [name for name in self.either if name in table]
         if len(given) > 1:
-            problem = f"given beside {given[0]}"
-            raise key.child(given[1]).error(problem, "keep one of the two")
+            problem = f"given together with {given[0]}"
+            raise key.child(given[1]).error(problem, "remove one of the two")
         if self.either and not given:
             example = settings(self.cls)[self.either[0]][1].example
             problem = f"{' or '.join(self.either)} is missing"
@@ -153,8 +153,8 @@ def _written(name: str, entry: Setting, table: Mapping[str, object], key: Key) -
     """Return the spelling of a key that `table` uses, or None if the key is not given."""
     spellings = [spelling for spelling in (name, entry.alias) if spelling in table]
     if len(spellings) > 1:
-        problem = f"given beside {name}, which means the same"
-        raise key.child(entry.alias).error(problem, "keep one of the two")
+        problem = f"given together with {name}, which means the same"
+        raise key.child(entry.alias).error(problem, "remove one of the two")
     return spellings[0] if spellings else None
 
 

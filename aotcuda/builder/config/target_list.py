@@ -171,7 +171,7 @@ def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
 
         return toolchain.supported_capabilities()
     except ImportError as error:
-        problem = f"{keys.string(text)} means what the toolchain builds for, and {error.name} is not installed"
+        problem = f"{keys.string(text)} means the targets of the toolchain, and {error.name} is not installed"
         raise key.error(problem, f"install {registry.requirement(registry.DEFAULT)}, or name the targets") from None
 
 
@@ -182,5 +182,5 @@ def _gpus_here(key: Key) -> list[tuple[int, int]]:
     try:
         return [device.capability for device in driver.get().devices]
     except AotcudaError as error:
-        problem = f'"native" means the GPUs of this machine, and there is none to ask: {error}'
+        problem = f'"native" means the GPUs of this machine, and none was found: {error}'
         raise key.error(problem, 'name the targets, such as "sm_90"') from None

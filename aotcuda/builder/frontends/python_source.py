@@ -98,8 +98,8 @@ def _advice(error: BaseException, root: str) -> str:
     if there is not None and not hasattr(there, "__path__"):
         file = getattr(there, "__file__", None)
         if isinstance(file, str):
-            return f"; {package} is {_relative(file, root)}: rename it if it hides the package that is meant"
-        return f'; {package} is a stand-in: give it what it lacks, sys.modules["{error.name}"] = {error.name}'
+            return f"; {package} is {_relative(file, root)}: rename it if it hides another package"
+        return f'; {package} is a stand-in: add the missing module, sys.modules["{error.name}"] = {error.name}'
     return (
         f"; add what provides {error.name.partition('.')[0]} to build-system.requires, give it a stand-in in a "
         "prelude, or import it where it is used"

@@ -73,7 +73,7 @@ class Headers:
         return [*sorted(self.own), *sorted(self.others)]
 
     def hidden(self, options: Options) -> list[str]:
-        """Return the sources, headers and options of NVRTC whose text does not tell what is compiled.
+        """Return the sources, headers and options of NVRTC whose text does not determine what is compiled.
 
         They may read files that are not found here, or have the time of the compilation in them.
         """

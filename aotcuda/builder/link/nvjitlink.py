@@ -107,7 +107,7 @@ def link(
                     if _log(handle):
                         raise
                     message = (
-                        f"{_failed(module, target)}: {item.name} does not hold what its suffix says; make it again"
+                        f"{_failed(module, target)}: {item.name} has other content than its suffix says; make it again"
                     )
                     raise LinkError(message) from None
             nvjitlink.complete(handle)
@@ -126,7 +126,7 @@ def link(
             raise LinkError(_explain(module, target, log or str(error), items, elsewhere)) from None
     if _DEVICE_LAUNCH in text:
         message = (
-            f"{module}: {target} cannot be built, because a kernel launches kernels, which takes machine code "
+            f"{module}: {target} cannot be built, because a kernel launches kernels, which needs machine code "
             "of NVIDIA's device runtime; list sm_* targets alone"
         )
         raise _DeviceLaunchError(message)

@@ -37,7 +37,7 @@ _BUILT_IN = {
 }
 _COMPLEX = {"cupy/complex.cuh", "complex.h", "thrust/complex.h"}
 _COMPLEX_INSTEAD = "write <cuda/std/complex>, and below it: using cuda::std::complex;"
-_INSTEAD = "include what stands for it in <cuda/std/...>, such as <cuda/std/complex>"
+_INSTEAD = "include its counterpart in <cuda/std/...>, such as <cuda/std/complex>"
 _PARTS = "include the parts for device code, such as <cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
 _APART = "move the kernels into a file without host code"
 _MOST_ERRORS = 5

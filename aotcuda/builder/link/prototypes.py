@@ -86,7 +86,10 @@ def check(
         remedy = (
             'make the two agree, with abi="c"'
             if source.header
-            else "make the two agree (in the Numba ABI a function returns int and takes a pointer to its result first)"
+            else (
+                "make the two agree (in the Numba ABI a function returns int, and its first parameter is a "
+                "pointer to its result)"
+            )
         )
         message = (
             f"{source.name}: {found.name} is defined as {_shown(source, found.name)}, and Python declares it as "

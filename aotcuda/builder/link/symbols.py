@@ -158,7 +158,9 @@ def _machine(data: bytes, where: str) -> int:
     machine, table = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 40)[0]
     entry, count = struct.unpack_from("<HH", data, 58)
     if machine != _EM_CUDA and machine not in _HOSTS:
-        message = f"{where} is for a machine ({machine}) that CUDA does not know; make it by nvcc -dc on this one"
+        message = (
+            f"{where} is for a machine ({machine}) that CUDA does not support; compile it by nvcc -dc on this machine"
+        )
         raise ImageError(message)
     if table + entry * count > len(data):
         message = f"{where} is cut short: it has {len(data)} bytes of {table + entry * count}; make it anew by nvcc -dc"

@@ -550,8 +550,8 @@ class Pipeline:
                         made = self.front.generated(unit, self.functions[unit], item, code) if unit else (item,)
                         if unit and target.kind == "ptx" and any(one.kind == "ptx" for one in made):
                             message = (
-                                f"{unit.key}: debug=True gives machine code alone, and {target} of arch is PTX; take "
-                                "debug=True out of the kernel's decorator, or list sm_* targets only"
+                                f"{unit.key}: debug=True gives machine code alone, and {target} of arch is "
+                                "PTX; remove debug=True from the kernel's decorator, or list sm_* targets only"
                             )
                             raise CompileError(message)
                         found += made

@@ -174,4 +174,4 @@ def _death(step: str, status: int) -> BuildError:
     number = -status if status < 0 else status - 128
     names = {one.value: one.name for one in signal.Signals}
     how = f"killed by {names.get(number, f'signal {number}')}" if number > 0 else f"exit status {status}"
-    return BuildError(f"the build ended while {step} ({how}); what was printed stands above")
+    return BuildError(f"the build ended while {step} ({how}); its output is printed above")

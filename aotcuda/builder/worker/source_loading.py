@@ -180,7 +180,7 @@ def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
         return []
     return [
         f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "
-        f"{instead}, so that its launches go by the compiler itself; write from {instead} import {names}"
+        f"{instead}, so the compiler itself would launch its kernels; write from {instead} import {names}"
         for item in job.plans
         if item.in_place
     ]

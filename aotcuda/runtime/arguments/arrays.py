@@ -299,8 +299,8 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
 
 def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> View | None:
     message = (
-        f"is a {type(tensor).__name__}, a subclass of torch.Tensor with __torch_dispatch__: its memory is not what it "
-        "shows; pass the tensor that it wraps"
+        f"is a {type(tensor).__name__}, a subclass of torch.Tensor with __torch_dispatch__: its memory is not "
+        "the data that it shows; pass the tensor that it wraps"
     )
     raise aotcuda.errors.UnreadableError(message)
 

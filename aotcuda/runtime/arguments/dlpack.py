@@ -108,12 +108,12 @@ def _open(capsule: object) -> tuple[_Array, bool]:
     if _is_capsule(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
         if managed.major != 1:
-            message = f"gives a DLPack capsule of version {managed.major}, and aotcuda knows version 1"
+            message = f"gives a DLPack capsule of version {managed.major}, and aotcuda reads version 1"
             raise UnreadableError(message)
         return managed.array, bool(managed.flags & _READ_ONLY)
     if _is_capsule(capsule, b"dltensor"):
         return _Array.from_address(_address(capsule, b"dltensor")), False
-    message = f"gives {describe(capsule)} from __dlpack__, where a DLPack capsule belongs that nobody has used"
+    message = f"gives {describe(capsule)} from __dlpack__in place of an unused DLPack capsule"
     raise UnreadableError(message)
 
 

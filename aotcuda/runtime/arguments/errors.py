@@ -73,7 +73,7 @@ def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]
     except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
         return unreadable(where, overloads, args, None, error)
     if several:
-        first = f"no packaged signature of {where} takes these arguments; in the nearest one, {problem}"
+        first = f"no packaged signature of {where} accepts these arguments; in the nearest one, {problem}"
     else:
         first = f"{where}: {problem}"
     way = f"\n  pass:     {conversion}" if conversion is not None else ""
@@ -163,7 +163,7 @@ def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]
     given = ", ".join(map(repr, named))
     lists = "".join(f"\n  packaged: {overload['signature']}" for overload in overloads)
     way = f"write {launch}({', '.join(nearest)})"
-    return ArgumentError(f"{where} takes its arguments by position, not by name ({given}): {way}{lists}")
+    return ArgumentError(f"{where} accepts positional arguments, not names ({given}): {way}{lists}")
 
 
 def unconfigured(where: str, name: str, *ways: str) -> CallError:

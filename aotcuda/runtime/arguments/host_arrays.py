@@ -199,8 +199,8 @@ class Copies:
 def _warn(where: str, numbers: list[int]) -> None:
     which = f"argument {numbers[0]}" if len(numbers) == 1 else f"arguments {', '.join(map(str, numbers))}"
     message = (
-        f"{where} got an array in the host's memory ({which}), which was copied to the GPU and back; "
-        "that takes longer than most kernels, so keep arrays on the GPU, as cupy.asarray does"
+        f"{where} got an array in the host's memory ({which}), which was copied to the GPU and back; a copy "
+        "takes longer than most kernels, so store arrays on the GPU, as cupy.asarray does"
     )
     import warnings  # noqa: PLC0415 (others ask about arrays alone)
 

@@ -193,7 +193,7 @@ class Buffer(Address):
         if strides is not None:
             return (
                 f"has shape {shape} and strides {strides} in bytes, which is not contiguous in C order, and "
-                f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
+                f"{parameter['type']} passes no strides to the kernel; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} lets the kernel write to it; {parameter_errors.WRITABLE}"

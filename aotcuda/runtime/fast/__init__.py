@@ -65,7 +65,7 @@ def _find() -> tuple[Any, str]:
         return None, f"it cannot be imported: {error}; install aotcuda again with this Python"
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
-        return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
+        return None, f"{_launch.__file__} belongs to another version of aotcuda; install aotcuda again"
     return _launch, ""
 
 

@@ -35,7 +35,7 @@ def open_handle(manifest: Manifest, images: bytes) -> tuple[Any, int]:
 
         message = (
             f"{manifest['module']} has callbacks that take a {manifest['handle']}, and that cannot be imported "
-            f"({error}); install it, with what it calls the driver by: {registry.CUDA_CORE}"
+            f"({error}); install it, with the library by which it calls the driver: {registry.CUDA_CORE}"
         )
         raise DependencyError(message) from error
     make = ObjectCode.from_cubin if images.startswith(b"\x7fELF") else ObjectCode.from_fatbin

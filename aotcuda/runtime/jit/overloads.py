@@ -151,8 +151,9 @@ def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
                 if other["parameters"] == overload.parameters:
                     return
                 message = (
-                    f"{manifest['module']}.{kernel['name']}: what was compiled for {gpu} takes its arguments otherwise "
-                    "than the packaged images, because the installed compiler is another one; install the versions "
+                    f"{manifest['module']}.{kernel['name']}: what was compiled for {gpu} has another argument "
+                    "layout than the packaged images, because the installed compiler has another version; "
+                    "install the versions "
                     f"that the wheel was built with: {manifest['toolchain']}"
                 )
                 raise ArgumentError(message)

@@ -126,7 +126,7 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
     found = [_kernels(module) for module in targets.find(target)]
     modules = [module for module in found if module is not None]
     if not modules:
-        message = f"{target} has no kernels; device functions are linked by what uses them, and run where that does"
+        message = f"{target} has no kernels; device functions run where the code that links them runs"
         raise TargetError(message)
     unmet = [
         Demand(item=item, why=why)
@@ -152,7 +152,9 @@ def _guarded(module: PackagedModule, function: Callable[..., _T], *arguments: ob
 
 def _kernels(found: PackagedModule | targets.BareImage) -> PackagedModule | None:
     if not isinstance(found, PackagedModule):
-        message = f"{found.where} is an image alone, which does not tell its toolchain; name a wheel, module or folder"
+        message = (
+            f"{found.where} is an image without a manifest, so its toolchain is unknown; name a wheel, module or folder"
+        )
         raise TargetError(message)
     return found if found.manifest["kernels"] else None
 

@@ -48,7 +48,7 @@ def functions(before: Manifest, after: Manifest) -> Iterator[Change]:
             text = f"its {key} was {was} and is {now}"
             yield Change(kind="function", name=name, text=text, breaks=True, old=was, new=now)
         if old[name].get("records") != new[name].get("records"):
-            text = "the records in its signature lie otherwise in memory"
+            text = "the records in its signature have another memory layout"
             yield Change(kind="function", name=name, text=text, breaks=True)
     if old.keys() & new.keys():
         yield from _linkable(before, after)
@@ -142,7 +142,7 @@ def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
         was, now = before["fallback"], after["fallback"]
         yield Change(kind="setting", name="fallback", text=became(was, now), breaks=now == "error", old=was, new=now)
     elif after["fallback"] == "jit" and "rebuild" in before and "rebuild" not in after:
-        yield Change(kind="setting", name="fallback", text="the recipe to build from is gone", breaks=True)
+        yield Change(kind="setting", name="fallback", text="the build table was removed", breaks=True)
     for key, was, now in others(before, after, _SKIPPED):
         yield Change(kind="setting", name=key, text=became(was, now), old=was, new=now)
     for key, was, now in others(before["options"], after["options"], frozenset()):

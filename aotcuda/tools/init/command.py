@@ -71,8 +71,8 @@ def run(folder: Path) -> None:
         foreign.show(f"not read: {line}")
     if not any(source.kernels for source in found):
         foreign.show(
-            f"no kernel was found in {owner.root}: nothing stands under @cuda.jit or @triton.jit in the modules of its "
-            "packages"
+            f"no kernel was found in {owner.root}: the modules of its packages have no function with "
+            "@cuda.jit or @triton.jit"
         )
         _print_rest(found, project_sources.hiding(read))
         return

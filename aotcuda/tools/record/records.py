@@ -174,7 +174,7 @@ def load(path: Path) -> Recorded:
             return Recorded()
         data = json.loads(foreign.read(path, _LARGEST, remedy=_REMEDY, error=ConfigError))
         if data["version"] != _VERSION:
-            message = f"{path} is of version {data['version']}, which this aotcuda does not read; update aotcuda"
+            message = f"{path} is of version {data['version']}, which this aotcuda cannot read; update aotcuda"
             raise ConfigError(message)
         return Recorded(
             records=[Record(**_known(item, Record)) for item in data["functions"]],

@@ -145,8 +145,8 @@ def _reason(record: Record, importable: bool, *, in_table: bool) -> str | None:
     if record.path is None and ("<" in record.function or record.launches):
         if record.behind is not None:
             return (
-                f"it is behind a decorator: {record.function} is a {record.behind} that does not lead to it; let the "
-                "decorator keep it in `__wrapped__`"
+                f"it is behind a decorator: {record.function} is a {record.behind} without a reference to it; "
+                "let the decorator store it in `__wrapped__`"
             )
         inside = record.function.rpartition(".<locals>")[0]
         made = f"it is made inside {inside}() and " if inside else ""

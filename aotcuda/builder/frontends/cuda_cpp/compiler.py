@@ -146,8 +146,8 @@ class FrontEnd:
         known = self._signatures.setdefault((unit.module, unit.name, found), unit)
         if known.symbol != unit.symbol:
             message = (
-                f"{unit.signature_key}: {unit.expression} takes {found} as {known.expression} does, so a launch could "
-                "not choose between the two by its arguments; make them two kernels"
+                f"{unit.signature_key}: {unit.expression} takes {found} as {known.expression} does, so a launch "
+                "cannot choose between the two by its arguments; make two kernels"
             )
             raise CompileError(message)
         return found
@@ -208,7 +208,8 @@ class FrontEnd:
         paths = list(dict.fromkeys(path for function in functions for path in function.ir))
         if len(paths) > 1:
             message = (
-                f"functions of one module are of one file, and these are of {' and '.join(paths)}; make a module for "
+                f"the functions of one module must be in one file, and these are in {' and '.join(paths)}; make a "
+                "module for "
                 "each file, or include one in the other"
             )
             raise CompileError(message)
@@ -357,7 +358,10 @@ def _described(
     ptx, symbols = described
     for name, symbol in symbols.items():
         if "_GLOBAL__N__" in symbol:
-            message = f"{keys[name]}: {name} of {file.item.name} is in a namespace without a name; take it out of there"
+            message = (
+                f"{keys[name]}: {name} of {file.item.name} is in a namespace without a name; move it out of the "
+                "namespace"
+            )
             raise SourceError(message)
     return replace(file, symbols=symbols, declared=declarations.read(ptx)), described
 
@@ -415,9 +419,7 @@ def _kernel(unit: CppUnit, files: Sequence[File]) -> Declaration:
         headers = {header: path.read_bytes() for header, path in included.items()}
         texts = {file.item.name: file.item.data, **headers}
         if where := next((where for where, text in texts.items() if _is_static(text, _plain(name))), None):
-            problem = (
-                f"{name} of {where} is static, so nothing outside of {file.item.name} can have it; take static away"
-            )
+            problem = f"{name} of {where} is static, so nothing outside of {file.item.name} can use it; remove static"
         message = f"{unit.signature_key}: {problem}"
         raise SourceError(message)
     return found
@@ -473,7 +475,7 @@ def _in_numba(kind: CppType, where: str) -> str:
         return f"CPointer({number})" if number else "voidptr"
     if kind.form in _NAMES and not kind.is_complex:
         return _NAMES[kind.form]
-    message = f"{where} is {kind.text}, which C and Numba pass in different ways; take a number or a pointer"
+    message = f"{where} is {kind.text}, which C and Numba pass in different ways; use a number or a pointer"
     raise CompileError(message)
 
 

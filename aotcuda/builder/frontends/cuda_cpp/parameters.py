@@ -154,7 +154,7 @@ def _add_sizes(parameter: Parameter, sizes: list[Size], stated: Mapping[str, Sta
         text = stated[size["name"]].text
         if parameter["kind"] not in ("array", "buffer"):
             message = f'{where}.{size["name"]}: "{text}" is taken from {parameter["name"]}, which takes no array'
-            msg = f'{message}; say which one: {parameter["name"]} = "float32[...]"'
+            msg = f'{message}; name its type: {parameter["name"]} = "float32[...]"'
             raise CompileError(msg)
         axis = size["word"].lstrip("abcdefghijklmnopqrstuvwxyz")
         ndim = parameter["ndim"] if parameter["kind"] == "array" else 0

@@ -92,7 +92,7 @@ class CutileFrontEnd:
                 message = f"{_DISTRIBUTION} finds no tileiras ({error}); install it: pip install 'aotcuda[cutile]'"
                 raise ToolchainError(message) from None
             if release is None:
-                message = f"{tileiras} does not tell its version; install it again: pip install 'aotcuda[cutile]'"
+                message = f"{tileiras} has no readable version; install it again: pip install 'aotcuda[cutile]'"
                 raise ToolchainError(message)
             _bytecode_version()
         self._cuda = versions.pair(release[1])
@@ -302,13 +302,14 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
         if kind != "leaf" or annotation.list is not None:
             what = "a tuple" if kind != "leaf" else "a list of arrays"
             message = (
-                f"{unit.key}: {unit.python} takes {what}, {parameter.name}; packaged kernels cannot, take it apart"
+                f"{unit.key}: {unit.python} takes {what}, {parameter.name}; packaged kernels cannot, pass its parts"
             )
             raise CompileError(message)
         if array is not None and (array.static_shape_dims or array.static_stride_dims):
             message = (
                 f"{unit.key}: {parameter.name} of {unit.python} has static_shape_dims or static_stride_dims, "
-                "which make extents constants at each launch; leave them out, and take such an extent as a ct.Constant"
+                "which make extents constants at each launch; remove them, and make such an extent a parameter of "
+                "type ct.Constant"
             )
             raise CompileError(message)
         (constant if annotation.constant else plain).append(parameter)
@@ -316,7 +317,7 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
     if len(names) != len(unit.types):
         message = (
             f"{unit.key}.signature: {', '.join(map(str, unit.types)) or 'nothing'!r} has {len(unit.types)} types, and "
-            f"{unit.python} takes {len(names)} arguments beside constants: {', '.join(names) or 'none'}"
+            f"{unit.python} takes {len(names)} arguments that are not constants: {', '.join(names) or 'none'}"
         )
         raise CompileError(message)
     _check_overlap(unit, [name for name, kind in zip(names, unit.types, strict=True) if kind.ndim])

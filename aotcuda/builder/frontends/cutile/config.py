@@ -143,8 +143,8 @@ class Kernel(VariantKernel):
     specialise: str = field(
         default="auto",
         metadata=variants.specialise_setting(
-            "`auto` makes three variants of what says none of these: contiguous arrays as with `:16:16`, with `:16`, "
-            "and with `:any`. `exact` makes what the signatures say."
+            "`auto` makes three variants of an array without these: contiguous arrays as with `:16:16`, with `:16`, "
+            "and with `:any`. `exact` compiles the signatures as they are."
         ),
     )
     constants: Constants = field(
@@ -231,7 +231,7 @@ def units(module: Module) -> list[CutileUnit]:
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
     """Implement Tables.widened: nobody asks, since cuTile's kernels are made for what the table says."""
-    message = f"{kernel.key}: cuTile's kernels are compiled for what the table has alone, and not for {signature}"
+    message = f"{kernel.key}: cuTile's kernels are compiled for the table's signatures alone, and not for {signature}"
     raise CompileError(message)
 
 

@@ -128,7 +128,7 @@ class CallingConvention:
 
     def _refusal(self, name: str, ty: Any, where: str) -> CompileError:
         return CompileError(
-            f"{where}: argument {name!r} is of type {self.notation.spell(ty)}, which a packaged kernel cannot take; "
+            f"{where}: argument {name!r} is of type {self.notation.spell(ty)}, which a packaged kernel cannot accept; "
             "pass numbers, bool, complex, datetimes, records, pointers, arrays, types, or tuples of these"
         )
 

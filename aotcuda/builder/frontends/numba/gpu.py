@@ -167,7 +167,7 @@ class Context:
 
 def _refusal(error: type[Exception], asked: str, reason: str) -> Exception:
     _note(asked, reason, refused=True)
-    message = f"a build cannot tell {asked}: {reason}; ask in a function that is called later"
+    message = f"a build cannot tell {asked}: {reason}; query it in a function that is called later"
     return error(message)
 
 

@@ -59,7 +59,8 @@ def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Fou
         if len(own) != 1:
             names = " and ".join(module.__name__ for module, _ in holding)
             message = (
-                f'{unit.key}: {names} each have {unit.python}; say which, as python = "{module.__name__}:{unit.python}"'
+                f"{unit.key}: {names} each have {unit.python}; choose one with python = "
+                f'"{module.__name__}:{unit.python}"'
             )
             raise SourceError(message)
         module, value = own[0]

@@ -62,7 +62,7 @@ def _unknown_layout(text: str) -> str | None:
             rest = ", ".join([":"] * (len(parts) - 1))
             rows = f"[{rest}, ::1]" if rest else "[::1]"
             columns = f"[::1, {rest}]" if rest else "[::1]"
-            return f"{found[0]} is no layout; write {rows} (rows lie together), {columns} (columns), or colons"
+            return f"{found[0]} is no layout; write {rows} (rows are contiguous), {columns} (columns), or colons"
     return None
 
 

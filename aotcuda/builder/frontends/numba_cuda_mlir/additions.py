@@ -235,8 +235,8 @@ def _view_fields() -> None:
         if record.size % size:
             message = (
                 f"it takes the field {attr} of a whole array of records; a record has {record.size} bytes, which is no "
-                f"multiple of that field's {size}, and numba-cuda-mlir counts in fields; take it of each record, as in "
-                f"array[i].{attr}, or align the dtype"
+                f"multiple of that field's {size}, and numba-cuda-mlir counts in fields; read it from each "
+                f"record, as in array[i].{attr}, or align the dtype"
             )
             raise CompileError(message)
         original(self, target, value, attr)
