@@ -278,7 +278,6 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, extension_m
     patient = types.SimpleNamespace(
         Specializations=patient_records,
         Launcher=extension_module.Launcher,
-        Configurations=extension_module.Configurations,
     )
     monkeypatch.setattr(extension, "_found", [patient])
     k = cuda.package(kernel("k", "void(int64)")).k
