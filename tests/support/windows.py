@@ -24,7 +24,6 @@ SKIPPED = {
         "test_the_machines_own_toolkit_is_named_whatever_is_in_it",
         "test_toolkits_are_told_with_the_gpus_that_they_build_for",
     ),
-    "benches run on Linux alone": ("test_the_bench_compares_with_c_that_orders_streams_by_the_same_calls",),
     "the stand-in for the disassembler is a script for a Unix shell": (
         "test_a_failure_of_the_disassembler_is_told_in_its_own_words",
     ),

@@ -136,7 +136,7 @@ def test_numbers_have_the_classes_that_triton_gives_them(annotation: str, hints:
 def test_tensors_have_the_classes_that_triton_gives_them(hints: str) -> None:
     specialise = triton_class(hints, "")
     specialise(1)  # Triton looks for PyTorch once, before the stand-in comes
-    with contextlib.contextmanager(libraries.installed)():
+    with libraries.installed():
         values = [
             libraries.make(Array("torch", (State(dtype, shape, None, 4096 + 4 * shift),)))
             for dtype, shift, shape in itertools.product(ELEMENTS.values(), range(9), ((4,), (2, 3), (), (0,)))
