@@ -1,12 +1,10 @@
-"""Test what `[tool.aotcuda]` must not hold, and how each mistake is named: key as written, what is wrong, what to do.
+"""Test that each mistake in `[tool.aotcuda]` is named: the key as written, the fact, the remedy.
 
-A case is TOML, then the whole message, indented; one that ends in `...` may go on. `{M}` stands for the module's key,
-`{K}` for kernels that are right.
+The mistakes lie in tests/data/errors/config.txt.
 """
 
 from __future__ import annotations
 
-import textwrap
 import tomllib
 
 import pytest
@@ -14,8 +12,8 @@ import pytest
 from aotcuda import registry
 from aotcuda.builder.config.parser import parse
 from aotcuda.errors import ConfigError
+from support.errors import assert_message, cases
 
-M = 'tool.aotcuda.modules."pkg.k"'
 K = 'kernels = { axpy = "void(float32[:])" }'
 ARCH = 'arch = ["sm_90"]'
 
@@ -23,24 +21,11 @@ ARCH = 'arch = ["sm_90"]'
 def message(text: str, **environ: str) -> str:
     with pytest.raises(ConfigError) as caught:
         parse(tomllib.loads(text), environ=environ)
-    assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
 
 
-def assert_message(text: str, expected: str) -> None:
-    found = message(text)
-    assert found == expected or (expected.endswith("...") and found.startswith(expected.removesuffix("...")))
-
-
-def cases(corpus: str) -> pytest.MarkDecorator:
-    """Return the cases of a corpus, as arguments `text` and `expected`."""
-    pairs = []
-    for case in corpus.replace("{M}", M).replace("{K}", K).strip().split("\n\n"):
-        lines = case.splitlines()
-        text = "\n".join(line for line in lines if not line.startswith("    "))
-        expected = " ".join(line.strip() for line in lines if line.startswith("    "))
-        pairs.append(pytest.param(text, expected, id=textwrap.shorten(text, 60)))
-    return pytest.mark.parametrize(("text", "expected"), pairs)
+def assert_refused(text: str, expected: str) -> None:
+    assert_message(message(text), expected)
 
 
 def top(text: str) -> str:
@@ -57,6 +42,7 @@ def module(text: str) -> str:
     return "\n".join([ARCH, '[modules."pkg.k"]', text, *(line for key, line in rest.items() if key not in given)])
 
 
+<<<<<<< HEAD
 @cases(
     r"""
 frontnd = 1
@@ -178,34 +164,16 @@ options = { debug = true, lineinfo = true }
     one of them to false
 """
 )
+=======
+@cases("config.txt", "common keys")
+>>>>>>> main
 def test_common_keys(text: str, expected: str) -> None:
-    assert_message(top(text), expected)
+    assert_refused(top(text), expected)
 
 
-@cases(
-    r"""
-arch = "sm_90"
-    tool.aotcuda.arch: expected a list of targets, found the string "sm_90"; write for example arch = ["sm_75",
-    "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"]
-
-arch = []
-    tool.aotcuda.arch: expected a list of targets, found an empty list; write for example arch = ["sm_75", "sm_80",
-    "sm_90", "sm_100", "sm_120", "compute_75"]
-
-arch = ['sm_90', 80]
-    tool.aotcuda.arch[1]: expected sm_XY (machine code) or compute_XY (PTX), found the integer 80; write "sm_80" for
-    machine code, "compute_80" for PTX
-
-arch = ['sm90']
-    tool.aotcuda.arch[0]: expected sm_XY (machine code) or compute_XY (PTX), found the string "sm90"; write "sm_90"
-
-arch = ['hopper']
-    tool.aotcuda.arch[0]: expected sm_XY (machine code) or compute_XY (PTX), found the string "hopper"; write for
-    example arch = ...
-"""
-)
+@cases("config.txt", "arch")
 def test_arch(text: str, expected: str) -> None:
-    assert_message(top(text), expected)
+    assert_refused(top(text), expected)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +186,7 @@ def test_what_is_no_target(bad: str) -> None:
 
 
 def test_a_missing_arch_says_what_a_good_list_is() -> None:
-    assert_message(
+    assert_refused(
         "",
         "tool.aotcuda.arch: this key is missing; write for example "
         'arch = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"]',
@@ -238,6 +206,7 @@ def test_a_variable_of_separators_names_no_target() -> None:
     )
 
 
+<<<<<<< HEAD
 @cases(
     r"""
 kernls = {}
@@ -327,10 +296,14 @@ link = ["a.cu", "./a.cu"]
     {M}.link[1]: "./a.cu" is listed already as {M}.link[0]; remove one of them
 """
 )
+=======
+@cases("config.txt", "modules")
+>>>>>>> main
 def test_modules(text: str, expected: str) -> None:
-    assert_message(module(text), expected)
+    assert_refused(module(text), expected)
 
 
+<<<<<<< HEAD
 @cases(
     r"""
 add = 3
@@ -447,10 +420,14 @@ axpy = "f4(f4)"
     {M}.kernels.axpy: the name is already used by {M}.functions.axpy; rename one of them
 """
 )
+=======
+@cases("config.txt", "functions")
+>>>>>>> main
 def test_functions(text: str, expected: str) -> None:
-    assert_message(f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n{K}\n[modules."pkg.k".functions]\n{text}', expected)
+    assert_refused(f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n{K}\n[modules."pkg.k".functions]\n{text}', expected)
 
 
+<<<<<<< HEAD
 @cases(
     r"""
 axpy = 3
@@ -531,10 +508,14 @@ __aotcuda__ = "void(f4)"
     choose another name
 """
 )
+=======
+@cases("config.txt", "kernels")
+>>>>>>> main
 def test_kernels(text: str, expected: str) -> None:
-    assert_message(f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n[modules."pkg.k".kernels]\n{text}', expected)
+    assert_refused(f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n[modules."pkg.k".kernels]\n{text}', expected)
 
 
+<<<<<<< HEAD
 @cases(
     r"""
 pkg-x.k
@@ -562,10 +543,14 @@ aotcuda.k
     package of your own
 """
 )
+=======
+@cases("config.txt", "module names")
+>>>>>>> main
 def test_module_names(text: str, expected: str) -> None:
-    assert_message(f'{ARCH}\n[modules."{text}"]\nsource = "pkg._k"\n{K}', expected)
+    assert_refused(f'{ARCH}\n[modules."{text}"]\nsource = "pkg._k"\n{K}', expected)
 
 
+<<<<<<< HEAD
 @cases(
     r"""
 modules = {}
@@ -652,8 +637,11 @@ modules.a = { source = 's', {K}, options = { lineinfo = true } }
     already; set one of them to false
 """
 )
+=======
+@cases("config.txt", "what clashes")
+>>>>>>> main
 def test_what_clashes(text: str, expected: str) -> None:
-    assert_message(f"{ARCH}\n{text}", expected)
+    assert_refused(f"{ARCH}\n{text}", expected)
 
 
 def test_the_same_kernel_name_in_two_modules_is_no_clash() -> None:

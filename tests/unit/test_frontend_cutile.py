@@ -6,6 +6,7 @@ import functools
 import math
 import re
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,16 +21,16 @@ from aotcuda.builder.frontends import python_source, variants
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.cutile.config import parse_signature
 from aotcuda.builder.frontends.protocol import LeftOut, LinkInput
-from aotcuda.errors import AotcudaError, CompileError, ConfigError, SourceError, ToolchainError
+from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
+from support.errors import assert_message, cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-KEY = 'tool.aotcuda.modules."pkg.k"'
 ADD = "float32[::1], float32[::1], int32"
 
 
-def table(kernel: Any, *, arch: tuple[str, ...] = ("sm_80",), **module: Any) -> dict[str, Any]:
+def table(kernel: Any, *, arch: Iterable[str] = ("sm_80",), **module: Any) -> dict[str, Any]:
     return {
         "arch": [*arch],
         "frontend": "cutile",
@@ -124,35 +125,12 @@ def test_kernels_that_do_not_tell_where_they_were_made_are_among_what_a_module_h
     assert "sqrt" not in str(python_source.missing(replace(unit, python="zzz"), [module]))
 
 
-WRONG = [
-    ("float31[::1]", {}, f'{KEY}.kernels.add: "float31[::1]" is no type; write bool_, int8'),
-    ("bfloat16", {}, f'{KEY}.kernels.add: "bfloat16" is no type; write bool_'),
-    ("float32[:1]", {}, f'{KEY}.kernels.add: "float32[:1]" is no array; write one colon for each'),
-    ("float32[:, ::1, :]", {}, f'{KEY}.kernels.add: "float32[:, ::1, :]" is no array; write one colon for each'),
-    ("int32:16", {}, f'{KEY}.kernels.add: "int32:16" has a hint, which only contiguous arrays'),
-    ("float32[:, :]:16", {}, f'{KEY}.kernels.add: "float32[:, :]:16" has a hint, which only contiguous arrays'),
-    ({"signature": ADD, "constants": {"T": "x"}}, {}, f"{KEY}.kernels.add.constants.T: expected a number, true or"),
-    ({"signature": ADD, "constexprs": {}}, {}, f"{KEY}.kernels.add.constexprs: unknown key"),
-    (ADD, {"options": {"lineinfo": True}}, f"{KEY}.options.lineinfo: cuTile's kernels have no such option here"),
-    (ADD, {"options": {"max-registers": 32}}, f"{KEY}.options.max-registers: cuTile's kernels have no such option"),
-    (ADD, {"link": ["a.cu"]}, f"{KEY}.link[0]: nothing can be linked into cuTile's kernels; remove it"),
-    (ADD, {"functions": {"f": "int32()"}}, f"{KEY}.functions: the front end cutile has no functions; remove them"),
-    (
-        ADD,
-        {"arch": ("compute_80",)},
-        "tool.aotcuda.arch: compute_80 cannot be built for pkg.k: cuTile's compiler makes",
-    ),
-    (ADD, {"arch": ("sm_75",)}, "tool.aotcuda.arch: sm_75 cannot be built for pkg.k: cuTile's kernels run on GPUs of"),
-    (ADD, {"arch": ("sm_100f",)}, "tool.aotcuda.arch: sm_100f cannot be built for pkg.k: cuTile's compiler makes no"),
-]
-
-
-@pytest.mark.parametrize(("kernel", "module", "said"), WRONG, ids=[said.partition(": ")[2][:40] for *_, said in WRONG])
-def test_what_is_wrong_in_a_table_is_named_with_its_key(kernel: Any, module: Any, said: str) -> None:
+@cases("cutile.txt", "tables")
+def test_mistake_in_a_table_is_named_with_its_key(text: str, expected: str) -> None:
+    module = tomllib.loads(text)
     with pytest.raises(ConfigError) as caught:
-        plan.make(parse(table(kernel, **module), environ={}))
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
+        plan.make(parse(table(module.pop("kernels")["add"], **module), environ={}))
+    assert_message(str(caught.value), expected)
 
 
 SOURCE = """
@@ -246,6 +224,7 @@ def build(front: Any, root: Path) -> Any:
     return build
 
 
+<<<<<<< HEAD
 REFUSED = [
     (
         {"signature": ADD},
@@ -311,6 +290,13 @@ def test_what_the_source_does_not_allow_is_refused_in_words(
         build(kernel)
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
+=======
+@cases("cutile.txt", "sources")
+def test_table_that_does_not_fit_the_source_is_refused(build: Any, text: str, expected: str) -> None:
+    with pytest.raises((CompileError, SourceError)) as caught:
+        build(tomllib.loads(text)["kernels"]["add"])
+    assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
+>>>>>>> main
 
 
 @pytest.mark.parametrize(

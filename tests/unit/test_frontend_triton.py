@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from aotcuda.builder.frontends.triton import config, ptx
 from aotcuda.builder.frontends.triton.type_notation import parse_signature
 from aotcuda.builder.worker import process
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
+from support.errors import MODULE as KEY
+from support.errors import assert_message, cases
 
-KEY = 'tool.aotcuda.modules."pkg.k"'
 ADD = "*fp32, *fp32, *fp32, i32"
 
 
@@ -161,6 +163,7 @@ class TestTheTable:
         assert [str(target) for target in made.targets] == [wanted]
 
 
+<<<<<<< HEAD
 WRONG = [
     ("*fp32, i33", {}, f'{KEY}.kernels.add: "i33" is no type; write i1, u1, i8'),
     ({"signature": "*f32"}, {}, f'{KEY}.kernels.add.signature: "*f32" is no type; write *i1, *u1'),
@@ -243,16 +246,19 @@ WRONG = [
     (ADD, {"link": ["a.cu"]}, f"{KEY}.link[0]: nothing can be linked into Triton's kernels; remove it"),
     (ADD, {"functions": {"f": "int32()"}}, f"{KEY}.functions: the front end triton has no functions; remove them"),
 ]
+=======
+def given(text: str) -> dict[str, Any]:
+    """Return the table with a module's keys as a case of tests/data/errors has them."""
+    module = tomllib.loads(text)
+    return table(module.pop("kernels")["add"], **module)
+>>>>>>> main
 
 
-@pytest.mark.parametrize(
-    ("kernel", "module", "said"), WRONG, ids=[said.partition("kernels.add")[2][:40] for *_, said in WRONG]
-)
-def test_what_is_wrong_in_a_table_is_named_with_its_key(kernel: Any, module: Any, said: str) -> None:
+@cases("triton.txt", "tables")
+def test_mistake_in_a_table_is_named_with_its_key(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        plan.make(parse(table(kernel, **module), environ={}))
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
+        plan.make(parse(given(text), environ={}))
+    assert_message(str(caught.value), expected)
 
 
 @pytest.mark.parametrize(
@@ -423,6 +429,7 @@ def compiled(unit: Any, loaded: Any, arch: str) -> CompiledKernel:
     return made
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize(
     ("kernel", "error", "said"),
     [
@@ -520,16 +527,19 @@ def compiled(unit: Any, loaded: Any, arch: str) -> CompiledKernel:
     ],
 )
 def test_what_does_not_fit_the_source_is_named(sources: str, kernel: Any, error: type, said: str) -> None:
+=======
+@cases("triton.txt", "sources")
+def test_table_that_does_not_fit_the_source_is_refused(sources: str, text: str, expected: str) -> None:
+>>>>>>> main
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
-    with pytest.raises(error) as caught:
-        for unit in units({"signature": ADD, **kernel}, source=sources):
+    kernel = tomllib.loads(text)["kernels"]["add"]
+    with pytest.raises((CompileError, SourceError)) as caught:
+        for unit in units(kernel, source=sources):
             loaded = FRONT_END.load(unit, "/")
             for settled in FRONT_END.settled(unit, loaded):
                 compiled(settled, loaded, "sm_80")
-    assert str(caught.value).startswith(f"{KEY}.kernels.")
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
 
 
 def test_what_tritons_passes_print_is_kept_from_the_terminal(sources: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -633,12 +643,7 @@ ASKED: dict[str, Any] = {
 
 
 def test_a_heuristic_that_asks_for_none_is_the_run_times_and_one_that_asks_a_heuristic_is_not(sources: str) -> None:
-    kernel = {
-        "python": "asked",
-        "signature": "*fp32, none",
-        "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
-    }
-    made, *_ = variants_of(sources, kernel)
+    made, *_ = variants_of(sources, ASKED)
     assert made.heuristics == ("HAS", "EVEN")
     assert [item for item in made.arguments if item["name"] in ("HAS", "EVEN")] == [
         {"name": "HAS", "is_not_none": "y"},
@@ -662,12 +667,7 @@ def test_kernels_that_the_assembler_refuses_are_left_out_of_an_image(sources: st
 
 
 def test_a_stub_has_a_constexpr_that_is_called_like_an_option_once(sources: str) -> None:
-    kernel = {
-        "python": "asked",
-        "signature": "*fp32, none",
-        "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
-    }
-    made, *_ = variants_of(sources, kernel)
+    made, *_ = variants_of(sources, ASKED)
     overload = {"signature": made.signature, "parameters": list(made.parameters)}
     record = {"name": "asked", "arguments": list(made.arguments), "overloads": [overload]}
     text = stub.render({"by_grid": True, "kernels": [record], "functions": []}, "# mark")  # type: ignore[typeddict-item]
