@@ -161,33 +161,6 @@ def test_nor_is_an_entry_that_others_can_write(tmp_path: Path) -> None:
     assert store.get(any_of(NAME)) == {}
 
 
-<<<<<<< HEAD
-def test_a_file_in_the_place_of_the_folder_is_said_once(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("")
-    store = opened(where(tmp_path / "cache"))
-    put(store)
-    put(store, OTHER)
-    assert [problem.endswith("is not a folder") for problem in store.problems] == [True]
-
-
-def test_a_disk_that_is_full_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = opened(where(tmp_path / "cache"))
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(stores.entries.os, "rename", full)
-    put(store)
-    put(store, OTHER)
-    (problem,) = store.problems
-    assert (
-        problem
-        == f"the build stores nothing in its cache: {tmp_path / 'cache'} cannot be written (No space left on device)"
-    )
-
-
-=======
->>>>>>> main
 def test_what_is_there_is_taken_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(opened(where(tmp_path / "cache")))
     store = opened(where(tmp_path / "cache"))

@@ -411,25 +411,6 @@ def test_a_file_beside_the_build_is_there_as_it_was_or_whole_whatever_stops_it(
     assert number >= len(steps)
 
 
-<<<<<<< HEAD
-def test_no_room_leaves_it_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut_off(path: Path, data: bytes) -> int:
-        with path.open("wb") as file:
-            file.write(data[:3])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    path = tmp_path / "k.d"
-    output.replace(path, b"old")
-    monkeypatch.setattr(Path, "write_bytes", cut_off)
-    with pytest.raises(
-        BuildError, match=r"k\.d cannot be written \(No space left on device\); free some space, or name"
-    ):
-        output.replace(path, b"newer")
-    assert listed(tmp_path) == {"k.d": b"old"}
-
-
-=======
->>>>>>> main
 def test_a_file_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"")
     message = r" cannot be written \(a file is where a folder would be\); remove that, or "

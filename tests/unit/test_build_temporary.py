@@ -103,12 +103,3 @@ def test_a_new_folder_is_this_users_alone_and_takes_the_place_of_dead_ones(
     made = temporary.folder()
     assert list(tmp_path.iterdir()) == [made]
     assert made.stat().st_mode & 0o777 == 0o700
-<<<<<<< HEAD
-
-
-def test_no_room_for_a_folder_is_an_error_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
-    with pytest.raises(BuildError, match=r"no temporary folder can be made .*; set TMPDIR to a folder with free space"):
-        temporary.folder()
-=======
->>>>>>> main

@@ -224,79 +224,11 @@ def build(front: Any, root: Path) -> Any:
     return build
 
 
-<<<<<<< HEAD
-REFUSED = [
-    (
-        {"signature": ADD},
-        CompileError,
-        f"{KEY}.kernels.add.constants: TILE is missing, a ct.Constant of add; write for",
-    ),
-    (
-        {"signature": "float32[::1]", "constants": {"TILE": 64}},
-        CompileError,
-        (
-            f"{KEY}.kernels.add.signature: 'float32[::1]' has 1 types, and add takes 3 arguments that are not "
-            "constants: x, "
-        ),
-    ),
-    (
-        {"signature": ADD, "constants": {"TILE": 64, "n": 3}},
-        CompileError,
-        f"{KEY}.kernels.add.constants.n: n is an argument of add, and no ct.Constant; its constants are TILE",
-    ),
-    (
-        {"signature": ADD, "constants": {"TILE": 64, "m": 3}},
-        CompileError,
-        f"{KEY}.kernels.add.constants.m: m is no parameter of add, and no ct.Constant; its constants are TILE",
-    ),
-    (
-        {"signature": ADD, "constants": {"TILE": 64}, "overlap": ["x", "n"]},
-        CompileError,
-        f"{KEY}.kernels.add.overlap: n is no array of add; name two or more of its arrays (x, out), or leave it out",
-    ),
-    (
-        {"signature": ADD, "constants": {"TILE": 64}, "overlap": ["x"]},
-        CompileError,
-        f"{KEY}.kernels.add.overlap: one array alone overlaps no other; name two or more of its arrays (x, out), or",
-    ),
-    ({"python": "ad", "signature": ADD}, SourceError, f"{KEY}.kernels.add: tiles_source has no function ad; did you"),
-    (
-        {"python": "plain", "signature": ADD},
-        SourceError,
-        f"{KEY}.kernels.add: tiles_source.plain is of type function, and no",
-    ),
-    ({"python": "pairs", "signature": ADD}, CompileError, f"{KEY}.kernels.add: pairs takes a tuple, x; packaged"),
-    ({"python": "static", "signature": ADD}, CompileError, f"{KEY}.kernels.add: x of static has static_shape_dims or"),
-    (
-        {"python": "wrong", "signature": "float32[::1]", "specialise": "exact"},
-        CompileError,
-        f"{KEY}.kernels.add: void(float32[::1]): cuda-tile cannot compile it for sm_80: ",
-    ),
-    (
-        {"python": "large", "signature": "float32[::1], int32", "specialise": "exact"},
-        CompileError,
-        f"{KEY}.kernels.add: void(float32[::1], int32): cuda-tile cannot compile it for sm_80: Invalid kernel",
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("kernel", "kind", "said"), REFUSED, ids=[said.partition(": ")[2][:30] for *_, said in REFUSED]
-)
-def test_what_the_source_does_not_allow_is_refused_in_words(
-    build: Any, kernel: Any, kind: type[AotcudaError], said: str
-) -> None:
-    with pytest.raises(kind) as caught:
-        build(kernel)
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
-=======
 @cases("cutile.txt", "sources")
 def test_table_that_does_not_fit_the_source_is_refused(build: Any, text: str, expected: str) -> None:
     with pytest.raises((CompileError, SourceError)) as caught:
         build(tomllib.loads(text)["kernels"]["add"])
     assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
->>>>>>> main
 
 
 @pytest.mark.parametrize(

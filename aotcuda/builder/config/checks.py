@@ -65,7 +65,10 @@ def _check_types(types: Mapping[str, str]) -> None:
             way = waiting.pop()
             for name in rules.names_in_type(types[way[-1]]):
                 if name == first:
-                    message = f"{keys.ROOT}.types.{first}: it is made of itself ({' -> '.join([*way, first])}); define one of them by another type"
+                    message = (
+                        f"{keys.ROOT}.types.{first}: it is made of itself ({' -> '.join([*way, first])}); define "
+                        "one of them by another type"
+                    )
                     raise ConfigError(message)
                 if name in types and name not in way:
                     waiting.append((*way, name))

@@ -33,7 +33,10 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"the tables cannot be merged into a pyproject.toml of this form ({error}); the file was not changed: paste the output of `aotcuda record`"
+        message = (
+            f"the tables cannot be merged into a pyproject.toml of this form ({error}); the file was not changed: "
+            "paste the output of `aotcuda record`"
+        )
         raise ConfigError(message) from error
 
 

@@ -161,6 +161,9 @@ def _add_sizes(parameter: Parameter, sizes: list[Size], stated: Mapping[str, Sta
         if axis and int(axis) >= ndim:
             of = f"has {ndim} dimensions" if ndim else "may have any dimensions"
             example = f"float32[{', '.join([':'] * int(axis) + ['::1'])}]"
-            message = f'{where}.{size["name"]}: "{text}" is of dimension {axis} of {parameter["name"]}, which {of}; write how many dimensions it has: {parameter["name"]} = "{example}"'
+            message = (
+                f'{where}.{size["name"]}: "{text}" is of dimension {axis} of {parameter["name"]}, which {of}; '
+                f'write how many dimensions it has: {parameter["name"]} = "{example}"'
+            )
             raise CompileError(message)
     parameter["sizes"] = sizes

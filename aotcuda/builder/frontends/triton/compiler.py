@@ -149,7 +149,7 @@ class TritonFrontEnd:
         if tuned := sorted(undecided & (loaded.tuned or frozenset())):
             message = (
                 f"{unit.key}.configs: several are for the same arguments and differ in {' and '.join(tuned)}, which "
-                "launches of an autotuned kernel do not name; give each its when, or keep one of them"
+                "launches of an autotuned kernel do not name; give each its when, or remove one of them"
             )
             raise CompileError(message)
         unit = replace(
