@@ -1,6 +1,7 @@
 """The command line: parse arguments, call the tool, and turn errors into one line and an exit code.
 
-Exit codes: 0 fine; 1 the thing asked about has a problem, said on standard error; 2 wrong usage; 130 interrupted (143
+Exit codes: 0 fine; 1 the inspected object has a problem, reported on standard error; 2 wrong usage; 130 interrupted
+    (143
 by SIGTERM).
 """
 
@@ -91,7 +92,7 @@ def _open_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (as Python opens its own)
 
 
-@functools.cache  # whoever calls `main` again and again waits for this most of the time
+@functools.cache  # this takes most of the time of repeated calls of `main`
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
     parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")

@@ -46,7 +46,7 @@ class Capability:
     Attributes:
         number: `(9, 0)`.
         architecture: `Hopper`.
-        first_cuda: The first CUDA version whose toolkit builds for it and whose driver knows its GPUs.
+        first_cuda: The first CUDA version whose toolkit builds for it and whose driver supports its GPUs.
         last_cuda: The last toolkit that builds for it; None if no toolkit has dropped it.
         last_driver: The last driver branch for its GPUs; None if no branch has dropped them.
         renamed: The number in later toolkits; None if it is the same.

@@ -70,7 +70,7 @@ def call(
         vmap_method: What `jax.vmap` does: None refuses, `"sequential"` launches once for each element of the batch.
 
         command_buffer: Let XLA record the launch into its command buffers, CUDA graphs, together with its own kernels.
-            The module's images then stay loaded until the process ends, whatever `unload()` says.
+            The module's images then stay loaded until the process ends; `unload()` does not remove them.
 
     Returns:
         The function; it returns one array, or a list where `result_shape_dtypes` is a sequence.

@@ -45,7 +45,7 @@ _ENTRY_ITEMS = 16
 
 _PADDING = re.compile(rb"\0*")
 _LZ4_MAX_RATIO = 255
-"""A byte of an LZ4 block stands for at most this many; a larger claimed size is not worth its allocation."""
+"""A byte of an LZ4 block represents at most this many; a larger claimed size is not worth its allocation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Entry:
     Attributes:
         arch: What it was built for: `sm_90a` for machine code and LTOIR, `compute_75` for PTX.
         kind: What it is.
-        name: What the packer was told to call it.
+        name: The name that the packer was given.
         size: Its size in bytes before compression; for LTOIR that was stored as it is, padded to 8 bytes.
         packed: Its size in bytes in the fatbin.
         content: The image itself; empty for LTOIR.

@@ -73,7 +73,7 @@ def added(built: Output, settings: Config, package_root: Path) -> Output:
     """Return a build with the private copies of the run time, and with rewritten sources.
 
     Raises:
-        ConfigError: A source imports a part of aotcuda that no bundled run time has, or a module lies in no package.
+        ConfigError: A source imports a part of aotcuda that no bundled run time has, or a module is in no package.
     """
     found = dict(built.files)
     for package in _packages(settings):
@@ -169,7 +169,7 @@ def rewritten_sources(package_root: Path, package: str) -> dict[str, bytes]:
             text = data.decode()
             changed = _rewritten(text, f"{package}.{NAME}", sources, name, is_project=True)
         except (SyntaxError, ValueError, UnicodeDecodeError):
-            continue  # the build says what is wrong with it, if it imports it
+            continue  # if the build imports the file, it reports the error
         if changed != text:
             found[name] = changed.encode()
     return found

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NEVER_THERE = "a-file-whose-name-cannot-stand-here"
-"""Stands for files whose names the format cannot have. It never exists, so every run builds again."""
+"""A stand-in for files whose names the format cannot have. It never exists, so every run builds again."""
 
 
 def render(targets: Iterable[Path], files: Iterable[Path]) -> bytes:
     """Return a dependency file, as compilers write it with `-MD -MP` for make, ninja and CMake.
 
-    Each file is also a target of its own, so make continues if one is gone. Names are quoted as make does it. For a
-    name that cannot be written (see `warnings`) the rule is one that always builds again.
+    Each file is also a target of its own, so make continues if one is missing. Names are quoted as make does it.
+    For a name that cannot be written (see `warnings`) the rule is one that always builds again.
     """
     given = list(files)
     names = [_escaped(path) for path in given if _is_writable(path)]

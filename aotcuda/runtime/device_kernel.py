@@ -26,8 +26,8 @@ class OpenLibrary:
 
     Attributes:
         driver: The driver that holds them.
-        handle: The driver's handle (`CUlibrary`), once `loaded` has told it.
-        lock: What is held around calls with the handles, and asked by `check_open` when it is held.
+        handle: The driver's handle (`CUlibrary`), once `loaded` has set it.
+        lock: Held around calls with the handles; `check_open` is called while it is held.
     """
 
     __slots__ = ("_closed", "_where", "driver", "handle", "lock")
@@ -70,7 +70,7 @@ class DeviceKernel:
         cooperative: Whether it is launched cooperatively.
         most_threads: The most threads of a block by its author's launch bounds; 0 if there are none.
         watch: What a debug kernel raises; None for other kernels.
-        fixed: Block, shared memory and cluster that it is launched with; None where users say them.
+        fixed: Block, shared memory and cluster that it is launched with; None where users set them.
         verified: Configurations that it can take.
         blocks: Block sizes of most occupancy, by bytes of dynamic shared memory.
     """

@@ -1,4 +1,4 @@
-"""Turn the driver's errors into exceptions that say what they mean and what to do."""
+"""Turn the driver's errors into exceptions with their meaning and a remedy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def of(driver: Any, code: int, problem: str, *, late: bool) -> CudaError:
     """Return the error for a `CUresult`.
 
     Args:
-        driver: The `aotcuda.runtime.driver.Driver`, which has a name and a text for those that it knows.
+        driver: The `aotcuda.runtime.driver.Driver`, which has a name and a text for its errors.
         code: The `CUresult`.
         problem: How the message begins.
         late: Whether a kernel that failed may be another one than the problem names.

@@ -104,7 +104,7 @@ class OnThisGpu:
 def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | None) -> Any:
     """Return the overload on the current GPU as a `cuda.core.Kernel`."""
     try:
-        from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only who asks for one has cuda.core)
+        from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only who requests one has cuda.core)
     except ImportError:
         from aotcuda import registry  # noqa: PLC0415 (only errors come here)
 

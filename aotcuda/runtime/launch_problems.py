@@ -69,7 +69,7 @@ def failed(
         f"launched with {configuration.on(stream)}",
         *[
             f"argument {number}, {parameter['name']}: {parameter_kinds.of(parameter).given(parameter, block)}"
-            for number, parameter in enumerate(overload.parameters, 1)  # from the block, as the arguments may be gone
+            for number, parameter in enumerate(overload.parameters, 1)  # the arguments may be freed
         ],
     ]
     error.args = ("\n  ".join(lines),)
@@ -82,7 +82,7 @@ def check_capture(
     """Raise LaunchError if setup callbacks would have to run while a stream that a launch has to do with is captured.
 
     `concerned` has the launch's stream, and what is `pending`; `whose` callbacks they are, and what is to be done
-    before the capture, is said.
+    before the capture, is named.
     """
     from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
 
@@ -102,7 +102,7 @@ def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int],
     """Check that a launch on one of several GPUs can reach its arrays, and that its stream is that GPU's.
 
     Raises:
-        ArgumentError: An array lies on another GPU, which this one cannot read.
+        ArgumentError: An array is on another GPU, which this one cannot read.
         LaunchError: The stream is of another context than the current one.
     """
     for address in addresses:

@@ -46,7 +46,7 @@ _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_FORCE_PTX_JIT"),
     *("CUDA_LAUNCH_BLOCKING", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"),
 )
-"""Variables that change builds or launches, beside `AOTCUDA_*` and the compilers' own."""
+"""Variables that change builds or launches, in addition to `AOTCUDA_*` and the compilers' own."""
 
 OWN = (
     *("AOTCUDA_ARCH", "AOTCUDA_BUILDING", "AOTCUDA_LOAD", "AOTCUDA_FALLBACK", "AOTCUDA_CACHE_DIR"),

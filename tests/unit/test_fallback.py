@@ -388,7 +388,7 @@ class TestGpu:
         module.k[1, 1](cuda.array(8))
         driver.make_current(1)
         try:
-            with pytest.warns(FallbackWarning), pytest.raises(ArgumentError, match="takes its arguments otherwise"):
+            with pytest.warns(FallbackWarning), pytest.raises(ArgumentError, match="has another argument layout"):
                 module.k[1, 1](cuda.array(8, device=1))
         finally:
             driver.make_current(0)

@@ -117,7 +117,7 @@ def test_a_newer_container_asks_for_a_newer_aotcuda() -> None:
 def test_an_image_of_an_unknown_kind_is_named_by_its_number() -> None:
     data = bytearray(packed())
     struct.pack_into("<H", data, 16, 64)
-    with pytest.raises(ImageError, match=r"entry at byte 16 is of a kind \(64\)"):
+    with pytest.raises(ImageError, match=r"entry at byte 16 has a kind \(64\)"):
         fatbin.read(bytes(data), "test.fatbin")
 
 

@@ -31,7 +31,8 @@ class Store:
     What cannot be read counts as missing, and what cannot be written is not kept; why is in `problems`.
 
     Attributes:
-        answers: The URL, if there is one, has answered whenever it or another process asked; else it is left alone.
+        answers: The URL, if there is one, has answered all requests of this and other processes; otherwise it is not
+            used.
     """
 
     def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
@@ -150,7 +151,7 @@ class Store:
         self._spoilt(self._settings.folder)
 
     def _spoilt(self, place: str | None) -> None:
-        """Note once for each place that an entry cannot be used; all processes of a build say it alike."""
+        """Record once for each place that an entry cannot be used; all processes of a build use the same text."""
         found = "has entries that are damaged or of another version; their results are made again"
         problem = f"the build cache in {remote.shown(place or '')} {found}"
         if problem not in self.problems:
@@ -197,7 +198,7 @@ def _tally_of(folder: str) -> str:
 
 
 def _may_be_full(folder: str, cap: int) -> bool:
-    """Return True if the entries may take more bytes than that, or nobody has looked for a day."""
+    """Return True if the entries may take more bytes than `cap`, or were not measured for a day."""
     try:
         looked, *sizes = map(int, foreign.read(_tally_of(folder), follow=False).split())
     except (TargetError, ValueError):

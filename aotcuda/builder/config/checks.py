@@ -138,7 +138,7 @@ def _check_module_names(config: Config) -> None:
 
 
 def _check_in_place(module: Module) -> None:
-    """Check that each Python function of an in-place module stands for one kernel."""
+    """Check that each Python function of an in-place module represents one kernel."""
     seen: dict[str, str] = {}
     for kernel in module.kernels:
         python = getattr(kernel, "python", kernel.name)

@@ -26,7 +26,7 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
 
     Raises:
         ConfigError: The first thing found wrong. Keys are looked at in the order of the dataclasses' fields, and what
-            lies between several keys (names used twice, options that exclude each other) after that.
+            is between several keys (names used twice, options that exclude each other) after that.
     """
     if not isinstance(table, Mapping):
         raise ROOT.mismatch(expected="a table", value=table)

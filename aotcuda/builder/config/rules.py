@@ -1,7 +1,7 @@
 """Check names, signatures and paths in the configuration.
 
 Each constant at the end is the shape of one kind of text: a pattern, which the JSON schema has too, and a function with
-the rules that no pattern can say. Such a function takes the text, returns what the configuration keeps, and raises
+the rules that no pattern can express. Such a function takes the text, returns what the configuration keeps, and raises
 ValueError with what is wrong and what to do; the key is put before it by the shape.
 """
 
@@ -191,5 +191,5 @@ def kernels(value: Shape) -> TableOf:
 
 
 def functions(value: Shape) -> TableOf:
-    """Return a module's `functions`, likewise."""
+    """Return a module's `functions`, checked as its `kernels`."""
     return TableOf(name=C_NAME, value=value, expected="a table of functions", named=True)

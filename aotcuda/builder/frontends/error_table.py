@@ -35,7 +35,7 @@ _NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A row that fits a text: `fact` is empty where the compiler's own words say it; `start` is the match's place."""
+    """A row that fits a text: an empty `fact` keeps the compiler's words; `start` is the match's place."""
 
     fact: str
     remedy: str
@@ -313,7 +313,7 @@ def explain(head: str, text: str, place: Callable[[str], str] | str = "") -> str
     """Return `head: fact (place); remedy`.
 
     Without a row for `text`, the fact is the compiler's own: its first line behind "error:", or else its first line
-    that says something. The rest of the text follows, indented.
+    that is not empty. The rest of the text follows, indented.
 
     Args:
         head: The key, or the module and the target.

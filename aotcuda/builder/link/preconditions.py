@@ -230,7 +230,7 @@ def _check_missing(
     elsewhere: Mapping[str, str],
 ) -> None:
     if not all(found.complete for found in linked.values()):
-        return  # LTOIR does not tell its symbols; the linker will say what is missing
+        return  # LTOIR does not show its symbols; the linker reports missing ones
     known = {*own, *(name for found in linked.values() for name in found.functions)}
     for unit, externals in wanted.items():
         for external in externals:

@@ -39,11 +39,11 @@ class Symbols:
 
 
 def of(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> Symbols:
-    """Return the symbols of `item`; CUDA C++ is compiled to PTX for `target` to learn them.
+    """Return the symbols of `item`; CUDA C++ is compiled to PTX for `target` to find them.
 
     Raises:
         CompileError: A CUDA C++ source does not compile.
-        ImageError: A binary is not what its suffix says, or damaged.
+        ImageError: A binary does not match its suffix, or is damaged.
     """
     if item.kind == "cu":
         if item.internal:
@@ -83,7 +83,7 @@ _EXTERN_C = re.compile(rb'extern\s+"C"\s+__device__\s+[\w\s*]+?[\s*](\w+)\s*\(')
 
 
 def _in_source(item: LinkInput) -> Iterator[str]:
-    """Yield the functions of a source of the front end's own, which are all declared alike."""
+    """Yield the functions of a source of the front end's own, which all have one form of declaration."""
     for data in (item.data, *(piece for _, piece in item.pieces)):
         yield from (name.decode() for name in _EXTERN_C.findall(data))
 

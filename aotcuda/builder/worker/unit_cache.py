@@ -37,7 +37,7 @@ _READS = list[tuple[str, str, str | None]]
 """The type of what was read while a unit was compiled, in an entry."""
 
 _OF_MACHINES = frozenset([ALL_NAMES, "PATH", "VIRTUAL_ENV", "TMPDIR", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"])
-"""Variables that say where things lie on a machine."""
+"""Variables with paths of the machine."""
 
 _SHOWN = 8
 """The most kernels and files that an error lists."""
@@ -190,7 +190,7 @@ def _portable(stamp: Stamp, root: str) -> Inputs:
     reads = {
         f"{_below(path, root)}{'' if question == 'file' else f' ({question})'}": answer
         for (question, path), answer in stamp.reads.items()
-        if question != "status"  # versions stand for installed packages
+        if question != "status"  # versions represent installed packages
     }
     variables = {f"${name}": value for name, value in stamp.variables.items() if name not in _OF_MACHINES}
     return reads | variables

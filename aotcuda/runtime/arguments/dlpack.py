@@ -1,7 +1,7 @@
 """Reading arrays through DLPack: what its capsule holds, taken apart with ctypes.
 
 The capsule is never marked as used. It goes into `pending` and lives until the launch is made; its own destructor then
-gives the array back, as DLPack asks of a capsule that nobody consumed.
+releases the array, as DLPack demands for a capsule that was not consumed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _address.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _address.restype = ctypes.c_void_p
 
 
-_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule that says more is not one
+_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule with a larger number is damaged
 
 
 def read(array: Any, pending: list[object], stream: int) -> View | None:
@@ -99,7 +99,7 @@ def read(array: Any, pending: list[object], stream: int) -> View | None:
 def _export(array: Any, stream: int) -> object:
     try:
         return array.__dlpack__(stream=stream, max_version=(1, 0))
-    except TypeError:  # a library from before DLPack 1.0, which knows no max_version
+    except TypeError:  # a library from before DLPack 1.0, without max_version
         return array.__dlpack__(stream=stream)
 
 

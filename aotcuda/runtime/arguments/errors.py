@@ -108,7 +108,7 @@ def missing_variant(
         records: Its variants.
         numbers: By the key of a variant, its index.
         args: The arguments.
-        codes: What stands for them in keys, as far as that is known.
+        codes: Their codes in keys, as far as they are known.
     """
     if not numbers:
         return f"{where} has no packaged variant"
@@ -167,7 +167,7 @@ def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]
 
 
 def unconfigured(where: str, name: str, *ways: str) -> CallError:
-    """Return the error for a kernel that is called as it is; `ways` of launching it stand behind its name."""
+    """Return the error for a kernel that is called as it is; `ways` of launching it follow its name."""
     shown = [f"{name}{way}(...)" for way in ways or ("[grid, block]", ".forall(n)")]
     return CallError(f"{where} needs a configuration: {' or '.join(shown)}")
 
@@ -189,7 +189,7 @@ def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, 
         problem = _problem(parameter, arg)
         if problem is not None:
             found.append((f"argument {number}, {parameter['name']}, {problem}", _conversion(parameter, arg, args)))
-    if found:  # else what must lie apart are arrays
+    if found:  # else the arrays that must not overlap
         return found
     return [(problem, None) for problem in _overlaps(overload, args) or ["the arguments could not be packed"]]
 

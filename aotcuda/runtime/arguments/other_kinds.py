@@ -1,4 +1,4 @@
-"""The kinds of parameters beside numbers and arrays; see `aotcuda.runtime.arguments.parameter_kinds`."""
+"""The kinds of parameters other than numbers and arrays; see `aotcuda.runtime.arguments.parameter_kinds`."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ class Type(Kind):
         return _wrong_dtype(self, parameter, arg, read)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter["type"]  # the block may end with it, in one byte: the front end says how many it takes
+        return parameter["type"]  # the block may end with it, in one byte: the front end has its size
 
 
 class Tuple(Kind):
@@ -298,7 +298,7 @@ class Tuple(Kind):
         return [field for member in parameter["members"] for field in parameter_kinds.of(member).fields(member)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        raise NotImplementedError  # its members are asked, by aotcuda.runtime.arguments.errors
+        raise NotImplementedError  # aotcuda.runtime.arguments.errors uses its members
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
@@ -356,7 +356,7 @@ class Elements(Address):
 class Number(Scalar):
     """A number that is passed by value, of which the first overload in order takes what fits it.
 
-    So an int goes to the narrowest type that is listed first, where a `Scalar` prefers the widest.
+    So an int selects the narrowest type that is listed first; a `Scalar` prefers the widest.
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:

@@ -71,7 +71,7 @@ def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
 
 
 def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    """Return what `Kind.problem` says of a number."""
+    """Return `Kind.problem` of a number."""
     if packs(kind, parameter, read):
         return None
     return f"is {aotcuda.errors.shown(arg)}, which is out of range for {parameter['type']}"
@@ -91,7 +91,7 @@ def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
 
 
 def given_number(parameter: Parameter, block: bytes) -> str:
-    """Return what `Kind.given` says of a number."""
+    """Return `Kind.given` of a number."""
     if parameter["kind"] == "complex":
         value: object = complex(*struct.unpack_from(f"<2{parameter['format']}", block, parameter["offset"]))
     else:
@@ -100,9 +100,9 @@ def given_number(parameter: Parameter, block: bytes) -> str:
 
 
 def given_array(parameter: Parameter, block: bytes) -> str:
-    """Return what it says of an array."""
+    """Return `Kind.given` of an array."""
     words, ndim = parameter["words"], parameter["ndim"]
-    if ndim and "shape0" not in words:  # the kernel is told where it lies, and no more
+    if ndim and "shape0" not in words:  # the kernel receives its address alone
         return given_address(parameter, block)
     numbers = dict(zip(words, struct.unpack_from(f"<{len(words)}q", block, parameter["offset"]), strict=True))
     shape = tuple([numbers[f"shape{axis}"] for axis in range(ndim)])
@@ -115,6 +115,6 @@ def given_array(parameter: Parameter, block: bytes) -> str:
 
 
 def given_address(parameter: Parameter, block: bytes) -> str:
-    """Return what it says of a parameter that is an address."""
+    """Return `Kind.given` of an address."""
     (address,) = struct.unpack_from("<Q", block, parameter["offset"])
     return f"{parameter['type']} at {address:#x}"

@@ -74,7 +74,7 @@ class Cache(Files):
             entries.remove(self, key)
 
     def lock(self, key: str) -> Lock | None:
-        """Wait until this process may compile what `key` stands for; None if nobody keeps it from doing so for good."""
+        """Wait until this process may compile the entry of `key`; return None if it may compile without a lock."""
         if self.root is None or not self._is_trusted():
             return None
         try:

@@ -43,7 +43,7 @@ class Lock:
         _renew(self._path, self._stop)
 
     def release(self) -> None:
-        """Give it back, unless somebody has taken it over."""
+        """Release it, unless another process has taken it over."""
         self._stop.set()
         with contextlib.suppress(OSError):
             if _read(self._path) == self._content:
@@ -55,11 +55,11 @@ def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | Non
 
     Args:
         path: The file; its folder is there.
-        ready: Tells that what the holder makes is there, so there is nothing to wait for any more.
+        ready: Returns True if the holder's result exists, so that the wait can end.
         patience: Seconds to wait.
 
     Returns:
-        The lock; None if `ready` said so, if patience ran out, or if no file can be made there.
+        The lock; None if `ready` returned True, if patience ran out, or if no file can be made there.
     """
     content = _me()
     pause, deadline = _FIRST_PAUSE, time.monotonic() + patience
@@ -96,7 +96,7 @@ def _create(path: str, content: bytes) -> Lock:
         FileExistsError: There is one.
         OSError: None can be made.
     """
-    # A link appears with its content, so a holder that is killed at once can be told by it, too.
+    # A link appears with its content, so it identifies even a holder that is killed at once.
     partial = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
     lock = Lock(path, content)
     try:
@@ -119,7 +119,7 @@ def _link(partial: str, path: str, content: bytes) -> None:
     try:
         os.link(partial, path)
     except FileExistsError:
-        if os.stat(partial).st_nlink == 1:  # NFS may say so though it was made, when an answer got lost
+        if os.stat(partial).st_nlink == 1:  # NFS may report this though the link was made, if an answer got lost
             raise
     except OSError:  # a file system without links
         _write(path, content)
@@ -152,7 +152,7 @@ def _take_away(path: str, content: bytes) -> None:
     with contextlib.suppress(OSError):
         os.rename(path, aside)
         if _read(aside) != content:
-            os.link(aside, path)  # it was somebody's new lock already: give it back
+            os.link(aside, path)  # it was already another process's new lock: restore it
     with contextlib.suppress(OSError):
         os.unlink(aside)
 

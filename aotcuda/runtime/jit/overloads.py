@@ -77,7 +77,7 @@ class JitOverloads:
     def kernel(
         self, overload: PackedOverload, device: int, choice: Choice, concerned: Sequence[object], where: str
     ) -> tuple[DeviceKernel, bool]:
-        """Return an overload on a GPU, compiled if need be, and True if launches may keep it without asking again.
+        """Return an overload on a GPU, compiled if need be, and True if launches may cache it.
 
         They may not if it came with callbacks of its own, which have to see each context.
 

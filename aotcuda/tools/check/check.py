@@ -48,7 +48,7 @@ class Checked:
         fallback: `jit` or `error`.
         recipe: Whether it carries what the JIT fallback builds from.
         images: Its images.
-        cells: What each pair that was asked about takes.
+        cells: The image for each requested pair.
         left_out: The kernels that its images for some targets lack.
     """
 

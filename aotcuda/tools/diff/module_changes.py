@@ -43,7 +43,7 @@ def functions(before: Manifest, after: Manifest) -> Iterator[Change]:
     yield from named("function", old, new)
     for name in sorted(old.keys() & new.keys()):
         keys = [key for key in ("prototype", "signature", "abi") if old[name].get(key) != new[name].get(key)]
-        for key in keys[:1]:  # a prototype says what the signature does, in C
+        for key in keys[:1]:  # a prototype is the signature in C
             was, now = (str(side[name].get(key)).rstrip(";") for side in (old, new))
             text = f"its {key} was {was} and is {now}"
             yield Change(kind="function", name=name, text=text, breaks=True, old=was, new=now)
@@ -75,7 +75,7 @@ def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _code(image: Image) -> Target:
-    """Return the PTX target that stands for all GPUs for which an image of functions can be linked."""
+    """Return the PTX target for all GPUs for which an image of functions can be linked."""
     target = arch.parse(image["arch"])
     return Target("ptx", target.major, target.minor, target.suffix)
 

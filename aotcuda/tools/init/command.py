@@ -27,7 +27,7 @@ _TOOL = ("tool", "aotcuda")
 _HATCHLING = ("hatchling", "hatchling.build")
 _SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
 _WITHOUT_TABLE = "setuptools.build_meta:__legacy__"
-"""The back end of a project without a pyproject.toml, by PEP 517: setup.py may import modules beside it."""
+"""The back end of a project without a pyproject.toml, by PEP 517: setup.py may import modules of its folder."""
 
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
 

@@ -36,14 +36,14 @@ class Record:
         function: Its qualified name.
         signature: What it was compiled for; None for a device function that was inlined before it had types.
         options: The options of `@cuda.jit` that change the code.
-        file: The source file, relative to the project where it lies in it.
+        file: The source file, relative to the project where it is in it.
         line: The first line.
         path: The name that leads to it in its module, if there is one.
         behind: The type of the object that has its name and does not lead to it, as decorators may make one.
         site: `file:line` of its first launch.
         refused: Why no wheel can hold it.
         types_refused: Which of its types no packaged kernel takes.
-        declared: The signature stands in the source.
+        declared: The signature is in the source.
         launches: How often it was launched, by GPU.
     """
 

@@ -117,7 +117,7 @@ def is_of_the_wheel(record: Record, owner: Project) -> bool:
 
 
 def _inside(record: Record) -> bool:
-    """Return True if a file lies in the project, outside environments."""
+    """Return True if a file is in the project, outside environments."""
     return not record.file.startswith("/") and "site-packages" not in record.file
 
 

@@ -1,4 +1,4 @@
-"""Compiling the files of a module, by NVRTC: once to learn what they declare, then once for each target."""
+"""Compiling the files of a module, by NVRTC: once to read their declarations, then once for each target."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class File:
 
     Attributes:
         item: Its content and place.
-        folders: Where its headers are searched, beside its own folder.
+        folders: Where its headers are searched, in addition to its own folder.
         names: The kernels that are compiled of it, as C++ calls them.
         symbols: Their symbols.
         declared: All that it defines, by symbol.
@@ -224,7 +224,7 @@ class FrontEnd:
             return _compiled(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
 
     def include_dirs(self) -> list[str]:
-        """Implement FrontEnd.include_dirs: none beside the toolkit's and the files' own."""
+        """Implement FrontEnd.include_dirs: none except the toolkit's and the files' own."""
         return []
 
 
@@ -232,7 +232,8 @@ FRONT_END = FrontEnd()
 
 _ALIGNMENT = 16
 """What the beginning of the parameters is aligned by on every GPU: ptxas aligns each by its address, and not by its
-place in the block, so what is aligned by more lies elsewhere on some GPUs (KPARAM_INFO in `cuobjdump -elf`)."""
+place in the block, so parameters with a larger alignment have other offsets on some GPUs (KPARAM_INFO in `cuobjdump
+-elf`)."""
 
 _QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
 
@@ -240,7 +241,7 @@ _QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
 def _without_kernels(item: LinkInput, word: str) -> LinkInput:
     """Return a file whose kernels are device functions, since entry points would be in every image that links it.
 
-    Inline ones that nobody calls are no code at all.
+    Inline functions that are not called produce no code.
     """
     head = f"#undef __global__\n#define __global__ __device__ {word}\n"
     head += "#undef __grid_constant__\n#define __grid_constant__\n"
@@ -301,7 +302,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
         tasks.append(pool.Task(f"what {path} declares", run, key=key))
     done = dict(zip(plain, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
     made = {path: description for path, (_, description) in done.items() if path not in have}
-    after = named()  # a header that was edited meanwhile was read nobody knows when
+    after = named()  # a header that was edited meanwhile was read at an unknown time
     same = {path: names for path, names in before.items() if names == after[path]}
     cache.keep(made, same, {path: f"what {path} declares" for path in made}, "declarations")
     return tuple(file for file, _ in done.values())
@@ -326,7 +327,8 @@ def _kernels_in(text: bytes) -> list[str]:
     return [name.decode() for name in re.findall(rb"__global__(?:[^;{}()]|\([^;{}()]*\))*?\b(?!__)(\w+)\s*\(", text)]
 
 
-# What NVRTC says of names is said of a file that it makes of them; all else is the file's own, or a header's.
+# NVRTC reports errors of name expressions in a file that it makes of them; other errors are the file's own, or a
+# header's.
 _FILE_ERROR = re.compile(r"^(?!__nv_name_map)\S.*\(\d+\): (?:catastrophic )?error: ", re.MULTILINE)
 _NAME_ERROR = re.compile(r"^__nv_name_map\(\d+\): error: (.*)$", re.MULTILINE)
 _INPUT = re.compile(r'Input name expression was: " ?(.*?)"')
@@ -367,7 +369,7 @@ def _described(
 
 
 def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
-    """Say what is wrong with the first name that NVRTC refuses."""
+    """Return the error for the first name that NVRTC refuses."""
     said = _NAME_ERROR.findall(log)[0]
     shown = "".join((_INPUT.search(log) or [""] * 2)[1].split())
     name = next((name for name in keys if "".join(name.split()) == shown), next(iter(keys)))
@@ -430,7 +432,7 @@ def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
 
     Raises:
         SourceError: No file defines it with C linkage.
-        CompileError: A type of it is none that C and Numba have alike.
+        CompileError: One of its types differs between C and Numba.
     """
     file = next((file for file in files if unit.name in file.declared), None)
     found = file.declared[unit.name] if file is not None else None

@@ -42,7 +42,7 @@ class Stated:
         ndim: Number of dimensions of an array; -1 for any, None for no array.
         layout: C, F, or A for any strides.
         array: The array that it is taken from; empty if it is an argument.
-        word: What of that array, as manifests say it.
+        word: The property of that array, as manifests name it.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Stated:
 
 
 def stated(text: str) -> Stated:
-    """Read what the table says of a parameter."""
+    """Read the table's entry for a parameter."""
     text = text.strip()
     if found := _SIZE.fullmatch(text):
         return Stated(text=text, array=found[1], word=_WORDS[found[2] or found[3]] + (found[4] or ""))
@@ -172,12 +172,12 @@ class CppUnit(Unit):
 
     Attributes:
         sources: The files of its module.
-        expressions: What C++ calls each kernel of the module, this one among them, and the key that says so: a file
+        expressions: What C++ calls each kernel of the module, this one among them, and its key: a file
             is compiled for all of them at once.
         expression: What it calls this one.
-        stated: What the table says of parameters.
+        stated: The table's entries for parameters.
         cooperative: The kernel is to be launched cooperatively.
-        unfused: The kernel has no fused multiply-adds, whatever the module's options say.
+        unfused: The kernel has no fused multiply-adds, whatever the module's options are.
     """
 
     sources: tuple[str, ...]
@@ -232,7 +232,7 @@ def units(module: Module) -> list[CppUnit]:
             key=kernel.key,
             kind="kernel",
             name=kernel.name,
-            symbol=f"{kernel.name}__{number}",  # until NVRTC has told which it is
+            symbol=f"{kernel.name}__{number}",  # until NVRTC has found its declaration
             origin=f"{', '.join(sources)}:{expression}",
             signature=expression if kernel.instances else "",
             signature_key=key,

@@ -44,7 +44,7 @@ def of(declaration: Declaration, stated: Mapping[str, Stated], key: str) -> Argu
 
     Args:
         declaration: The kernel.
-        stated: What the table says of parameters, by name.
+        stated: The table's entries for parameters, by name.
         key: The kernel's key.
 
     Raises:

@@ -56,7 +56,7 @@ class Type:
         layout: Of an array: contiguous in C or F order, or A for any strides.
         aligned: Its address, and all strides but that of the contiguous dimension, are divisible by 16 bytes.
         even: Besides, all its extents are divisible by 16.
-        open: The table does not say this, and so leaves it to `specialise`.
+        open: The table does not set this, so `specialise` does.
     """
 
     scalar: str
@@ -230,7 +230,7 @@ def units(module: Module) -> list[CutileUnit]:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened: nobody asks, since cuTile's kernels are made for what the table says."""
+    """Implement Tables.widened; it is not called: cuTile's kernels have the table's signatures alone."""
     message = f"{kernel.key}: cuTile's kernels are compiled for the table's signatures alone, and not for {signature}"
     raise CompileError(message)
 

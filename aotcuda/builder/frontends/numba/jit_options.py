@@ -113,7 +113,8 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
                 remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
             message = f"{unit.key}: @cuda.jit has no option {name}, which {unit.python} gives it; {remedy}"
             raise CompileError(message)
-        # Both compilers keep an `lto` of their own: Numba-CUDA's is false in debug builds, the other says who set it.
+        # Both compilers keep an `lto` of their own: Numba-CUDA's is false in debug builds, the other's records who set
+        # it.
         is_unlinked = name == "lto" and not value and not given.get("debug") and given.get("_lto_explicit", True)
         if is_unlinked or (name in _REFUSED and name != "lto" and value not in _PLAIN):
             message = f"{unit.key}: @cuda.jit({name}={value!r}) of {unit.python} cannot be honoured; {_REFUSED[name]}"
@@ -121,7 +122,7 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
 
 
 def _check_level(unit: NumbaUnit, given: Mapping[str, Any], options: Options) -> None:
-    """Refuse a level of optimization of one kernel: the linker optimizes all code of a module alike."""
+    """Refuse a level of optimization of one kernel: the linker optimizes all code of a module at one level."""
     level = 0 if given.get("opt") is False else given.get("opt_level", _HIGHEST)
     if level not in (_HIGHEST, options.opt_level):
         written = "opt=False" if given.get("opt") is False else f"opt_level={level}"

@@ -153,7 +153,7 @@ def _slots(kind: type) -> Iterable[str]:
 def _attribute(value: Any, name: str) -> Any:
     try:
         return getattr(value, name, None)
-    except Exception:  # noqa: BLE001 (a property of the user's, which is not what was asked for)
+    except Exception:  # noqa: BLE001 (a property of the user's, which is not what was requested)
         return None
 
 

@@ -132,7 +132,7 @@ def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root:
 
 
 def _being_built(value: object) -> str | None:
-    """Return the module of this build that a value stands for, or is a part of."""
+    """Return the module of this build that a value represents, or is a part of."""
     if isinstance(value, ModuleType) and isinstance(vars(value).get("__aotcuda__"), Placeholder):
         return value.__name__
     return value.__name__.rpartition(".")[0] if isinstance(value, Placeholder) else None

@@ -16,7 +16,7 @@ class KnownFault:
     """One fault of the compiler.
 
     Attributes:
-        fact: The wrong result; `{}` stands for what the recogniser found.
+        fact: The wrong result; `{}` is replaced by the recogniser's finding.
         cases: The groups or cases of the conformance suite that show it.
     """
 

@@ -136,7 +136,7 @@ class Settings:
     key: str = ""
 
     def may_be_for(self, other: Settings) -> bool:
-        """Return True if some arguments may be those of both configs, and nothing but constants tells them apart."""
+        """Return True if some arguments may be those of both configs, and only constants distinguish them."""
         signatures = {tuple(item.plain for item in types) for types in self.signatures}
         others = {tuple(item.plain for item in types) for types in other.signatures}
         apart = signatures and others and not signatures & others
@@ -414,7 +414,7 @@ def is_in_place(module: Module) -> bool:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened; Triton's kernels are made for what the table says."""
+    """Implement Tables.widened; Triton's kernels are compiled for the table's signatures alone."""
     message = (
         f"{kernel.key}: Triton's kernels are compiled for the signatures and constants in the table alone, and not for "
         f"{signature}"

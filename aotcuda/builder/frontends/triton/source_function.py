@@ -29,9 +29,9 @@ class Loaded:
 
     Attributes:
         function: What `@triton.jit` has made.
-        tuned: The constexprs that `@triton.autotune` gives values; None where none stands around the function.
+        tuned: The constexprs that `@triton.autotune` gives values; None where none is around the function.
         computed: The arguments that `@triton.heuristics` computes at each launch of Triton's, in its order, each with
-            its question if it asks only whether another argument is None.
+            its condition if it only tests another argument for None.
     """
 
     function: Any

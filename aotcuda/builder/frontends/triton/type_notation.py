@@ -69,7 +69,7 @@ ELEMENTS = {
 """Triton's names of numbers that arrays hold, with NumPy's type strings."""
 
 PLAIN = re.compile(r"[\w.+-]*")
-"""A string that can stand in comments of C and in Python as it is."""
+"""A string that needs no escapes in C comments and in Python."""
 
 _NOT_YET = {
     "fp16": "a number in half precision; declare the parameter as fp32",

@@ -89,7 +89,7 @@ def _array(ty: Any, namespace: Mapping[str, object]) -> str:
     if {"Array", "BaseTuple", "CPointer", "RawPointer"} & {cls.__name__ for cls in type(ty.dtype).__mro__}:
         message = f"is an array of {ty.dtype}, which a packaged kernel cannot accept"
         raise RefusedError(message)
-    # A record's fields may lie at any offset, so Numba takes every array of them for unaligned; from_dtype says so too.
+    # A record's fields may be at any offset, so Numba takes every array of them for unaligned; from_dtype says so too.
     aligned = ty.aligned or "Record" in {cls.__name__ for cls in type(ty.dtype).__mro__}
     if not ty.mutable or not aligned or ty.ndim == 0:
         extra = ("" if ty.mutable else ", readonly=True") + ("" if aligned else ", aligned=False")
