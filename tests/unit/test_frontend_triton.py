@@ -176,10 +176,16 @@ WRONG = [
         f'{KEY}.kernels.add.signature: "fp16" is a number in half precision; declare the parameter as fp32',
     ),
     (
-        {"signature": "tensordesc<fp16[64]>"},
+        {"signature": "tensordesc<fp16[64,]>"},
         {},
-        f'{KEY}.kernels.add.signature: "tensordesc<fp16[64]>" is a tensor descriptor, which',
+        f'{KEY}.kernels.add.signature: "tensordesc<fp16[64,]>" is no type of a tensor descriptor; write its',
     ),
+    (
+        {"signature": "tensordesc<fp16[64, 48]>"},
+        {},
+        f'{KEY}.kernels.add.signature: "tensordesc<fp16[64, 48]>" is no ty',
+    ),
+    ({"signature": "tensordesc<fp8e4b15[64]>"}, {}, f'{KEY}.kernels.add.signature: "tensordesc<fp8e4b15[64]>" is no t'),
     ({"constexprs": {"BLOCK": 3}}, {}, f"{KEY}.kernels.add.signatures: this key is missing; write for example"),
     ({"signature": ADD, "num-warps": 3}, {}, f"{KEY}.kernels.add.num-warps: 3 is no power of two"),
     ({"signature": ADD, "num_warps": 4}, {}, f"{KEY}.kernels.add.num_warps: unknown key; did you mean num-warps?"),
