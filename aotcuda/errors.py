@@ -202,6 +202,10 @@ class CallbackError(AotcudaError):
     """A setup or teardown callback raised; its own exception is chained."""
 
 
+class AllocatorError(AotcudaError, RuntimeError):
+    """A kernel needs global memory for a launch, and the program has set no function that allocates it."""
+
+
 class DependencyError(AotcudaError):
     """Something that this module needs at run time is not installed; the message has the command that installs it."""
 

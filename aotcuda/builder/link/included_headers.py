@@ -116,7 +116,7 @@ class Headers:
         """Look for what a source includes, and for what that includes in turn; `folders` are searched for all of them.
 
         As in the compiler, a name in quotes is searched first in the folder of the file that includes it, and what
-        stands in angle brackets is not looked for there.
+        is in angle brackets is not looked for there.
         """
         waiting: list[tuple[bytes, Path | None]] = [(text, None)]
         met: set[tuple[Path, Path]] = set()
