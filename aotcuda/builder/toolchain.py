@@ -99,7 +99,7 @@ def unknown_target(name: str, where: str, tool: str, known: Iterable[str]) -> To
     """Return the error for a target, named at `where`, that a front end's own compiler does not support."""
     listed = ", ".join(known)
     return ToolchainError(
-        f"{where}: {name} is not known to {tool}, which builds for {listed}; leave it out, or install a newer one"
+        f"{where}: {name} is not known to {tool}, which builds for {listed}; remove it, or install a newer one"
     )
 
 

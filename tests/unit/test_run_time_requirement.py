@@ -52,7 +52,7 @@ def test_dependencies_that_admit_an_older_run_time_are_warned_of(dependency):
 def test_it_is_said_where_the_dependencies_stand():
     (said,) = run_time_requirement.warnings(["numpy"], "0.3.0", key="install_requires")
     assert said.startswith("install_requires does not name aotcuda, ")
-    with pytest.raises(ConfigError, match=r'^install_requires: "aotcuda<0.3" admits no '):
+    with pytest.raises(ConfigError, match=r'^install_requires: "aotcuda<0.3" allows no '):
         run_time_requirement.warnings(["aotcuda<0.3"], "0.3.0", key="install_requires")
 
 

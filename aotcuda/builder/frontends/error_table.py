@@ -274,7 +274,7 @@ _ROWS = [
     (
         r"\w+ '([^']+)' requires \.target (sm_\w+) or higher",
         "it uses {0}, which GPUs before {1} do not have",
-        "list {1} and later ones in arch, or leave it out of the code for older GPUs",
+        "list {1} and later ones in arch, or remove it of the code for older GPUs",
     ),
     (
         r"(?:Unresolved extern function|Undefined reference to) '([^']+)'",

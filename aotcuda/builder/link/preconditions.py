@@ -140,7 +140,7 @@ def _on_header(name: str, where: str) -> str:
     if name in _COMPLEX:
         return _COMPLEX_INSTEAD
     if name in _BUILT_IN:
-        return f"leave it out: NVRTC has {_BUILT_IN[name]} without it"
+        return f"remove it: NVRTC has {_BUILT_IN[name]} without it"
     c_name = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name
     if "/" not in name:
         for folder in toolchain.include_dirs():

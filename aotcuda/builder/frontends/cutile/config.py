@@ -220,7 +220,7 @@ def target(wanted: Target) -> Target:
         message = f"cuTile's compiler makes no code for a family of GPUs; write sm_{wanted.major}{wanted.minor}"
         raise ValueError(message)
     if wanted.capability < _OLDEST:
-        message = "cuTile's kernels run on GPUs of compute capability 8.0 and later; leave it out"
+        message = "cuTile's kernels run on GPUs of compute capability 8.0 and later; remove it"
         raise ValueError(message)
     return wanted if wanted.capability < (9, 0) else Target("sass", wanted.major, wanted.minor, "a")
 
