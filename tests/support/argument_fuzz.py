@@ -261,6 +261,12 @@ def _open_array() -> Any:
     return found
 
 
+class _Unhashable(type):
+    """A class of classes without a hash, which no table of types can hold."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class _Void(ctypes.c_void_p):
     def __repr__(self) -> str:
         return "void"
@@ -312,6 +318,8 @@ _MAKERS: dict[str, Callable[[], Any]] = {
     "float and complex": _with(object, __float__=0.25, __complex__=0.5j),
     "index of true": _with(object, __index__=True),
     "index of a float": _with(object, __index__=1.5),
+    "of an unhashable class": _Unhashable("Odd", (), {"__repr__": lambda _: "odd"}),
+    "int of an unhashable class": lambda: _Unhashable("Odd", (int,), {})(1),
     "index that raises": _with(object, __index__=Raises(ValueError)),
     "index that overflows": _with(object, __index__=Raises(OverflowError)),
     "float of an int": _with(object, __float__=1),
