@@ -236,6 +236,24 @@ def test_a_version_is_not_older_than_itself_nor_are_its_previews(version, floor)
     assert not is_older(version, floor)
 
 
+def test_the_floor_is_raised_with_what_older_run_times_do_not_know():
+    # Who adds a kind of parameter or of image, or a word, raises `manifest.FLOOR` to the version that first has it, and
+    # adds a line here.
+    kinds_of_parameters = "scalar complex pointer datetime record array type tuple elements number constant buffer"
+    known = {
+        "0.1.0": (
+            2,
+            f"{kinds_of_parameters} struct small descriptor",
+            "sass ptx ltoir",
+            "zero one items itemsize data shape stride step",
+        )
+    }
+    kinds = typing.get_args(typing.get_type_hints(shape.Parameter)["kind"])
+    images = typing.get_args(typing.get_type_hints(shape.Image)["kind"])
+    words = re.findall("[a-z]+", shape._WORD.pattern.replace("\\d", ""))
+    assert known[manifest.FLOOR] == (manifest.FORMAT, " ".join(kinds), " ".join(images), " ".join(words))
+
+
 def exact(tmp_path, many: int = 400) -> bytes:
     """Return the manifest of an exact kernel with many variants, which have few different parameters."""
     kernel = grids.kernel(*(grids.variant(f"k{at}", 128 * (1 + at % 7), act=at % 11) for at in range(many))) | {
