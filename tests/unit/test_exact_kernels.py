@@ -414,13 +414,13 @@ def test_a_grid_function_is_called_once_for_each_launch(cuda, package) -> None:
         assert cuda.launches()[-1]["grid"] == [*wanted, 1, 1][:3]
     count = len(cuda.launches())
     assert launch((0, 3), x, 32, 128, None) is None
-    for told in ((1, 2, 3, 4), "3", (2**40,), None):
+    for told in ((1, 2, 3, 4), "3", (2**40,), None, lambda _meta: 1):
         with pytest.raises(LaunchError, match="grid"):
             launch(told, x, 32, 128, None)
     with pytest.raises(MissingVariantError) as caught:
         launch((3, 4), x, 32, 256, None)
     assert caught.value.grid == (3, 4)
-    assert len(calls) == 6
+    assert len(calls) == 7
     assert len(cuda.launches()) == count
 
 

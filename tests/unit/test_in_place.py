@@ -205,6 +205,13 @@ def test_numpys_arrays_are_copied_with_numbas_warning(cuda: StandIn) -> None:
     assert len(cuda.calls("cuMemAlloc")) == 1
 
 
+def test_forall_copies_numpys_arrays(cuda: StandIn) -> None:
+    s = solver(cuda)
+    with pytest.warns(HostArrayWarning):
+        s.add.forall(8)(np.ones(8, "<f4"), cuda.array(), cuda.array())
+    assert len(cuda.calls("cuMemAlloc")) == 1
+
+
 @pytest.mark.parametrize("first", [np.ones(0, "<f4"), np.ones(8, "<f8"), None], ids=["host", "another", "none"])
 def test_forall_of_no_elements_checks_no_arguments(cuda: StandIn, first: object) -> None:
     """As with Numba, whose `forall(0)` looks at none."""

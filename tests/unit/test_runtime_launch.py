@@ -66,6 +66,11 @@ class TestConfiguration:
         k[1, 1, 78](1)
         assert [(call["stream"], call["shared"]) for call in cuda.launches()] == [(77, 1000), (78, 0)]
 
+    def test_a_launcher_shows_its_configuration(self, k):
+        assert repr(k[3, 32]) == "<mypkg.kernels.k with grid (3, 1, 1), block (32, 1, 1)>"
+        for stream in (77, Stream()):
+            assert "stream 0x4d, 9 bytes of shared memory" in repr(k[3, 32, stream, 9])
+
     def test_a_tuple_with_its_own_equality_is_read_by_its_items(self, cuda, k):
         class Lying(tuple):
             __slots__ = ()

@@ -15,6 +15,7 @@ import pytest
 
 import aotcuda
 from aotcuda.errors import (
+    CallError,
     ConfigError,
     CudaError,
     DriverTooOldError,
@@ -70,6 +71,12 @@ class TestExports:
         assert str(inspect.signature(module.axpy)) == "(a: 'int32 | float32', /)"
         assert inspect.signature(aotcuda.Kernel) is not None
 
+    def test_a_call_without_configuration_says_how_to_launch(self, module):
+        with pytest.raises(CallError, match=r"axpy needs a configuration: axpy\[grid, block\]") as raised:
+            module.axpy(1)
+        assert isinstance(raised.value, TypeError)  # as Python has it
+        assert isinstance(raised.value, ValueError)  # and Numba
+
     def test_help_shows_the_prototype_of_a_device_function(self, module):
         shown = pydoc.render_doc(module.add_i32, renderer=pydoc.plaintext)
         assert "int32_t add_i32(int32_t, int32_t)  // int32(int32, int32)" in shown
@@ -85,9 +92,10 @@ class TestExports:
         with pytest.raises(TypeError, match="add_i32 is a device function: kernels call it on the GPU"):
             module.add_i32(x=1)
 
-    def test_kernels_and_functions_can_be_sent_to_another_process(self, module):
+    def test_modules_kernels_and_functions_can_be_pickled(self, module):
         assert pickle.loads(pickle.dumps(module.axpy)) is module.axpy
         assert pickle.loads(pickle.dumps(module.add_i32)) is module.add_i32
+        assert pickle.loads(pickle.dumps(module.__aotcuda__)) is module.__aotcuda__
 
     @pytest.mark.parametrize("extension", ["0", "1"])
     def test_a_launcher_cannot_be_pickled(self, extension, cuda, monkeypatch):

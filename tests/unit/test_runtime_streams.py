@@ -170,6 +170,14 @@ def test_a_launch_takes_the_stream_that_is_current_then(cuda, current):
     assert cuda.calls("cuEventRecord") == []
 
 
+def test_a_launch_takes_any_number_of_streams(cuda, current):
+    run = cuda.package(kernel("k", "void(float32[::1])")).k[1, 1]
+    for stream in range(100, 400):
+        current.update(cupy=stream)
+        run(array("cupy"))
+    assert [launch["stream"] for launch in cuda.launches()] == [*range(100, 400)]
+
+
 @pytest.mark.parametrize("library", ["cupy", "exchange"])
 def test_an_array_in_a_tuple_chooses_the_stream(cuda, current, library):
     k = cuda.package(kernel("k", "void(int32, (int32, float32[::1]))")).k

@@ -12,7 +12,7 @@ import pytest
 from aotcuda.errors import ConfigError, FallbackWarning
 from aotcuda.integrations.in_place.triton import tuning
 from aotcuda.runtime.jit import compile as jit_compile
-from support import triton_in_place
+from support import threads, triton_in_place
 from support.triton_in_place import record
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_a_launch_takes_the_best_known_config(gpus: dict[str, Any], n: int, bloc
     assert ops.plain.best_config is ops.CONFIGS[BLOCKS.index(block)]
 
 
-def test_a_config_that_was_assigned_to_the_cache_goes_before_tables(cuda: StandIn) -> None:
+def test_the_autotuners_cache_goes_before_tables(cuda: StandIn) -> None:
     ops = package(cuda, table(other=H200))
     ops.plain.cache[1024,] = ops.CONFIGS[0]
     ops.own.fn.shipped[1024,] = 0
@@ -154,7 +154,7 @@ def test_a_config_that_was_assigned_to_the_cache_goes_before_tables(cuda: StandI
     assert (5,) not in ops.plain.cache
 
 
-def test_a_launch_of_another_thread_does_not_make_one_time_configs(cuda: StandIn) -> None:
+def test_a_launch_of_another_thread_times_no_configs(cuda: StandIn) -> None:
     ops, x = package(cuda, table(other=H200)), cuda.array()
     inside, ended = threading.Event(), threading.Event()
 
@@ -167,16 +167,14 @@ def test_a_launch_of_another_thread_does_not_make_one_time_configs(cuda: StandIn
             assert ended.wait(30)
             return "torch.float32"
 
-    first = threading.Thread(target=ops.plain[(1,)], args=(Slow(), 80))
-    first.start()
-    assert inside.wait(30)
-    ops.plain[(1,)](x, 77)  # it begins and ends while the other one makes its key
-    ended.set()
-    first.join()
+    with threads.started(lambda: ops.plain[(1,)](Slow(), 80)):
+        assert inside.wait(30)
+        ops.plain[(1,)](x, 77)  # it begins and ends while the other one makes its key
+        ended.set()
     assert blocks(cuda) == [256, 64]
 
 
-def test_a_config_for_another_key_is_one_that_pruning_leaves(cuda: StandIn) -> None:
+def test_a_nearest_config_obeys_pruning(cuda: StandIn) -> None:
     ops, x = package(cuda, table(other=H200)), cuda.array()
     ops.narrow[(1,)](x, 77)
     assert ops.pruned == []
@@ -193,13 +191,6 @@ def test_types_of_triton_are_constants_of_configs() -> None:
     assert found is configs[0]
 
 
-def test_one_config_needs_no_key(cuda: StandIn) -> None:
-    ops = package(cuda, None)
-    ops.single[(1,)](cuda.array(), 5)
-    assert blocks(cuda) == [32]
-    assert [given["BLOCK"] for given in ops.hooks] == [32]
-
-
 @pytest.mark.parametrize(
     ("variables", "tables", "n", "timed"),
     [
@@ -210,7 +201,7 @@ def test_one_config_needs_no_key(cuda: StandIn) -> None:
         ({"AOTCUDA_TUNING": "exact"}, table(other=H200), 78, True),
     ],
 )
-def test_configs_are_timed_only_where_no_table_serves(
+def test_configs_are_timed_without_a_table(
     variables: dict[str, str], tables: Any, n: int, timed: bool, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -255,7 +246,7 @@ def damaged(**changes: object) -> str:
         ],
     ],
 )
-def test_a_damaged_file_is_ignored_with_one_warning_that_names_it(text: str, problem: str, cuda: StandIn) -> None:
+def test_a_damaged_file_is_ignored_with_one_warning(text: str, problem: str, cuda: StandIn) -> None:
     ops = package(cuda, text)
     with pytest.warns(FallbackWarning, match=r"tuning\.json: ") as warned:
         ops.plain[(1,)](cuda.array(), 5)
@@ -268,7 +259,7 @@ def test_a_damaged_file_is_ignored_with_one_warning_that_names_it(text: str, pro
     assert len(cuda.launches()) == 6
 
 
-def test_a_file_that_was_altered_after_the_build_is_ignored(cuda: StandIn) -> None:
+def test_an_altered_file_is_ignored(cuda: StandIn) -> None:
     ops = package(cuda, table(other=H200))
     path = cuda.packages / "mypkg/ops.aotcuda/tuning.json"
     path.write_text(path.read_text().replace("1024", "1025"))
