@@ -103,7 +103,7 @@ class KernelTable:
         if record is None:
             message = f"{where} cannot be launched: the module has no such kernel any more"
             raise aotcuda.errors.LaunchError(message)
-        if not record.get("exact"):
+        if not record.get("exact") or _takes_descriptors(record):
             record = self._of_this_machine(record)
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
@@ -240,6 +240,11 @@ class KernelTable:
 
     def _where(self, name: str) -> str:
         return f"{self.manifest['module']}.{name}"
+
+
+def _takes_descriptors(record: Kernel) -> bool:
+    """Return True for a kernel with tensor descriptors: its variants differ between targets in their parameters."""
+    return any(each["kind"] == "descriptor" for overload in record["overloads"] for each in overload["parameters"])
 
 
 def _table_class(record: Kernel) -> type[OverloadTable]:

@@ -353,9 +353,13 @@ def test_what_a_build_imports_is_added_to_its_requirements(project: Path) -> Non
     assert required == ["hatchling", "aotcuda[cu13]", "pytest>=8", "packaging", "PyYAML"]
     said = "added to build-system.requires, since the sources import them: pytest>=8, packaging, PyYAML"
     assert f"aotcuda: {said}\n" in done.err
-    before = config.read_text()
-    assert run(project, "some", options=("--write",)).status == 0
+    assert "build hook" not in done.err
+    before = config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", "")
+    config.write_text(before)
+    done = run(project, "some", options=("--write",))
+    assert done.status == 0
     assert config.read_text() == before
+    assert "does not turn the build hook on: add the table [tool.hatch.build.targets.wheel.hooks.aotcuda]" in done.err
 
 
 def test_runs_add_up(project: Path) -> None:

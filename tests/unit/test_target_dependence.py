@@ -117,6 +117,7 @@ def test_without_a_compilation_nothing_is_noted() -> None:
     ("attribute", "expected"),
     [
         ("compute_capability", [(8, 0)]),
+        ("name", [(8, 0)]),
         ("COMPUTE_CAPABILITY_MAJOR", [(8, 0), (8, 6)]),
         ("COMPUTE_CAPABILITY_MINOR", [(8, 0), (9, 0), (10, 0), (12, 0)]),
         ("supports_float16", TARGETS),

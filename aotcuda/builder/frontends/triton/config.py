@@ -202,6 +202,7 @@ class Kernel(VariantKernel):
 SHAPES = {
     "source": rules.PYTHON_MODULES,
     "variants": rules.VARIANTS_PATH,
+    "pack": _FLAG,
     "kernels": rules.kernels(
         Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures")
     ),
@@ -226,6 +227,7 @@ class TritonUnit(VariantUnit):
         parameters: The function's parameters when the file of variants was written; None for one of the table.
         is_exact: It is launched where Triton would compile it, and nowhere else.
         in_place: Its module is packaged in place.
+        pack: Its module belongs to a pack.
         when: By name of an integer argument, the lowest and the highest value that the variant is for.
         alone: Names of constexprs that the table has one value for, whatever the config.
         configs: Those of the kernel.
@@ -250,10 +252,16 @@ class TritonUnit(VariantUnit):
     parameters: tuple[str, ...] | None = None
     is_exact: bool = False
     in_place: bool = False
+    pack: bool = False
 
     def __hash__(self) -> int:
         """Return a hash of the symbol, which is unique in a module: all fields of thousands of units take seconds."""
         return hash((self.module, self.symbol))
+
+    @property
+    def has_descriptors(self) -> bool:
+        """Return True if an argument is a tensor descriptor."""
+        return any(kind.block for kind in self.types)
 
     @property
     def options_given(self) -> dict[str, int | bool | None]:
@@ -362,6 +370,14 @@ def recorded(module: Module, root: str) -> Recorded:
     return Recorded(units=found, tuning=tuning, warnings=warnings, files=files)
 
 
+def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
+    """Implement Tables.divided: with tensor descriptors the parameters of a kernel depend on the target."""
+    if not unit.has_descriptors:
+        return [unit]
+    parts = [replace(unit, only=(target,), symbol=f"{unit.symbol}_{target}") for target in unit.only or targets]
+    return [replace(part, signature=_shown(part.types, part)) for part in parts]
+
+
 _AGAIN = "Record it again: aotcuda record --write -- COMMAND"
 
 
@@ -399,13 +415,14 @@ def _of_variant(module: Module, kernel: RecordedKernel, number: int, variant: Va
         recorded=True,
         is_exact=True,
         in_place=is_in_place(module),
+        pack=module.pack,
     )
     return replace(made, signature=_shown(made.types, made))
 
 
 def is_in_place(module: Module) -> bool:
-    """Return True if a module is its own source."""
-    return modules(module) == (module.name,)
+    """Return True if a module is its own source, or belongs to a pack."""
+    return module.pack or modules(module) == (module.name,)
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
@@ -445,6 +462,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
             chosen=frozenset(() if in_place else chosen),
             is_exact=in_place,
             in_place=in_place,
+            pack=module.pack,
             types=types,
             constexprs=constants.constexprs,
             num_warps=constants.num_warps,
@@ -496,7 +514,7 @@ def _shown(types: Sequence[Type], of: TritonUnit) -> str:
     given = {"maxnreg": of.maxnreg or None, **{name: getattr(of, name) for name in _SWITCHES}}
     constants += [f"{name}={value}" for name, value in given.items() if value is not ALL_OPTIONS[name]]
     when = f" when {conditions(of.when)}" if of.when else ""
-    on = f" on {', '.join(map(str, of.only))}" if of.only and not of.recorded else ""
+    on = f" on {', '.join(map(str, of.only))}" if of.only and (not of.recorded or of.has_descriptors) else ""
     return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}{on}"
 
 

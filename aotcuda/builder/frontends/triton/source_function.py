@@ -32,11 +32,13 @@ class Loaded:
         tuned: The constexprs that `@triton.autotune` gives values; None where none stands around the function.
         computed: The arguments that `@triton.heuristics` computes at each launch of Triton's, in its order, each with
             its question if it asks only whether another argument is None.
+        digest: For a pack: what identifies the kernel.
     """
 
     function: Any
     tuned: frozenset[str] | None
     computed: Mapping[str, Asked | None]
+    digest: str = ""
 
 
 def decorators_on_path(unit: TritonUnit, root: str) -> list[Any]:
@@ -171,7 +173,12 @@ def check(unit: TritonUnit, function: Any) -> None:
             raise CompileError(message)
     for name, *_ in unit.when:
         number = plain.index(name) if name in plain else -1
-        if number < 0 or unit.types[number].pointer or unit.types[number].scalar[0] not in "iu":
+        if (
+            number < 0
+            or unit.types[number].pointer
+            or unit.types[number].block
+            or unit.types[number].scalar[0] not in "iu"
+        ):
             message = f"{unit.key}.configs: when names {name}, which is no integer argument of {unit.python}"
             raise CompileError(message)
 
