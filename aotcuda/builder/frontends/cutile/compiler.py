@@ -345,9 +345,7 @@ def _check_overlap(unit: CutileUnit, arrays: Sequence[str]) -> None:
     wrong = next((name for name in unit.overlap if name not in arrays), None)
     if wrong is not None or len(set(unit.overlap)) < 2:
         problem = f"{wrong} is no array of {unit.python}" if wrong else "one array alone overlaps no other"
-        message = (
-            f"{unit.key}.overlap: {problem}; name two or more of its arrays ({', '.join(arrays)}), or remove it"
-        )
+        message = f"{unit.key}.overlap: {problem}; name two or more of its arrays ({', '.join(arrays)}), or remove it"
         raise CompileError(message)
 
 
