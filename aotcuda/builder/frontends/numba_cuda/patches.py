@@ -359,7 +359,7 @@ def _size(registry: Any, loader: Any) -> int:
 def without_scipy() -> Iterator[None]:
     """Hide `scipy.linalg` from Numba in the block.
 
-    Numba imports it for its first kernel, because functions for the CPU call SciPy's BLAS. A GPU has no BLAS. With SciPy,
+    Numba imports it for its first kernel, because functions for the CPU call SciPy's BLAS. A GPU has none. With SciPy,
     kernels that otherwise use Numba's own loops do not link, and the import takes a quarter as long as Numba's.
     """
     name = "scipy.linalg"
