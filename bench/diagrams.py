@@ -160,7 +160,7 @@ def fallback() -> str:
 
 
 def _questions(title: str, steps: list[tuple[str, str]]) -> str:
-    """Draw questions below each other; the first that is answered by yes leads to what is beside it."""
+    """Draw questions below each other; the first that is answered by yes leads to the box at its side."""
     picture = Picture(560, 44 + 52 * len(steps), title)
     picture.text(12, 24, title, "strong")
     for number, (question, answer) in enumerate(steps):

@@ -243,7 +243,7 @@ def c_batches(
 
 
 def ctypes_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[str, Batch]]:
-    """Return the driver called by ctypes, as launches in Python do, with nothing asked of the arrays.
+    """Return the driver called by ctypes, as launches in Python do, without reading arrays.
 
     What such a launch takes at the least: with the block of parameters made before, and with the same numbers packed
     each time.

@@ -1,4 +1,4 @@
-"""Packaged Triton kernels beside Triton's own launches: host time of a launch, GPU time, first result in a process.
+"""Compare packaged Triton kernels with Triton's own launches: host time, GPU time, first result in a process.
 
 Both launch the same source (`tests/packages/tritonkernels`) in turns, in batches that the driver's queue can hold, by
 calls that are written out, as programs have them, with the grid in brackets before. GPU times are those of a batch that
@@ -146,7 +146,7 @@ def exact_cases(x: Any, folder: Path) -> dict[str, dict[str, peers.Batch]]:
             found[f"exact, {count}, {name}"] = {"aotcuda": peers.loop(f"f{call}", **values)}
             found[f"exact, {count}, {name}, function"] = {"aotcuda": peers.loop(f"g[grid]{call}", **values)}
         for number in itertools.chain.from_iterable(itertools.repeat(number, 4) for number in range(count)):
-            values["f"](x, x, x, 4096, x, BLOCK=128, A=number, B=3, ACT="relu")  # until the fast path knows it
+            values["f"](x, x, x, 4096, x, BLOCK=128, A=number, B=3, ACT="relu")  # until the fast path has it
         turns = itertools.cycle(range(count))
         call = "f(x, x, x, n, x, BLOCK=128, A=next(turns), B=3, ACT='relu')"
         found[f"exact, {count}, by name, in turns"] = {"aotcuda": peers.loop(call, turns=turns, **values)}

@@ -261,7 +261,7 @@ class Overload(TypedDict):
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if users set the grid alone; absent in other images
-    one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it is depends on the GPU
+    one_by_one: NotRequired[bool]  # launches pass each parameter separately: its offset depends on the GPU
     reserved: NotRequired[list[Block]]  # where it is so: the places of parameters that are no arguments
     apart: NotRequired[list[list[Block]]]  # pairs of arguments, by number: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises

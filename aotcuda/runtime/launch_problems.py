@@ -83,7 +83,7 @@ def failed(
 
 
 def _given(parameter: Parameter, arg: object) -> str:
-    """Return the value of an argument, or the shape and the address of an array; an empty text where it tells none."""
+    """Return the value of an argument, or the shape and the address of an array; an empty text if it has none."""
     try:
         read = arrays.reader(arg)
         view = read(arg, [], 0) if read is not None else None

@@ -60,7 +60,7 @@ def teach(
 def teach_miss(
     loaded: KernelTable, specializations: Any, specialization: Specialization, args: tuple[object, ...]
 ) -> None:
-    """Teach the fast path in C that no overload takes arguments like these; on machines with one GPU."""
+    """Record in the fast path in C that no overload accepts arguments like these, on machines with one GPU."""
     if loaded.library.device < 0 or specialization.taught:
         return
     specialization.taught.add((None, 0))

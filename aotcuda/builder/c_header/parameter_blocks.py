@@ -122,7 +122,7 @@ def _members(parameter: Parameter, name: str) -> Iterator[str]:
         yield f"}} {name}; {about}"
         return
     if kind == "struct":
-        # Of the largest integers that its size and its place are multiples of: C knows nothing of its members.
+        # Of the largest integers that its size and its place are multiples of: C does not see its members.
         word = next(size for size in (8, 4, 2, 1) if parameter["bytes"] % size == 0 and parameter["offset"] % size == 0)
         declared = c_types.declare(c_types.SCALARS[_WORDS[word]], name)
         yield f"{declared}[{parameter['bytes'] // word}]; {about}"

@@ -11,7 +11,7 @@ A front end is two modules, which its `aotcuda.registry.Registration` names:
 
 Both may be modules of any distribution. They are written against this module, `frontends.python_source`, and `keys`,
 `model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`: what has a name there keeps its name and meaning
-until the next minor version of aotcuda, whose CHANGELOG.md says what changed. `aotcuda.builder.link.nvrtc`, which
+until the next minor version of aotcuda, whose CHANGELOG.md lists changes. `aotcuda.builder.link.nvrtc`, which
 compiles and reads CUDA C++, is stable in the same way. The rest of `aotcuda.builder` may change with any version.
 """
 
@@ -259,7 +259,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A stand-in for a kernel whose code may be at the compile cache's URL: it is compiled again when that was asked.
+    """A stand-in for a kernel whose code may be at the compile cache's URL: recompiled after the URL is read.
 
     Attributes:
         name: The name of the code there.

@@ -150,7 +150,7 @@ class Candidates:
         return [*self.readers[: self.cupy_at], read, *self.readers[self.cupy_at + 1 :]]
 
     def note(self, specialization: Specialization, overload: PackedOverload, args: tuple[object, ...]) -> None:
-        """Note what a launch selected. Launches in a row that select the same get a function for that."""
+        """Record the overload of a launch. Launches in a row that select one overload get a function for it."""
         if specialization is not self._last:
             self._last, self._in_a_row = specialization, 0
         self._in_a_row += 1

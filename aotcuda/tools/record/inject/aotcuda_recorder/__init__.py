@@ -53,7 +53,7 @@ _STAND_INS = ("cupy", "cupyx")
 
 
 def start() -> None:
-    """Begin to record, if `AOTCUDA_RECORD_FOLDER` says where to."""
+    """Begin to record, if `AOTCUDA_RECORD_FOLDER` names a folder."""
     folder = os.environ.get(FOLDER, "")
     if not os.path.isdir(folder):
         return
