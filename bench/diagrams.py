@@ -138,8 +138,8 @@ def extras() -> str:
     """Draw which extra a project takes."""
     steps = [
         ("Users: does the wheel fit all their GPUs and types?", "aotcuda"),
-        ("Users: JIT fallback beside a library for CUDA 13", "aotcuda[jit-cu13]"),
-        ("Users: JIT fallback beside a library for CUDA 12", "aotcuda[jit-cu12]"),
+        ("Users: JIT fallback with a library for CUDA 13", "aotcuda[jit-cu13]"),
+        ("Users: JIT fallback with a library for CUDA 12", "aotcuda[jit-cu12]"),
         ("Builds: do all users have driver 580 or newer?", "aotcuda[cu13]"),
         ("Builds: older drivers, or a P100 or V100", "aotcuda[cu12]"),
         ("Builds: those, and the newest GPUs too", "aotcuda[wide]"),

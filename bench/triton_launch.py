@@ -174,7 +174,7 @@ def _exact_kernel(name: str, count: int, folder: Path) -> Any:
         given = [bias or constant("bias", None), *(constant(*each) for each in constants.items())]
         return {**overload, "signature": f"variant {at}", "parameters": [*pointers, number, *given, *options]}
 
-    # The code takes no bias: its address lies where Triton passes scratch memory, which the code does not need.
+    # The code takes no bias: its address is in the place of Triton's scratch memory, which the code does not need.
     biased = {**pointers[0], "name": "bias", "offset": overload["parameter_bytes"] - 8}
     kernel["overloads"] = [variant(at, bias) for at in range(count) for bias in (biased, None)]
     kernel["arguments"] = [{"name": each} for each in names[:-1]] + [{"name": names[-1], "is_not_none": "bias"}]

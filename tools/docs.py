@@ -54,7 +54,7 @@ def measure() -> None:
     """Measure the site's pages in a browser, if there is one; end the script with what is wrong with them."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        say(f"none of {', '.join(BROWSERS)} is here: nobody has looked at the pages")
+        say(f"none of {', '.join(BROWSERS)} is installed: the pages were not measured")
         return
     say(f"the pages in {browser}, {PHONE} pixels wide, light and dark")
     # What shows the sources of the API is Sphinx's own, and as wide as they are.

@@ -106,7 +106,7 @@ def time_of_files() -> str:
     command = ["log", "-1", "--format=%ct"]
     done = git and subprocess.run([git, *command], cwd=ROOT, capture_output=True, text=True, check=False)
     if not done or done.returncode:
-        sys.exit("this is no git checkout, so SOURCE_DATE_EPOCH has to say which time the files are to bear")
+        sys.exit("this is not a git checkout; set SOURCE_DATE_EPOCH to the time of the files")
     return done.stdout.strip()
 
 

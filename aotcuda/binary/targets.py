@@ -167,7 +167,7 @@ def _hint(target: str) -> str | None:
     if Path(target).is_dir():
         wheels = [shown(str(path)) for path in sorted(Path(target).glob("*.whl"))]
         if wheels:
-            others = f" ({len(wheels) - 1} more beside it)" if len(wheels) > 1 else ""
+            others = f" ({len(wheels) - 1} more in its folder)" if len(wheels) > 1 else ""
             return f"name the wheel itself: {wheels[0]}{others}"
         return uninstalled_hook.above(str(Path(target).resolve()))
     top = target.partition(".")[0]
@@ -361,7 +361,7 @@ def _generated(folder: files.Folder) -> bytes | None:
     try:
         return folder.beside(name, manifest.LARGEST)
     except (UnreadableError, TooMuchError) as error:
-        message = f"{shown(name)} beside {folder.where} {error}; install the package again"
+        message = f"{shown(name)} of {folder.where} {error}; install the package again"
         raise ManifestError(message) from None
 
 

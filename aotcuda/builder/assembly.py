@@ -39,8 +39,8 @@ def assemble(
 ) -> Output:
     """Make the files of all modules, with warnings, notes and the bill of materials.
 
-    `made` has each module as each toolkit has built it; the last part has the images of all. `stamp` is empty if nobody
-    observed the build.
+    `made` has each module as each toolkit has built it; the last part has the images of all. `stamp` is empty if
+    nothing observed the build.
     """
     unmatched = stamps.unmatched(settings.watch, project.root)
     of_plans = [text for item in plans for text in item.warnings]

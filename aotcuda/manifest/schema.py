@@ -103,7 +103,7 @@ class Image(TypedDict):
     cuda: NotRequired[Version]  # the CUDA version that it is written for; absent: `toolchain["cuda"]`
     linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
     absent: NotRequired[str]  # in memory alone, of a split wheel: why the image is not here, and the remedy
-    path: NotRequired[str]  # likewise: the fatbin that holds it
+    path: NotRequired[str]  # in memory alone: the fatbin that holds it
 
 
 class Size(TypedDict):
@@ -225,7 +225,7 @@ class Argument(TypedDict):
     hints: NotRequired[Literal["none", "no alignment"]]  # exact kernels: what Triton does not look for; absent: nothing
     annotation: NotRequired[str]  # exact kernels: the type that Triton takes for it whatever is given, "i64"
     is_none: NotRequired[str]  # it is given by a heuristic: whether the argument of this name is None
-    is_not_none: NotRequired[str]  # likewise: whether that argument is another object
+    is_not_none: NotRequired[str]  # given by a heuristic: whether that argument is another object
 
 
 class Resources(TypedDict):
@@ -305,7 +305,7 @@ class Callbacks(TypedDict):
     """Functions to call with the loaded module, by importable name (`mypkg._hooks:upload`)."""
 
     setup: str | None  # once after loading, in each context
-    teardown: str | None  # once before unloading, likewise
+    teardown: str | None  # called once before unloading
     origin: str  # the linked item that they belong to
 
 
@@ -388,7 +388,7 @@ class Manifest(TypedDict):
     runtime: NotRequired[Literal["bundled"]]  # the wheel holds a copy of the run time
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
     reads: NotRequired[list[Read]]  # editable installs, and the JIT cache: what else the images depend on
-    variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
+    variables: NotRequired[dict[str, str | None]]  # as `reads`: SHA-256 of environment variables, None if not set
 
 
 _NEEDED = {

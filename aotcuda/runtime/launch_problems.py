@@ -132,7 +132,7 @@ def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int],
         home = driver.pointer_device(address)
         if home is not None and home != device and not _is_reachable(driver, address):
             message = (
-                f"{where} is launched on {driver.devices[device]}, and an array that it was given lies on "
+                f"{where} is launched on {driver.devices[device]}, and one of its arrays is on "
                 f"{driver.devices[home]}; copy the array, or make that GPU's context current"
             )
             raise aotcuda.errors.ArgumentError(message)

@@ -216,7 +216,7 @@ class TestSeveralGpus:
         for _ in range(3):
             k[1, 1](here, here)
         for wrong in ((there, here), (here, there)):
-            with pytest.raises(ArgumentError, match=r"launched on GPU 1 .* lies on GPU 0"):
+            with pytest.raises(ArgumentError, match=r"launched on GPU 1 .* is on GPU 0"):
                 k[1, 1](*wrong)
         assert len(cuda.launches()) == 3
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel, Overload, Parameter
 
 
-_ONE_BY_ONE = "/* Where its parameters lie depends on the GPU: hand them over by cuLaunchKernel's kernelParams. */"
+_ONE_BY_ONE = "/* The offsets of its parameters depend on the GPU: pass them by cuLaunchKernel's kernelParams. */"
 
 
 def struct_name(module: str, symbol: str) -> str:

@@ -500,8 +500,9 @@ class FrontEnd(Protocol):
     def generated(self, unit: Any, loaded: Any, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
         """Return code for the linker, of an `ir` input that `compile_kernel` returned for the target.
 
-        The compile cache names machine code by that input, so its data is all that the code depends on, beside the
-        target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it out.
+        The compile cache names machine code by that input, so its data is all that the code depends on, in addition to
+        the target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it
+        out.
         """
 
     def is_fresh(self) -> bool:

@@ -73,7 +73,7 @@ _OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy
 _elements: dict[object, str] = {}  # NumPy's dtypes with their type strings
 _MOST_ELEMENTS = 64
 _torch_streams: list[Any] = [None, None]  # the module, and its function for the current stream
-_families: dict[type, str] = {}  # likewise; "" for types that are no arrays
+_families: dict[type, str] = {}  # by type; "" for types that are no arrays
 _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the memory
 
 
