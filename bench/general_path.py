@@ -179,7 +179,7 @@ def _prepared(packaged: Any) -> Callable[[], object]:
     [(configurations, kernel)] = overload.targets.values()
     launch, slot = loaded.library.driver.launch, overload.take()
     config = configurations[0]
-    parameters, extra = slot.handed
+    parameters, extra = slot.pointers
 
     def run() -> None:
         launch(config, kernel, parameters, extra)

@@ -233,9 +233,9 @@ def _file_above(path: str) -> str | None:
     """Return the file that a path treats as a folder, or None."""
     before, folder = path, os.path.dirname(path)  # noqa: PTH120 (as in read_file)
     while folder not in ("", before):
-        if os.path.isfile(folder):  # noqa: PTH113 (likewise)
+        if os.path.isfile(folder):  # noqa: PTH113 (as above)
             return folder
-        before, folder = folder, os.path.dirname(folder)  # noqa: PTH120 (likewise)
+        before, folder = folder, os.path.dirname(folder)  # noqa: PTH120 (as above)
     return None
 
 

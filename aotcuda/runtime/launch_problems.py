@@ -42,7 +42,7 @@ def refused(
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
         return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
     if code == drivers.INVALID_VALUE and kernel is not None:
-        from aotcuda.gpus import MOST_LOCAL  # noqa: PLC0415 (likewise)
+        from aotcuda.gpus import MOST_LOCAL  # noqa: PLC0415 (as above)
 
         local = kernel.attribute(_LOCAL)
         if local > MOST_LOCAL:
@@ -105,7 +105,7 @@ def check_capture(
     `concerned` has the launch's stream, and what is `pending`; `whose` callbacks they are, and what is to be done
     before the capture, is named.
     """
-    from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
+    from aotcuda.runtime import streams  # noqa: PLC0415 (as above)
 
     if callbacks.has_seen(driver.current_context()):
         return
@@ -149,7 +149,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
     """Check that the stream is of the current context: the driver would launch in the stream's."""
     if stream <= drivers.LAST_DEFAULT_STREAM:
         return
-    from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
+    from aotcuda.runtime import streams  # noqa: PLC0415 (as above)
 
     if streams.is_dead(driver, stream):
         message = f"{where} cannot be launched: {streams.dead(stream)}"

@@ -44,7 +44,7 @@ class InPlaceModule(Module):
 
     def _kernel(self, name: str) -> Kernel:
         if self.manifest.get("by_grid"):
-            from aotcuda.integrations.in_place.triton.kernel import PlacedKernel  # noqa: PLC0415 (likewise)
+            from aotcuda.integrations.in_place.triton.kernel import PlacedKernel  # noqa: PLC0415 (as above)
 
             return self._kernels.setdefault(name, PlacedKernel(name, self._loader, os.path.dirname(self.path)))
         from aotcuda.integrations.in_place.kernel import PackagedKernel  # noqa: PLC0415 (not before something is launched)

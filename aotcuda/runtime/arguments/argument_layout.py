@@ -31,10 +31,10 @@ class Slot:
 
     Attributes:
         buffer: The block.
-        handed: The block as `Driver.launch` takes it: `kernelParams` and `extra` of `cuLaunchKernelEx`.
+        pointers: The block as `Driver.launch` takes it: `kernelParams` and `extra` of `cuLaunchKernelEx`.
     """
 
-    __slots__ = ("__weakref__", "_size", "buffer", "handed")
+    __slots__ = ("__weakref__", "_size", "buffer", "pointers")
 
     def __init__(self, size: int, starts: list[int]) -> None:
         """Make a block of `size` bytes; `starts` are the offsets of parameters that are passed one by one."""
@@ -43,10 +43,10 @@ class Slot:
         start = ctypes.addressof(self.buffer)
         if starts:
             pointers = (ctypes.c_void_p * len(starts))(*[start + offset for offset in starts])
-            self.handed: tuple[Any, Any] = ctypes.byref(pointers), None
+            self.pointers: tuple[Any, Any] = ctypes.byref(pointers), None
         else:
             extra = (_BUFFER_POINTER, start, _BUFFER_SIZE, ctypes.addressof(self._size), _END)
-            self.handed = None, ctypes.byref((ctypes.c_void_p * 5)(*extra))
+            self.pointers = None, ctypes.byref((ctypes.c_void_p * 5)(*extra))
 
 
 class PackedOverload:

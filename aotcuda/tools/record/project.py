@@ -71,7 +71,7 @@ def find(start: Path) -> Project:
     """
     start = Path(os.path.realpath(start))  # pathlib raises for links in a circle
     folders = (start, *start.parents)
-    root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (likewise)
+    root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (as above)
     return read(root)
 
 
