@@ -34,7 +34,7 @@ pytestmark = [
     ),
 ]
 
-ARCH = "sm_80;sm_90;compute_80"
+ARCH = "sm_80;compute_80"
 FRONT_ENDS = {
     "curves": "cuda-cpp",
     "steps": "numba-cuda",

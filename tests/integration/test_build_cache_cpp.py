@@ -69,7 +69,7 @@ def project(tmp_path: Path) -> Path:
     return put(tmp_path.resolve() / "project", FILES)
 
 
-@pytest.mark.matrix  # likewise
+@pytest.mark.matrix  # test_stamp_inputs has edits
 def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One build after the other, each with what those before it have kept."""
     cache = str(tmp_path / "cache")
@@ -85,6 +85,7 @@ def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypat
     assert (built.files, built.warnings) == (plain.files, plain.warnings)
 
 
+@pytest.mark.matrix  # test_stamp_inputs has a header that is found first
 def test_two_checkouts_have_each_the_headers_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     for name in ("one", "two"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -112,19 +111,3 @@ def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert build_with(root, str(tmp_path / "cache"), monkeypatch).summary.whole, file
         before = built
     assert before == build("0")
-
-
-@pytest.mark.matrix  # test_build_cache has another folder
-def test_two_checkouts_have_the_same_names_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each build has worker processes and a cache of its own; only equal IR has equal names."""
-    names, files = [], []
-    for place in ("one", "somewhere/deeper"):
-        folder = tmp_path.resolve() / place
-        built = build_with(put(folder / "project", FILES), str(folder / "cache"), monkeypatch)
-        entries = [json.loads(path.read_text())["record"] for path in (folder / "cache").rglob("entry.json")]
-        names.append({(entry["key"], entry["about"]) for entry in entries if entry["kind"] != "build"})
-        files.append((built.files, built.warnings, built.summary.reused))
-    assert names[0] == names[1]
-    for module in ("pkg.f", "pkg.k", "pkg.m", "pkg.t"):
-        assert any(module in about or "csrc/f.cu" in about for _, about in names[0])
-    assert files[0] == files[1]

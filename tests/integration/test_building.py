@@ -19,12 +19,12 @@ from aotcuda.common.stamp import TABLE
 from aotcuda.runtime.jit import build_inputs
 from integration import projects
 from integration.projects import MODULE, refused, source, write
+from support import front_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 KERNEL = 'kernels.f = "void(int64[::1])"'
-COMMAND = (sys.executable, "-m", "aotcuda", "build", "--out")
 
 ASKS = """
 import os
@@ -59,6 +59,7 @@ def f(x):
 """
 
 
+@front_ends.EACH
 def test_a_source_that_asks_whether_there_is_a_gpu_is_told_that_there_is(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(ASKS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     done = projects.back_end(project)
@@ -69,7 +70,6 @@ def test_a_source_that_asks_whether_there_is_a_gpu_is_told_that_there_is(front_e
     assert all(line.startswith("aotcuda: pkg/_k.py:") for line in said), "nobody else's questions"
 
 
-@pytest.mark.alike
 def test_a_driver_that_is_there_is_never_asked(front_end: str, driver: Path, tmp_path: Path) -> None:
     # By the linker later on: libnvJitLink calls cuInit itself.
     text = ASKS + "    CAPABILITY = device.compute_capability\nassert not os.path.exists(os.environ['FAKE_CUDA_LOG'])\n"
@@ -83,6 +83,7 @@ def test_a_driver_that_is_there_is_never_asked(front_end: str, driver: Path, tmp
     assert "cuInit" in log.read_text(), "it would be seen"
 
 
+@front_ends.EACH
 def test_a_source_that_asks_which_gpu_it_is_is_imported_for_each(front_end: str, tmp_path: Path) -> None:
     arch = 'arch = ["sm_75", "sm_90", "sm_90a", "compute_90", "compute_120"]'
     project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda=arch)
@@ -185,6 +186,7 @@ REFUSED = {
 }
 
 
+@front_ends.EACH
 def test_what_no_build_can_tell_is_refused_with_the_users_line(front_end: str, tmp_path: Path) -> None:
     rest = "\n".join(f'[tool.aotcuda.modules."pkg.{name}"]\nsource = "pkg._{name}"\n{KERNEL}' for name in REFUSED)
     project = write(tmp_path / "project", "def f(x):\n    x[0] = 1\n", module=KERNEL, rest=rest)
@@ -243,7 +245,6 @@ def with_prelude(folder: Path, aotcuda: str = "") -> Path:
     return project
 
 
-@pytest.mark.alike
 def test_the_prelude_comes_first_and_travels_with_the_wheel(front_end: str, tmp_path: Path) -> None:
     files = projects.content(projects.build_wheel(with_prelude(tmp_path / "project")))
     carried = {name for name in files if name.startswith("pkg/k.aotcuda/sources/")}
@@ -261,7 +262,6 @@ def test_the_prelude_comes_first_and_travels_with_the_wheel(front_end: str, tmp_
     assert not [name for name in files if "/sources/" in name]
 
 
-@pytest.mark.alike
 def test_a_prelude_that_fails_is_said(front_end: str, tmp_path: Path) -> None:
     project = with_prelude(tmp_path / "project")
     (project / "_aot_prelude.py").write_text("import sys\nraise ValueError('no')\n")
@@ -293,7 +293,6 @@ def test_a_manifest_lists_the_projects_files_that_were_imported(front_end: str, 
     assert needed == {"pkg.k": imported, "pkg.other": imported}
 
 
-@pytest.mark.alike
 def test_a_source_that_is_not_in_the_wheel_is_refused_with_both_ways_out(front_end: str, tmp_path: Path) -> None:
     project = two_modules(tmp_path / "project")
     path = project / "pyproject.toml"

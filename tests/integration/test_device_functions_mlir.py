@@ -199,7 +199,6 @@ LOOKED_UP = [
     ("options", "inlined"),
     [
         ("", True),
-        pytest.param("lto=True", True, marks=pytest.mark.matrix),  # as by default
         pytest.param("lto=False", False, marks=pytest.mark.matrix),
         pytest.param("debug=True, opt=False", False, marks=pytest.mark.matrix),
     ],

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,7 @@ from aotcuda.builder import api, source_tree
 from integration import forked, projects
 from support import front_ends
 
-pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("front_end")]
-NUMBA_ALONE = pytest.mark.front_end(front_ends.NUMBA)
+pytestmark = pytest.mark.usefixtures("front_end")
 MLIR_ALONE = pytest.mark.front_end(front_ends.MLIR)
 
 SOURCE = """\
@@ -258,27 +256,6 @@ class TestCases:
         assert image["registers"] > 0
 
 
-@pytest.mark.matrix  # test_stamp_inputs has the JIT cache
-def test_an_edit_of_each_file_and_option_is_compiled_in_the_next_process(checkout):
-    edits = [(name, old, new) for name, _, old, new in FILES.values()]
-    edits.append(("pyproject.toml", 'TIMES = "13"', 'TIMES = "14"'))
-    first = {name: (checkout.root / name).read_text() for name, *_ in edits}
-    seen = [checkout.run("scaled:<f4")["images"]]
-    for number, (name, old, new) in enumerate(edits, 1):
-        path = checkout.root / name
-        text = path.read_text()
-        assert text.count(old) == 1
-        path.write_text(text.replace(old, new))
-        images = checkout.run("scaled:<f4")["images"]
-        assert checkout.run("scaled:<f4")["images"] == images, name
-        assert images not in seen, name
-        assert checkout.builds == 1 + number, name
-        seen.append(images)
-    for name, text in first.items():
-        (checkout.root / name).write_text(text)
-    assert checkout.run("scaled:<f4")["images"] == seen[0]
-
-
 def test_an_edited_editable_install_gives_the_new_code(machine):
     project = write(machine.root)
     config = project / "pyproject.toml"
@@ -296,19 +273,6 @@ def test_an_edited_editable_install_gives_the_new_code(machine):
     assert machine.builds == 2
 
 
-@pytest.mark.matrix  # test_mpi has ranks that start cold
-@NUMBA_ALONE  # locks and files of the cache, which know no compiler
-def test_of_many_processes_that_start_cold_one_compiles(installed):
-    installed.workers = ""
-    processes = [installed.start("scaled:<f8") for _ in range(64)]
-    results = [said(process) for process in processes]
-    assert all(result == {**results[0], "heavy": result["heavy"]} for result in results)
-    assert results[0]["tiers"]["scaled"] == ["exact", "jit"]
-    assert installed.builds == 1
-    shutil.rmtree(installed.cache)
-    assert installed.run("scaled:<f8")["images"] == results[0]["images"]  # the same bytes, whoever compiles
-
-
 def test_no_front_end_is_said_with_what_to_install(installed, front_end):
     code = LAUNCH.replace("import json, sys, warnings", "import json, sys, warnings; sys.argv[1:] = ['scaled:<f8']")
     done = subprocess.run(
@@ -322,21 +286,6 @@ def test_no_front_end_is_said_with_what_to_install(installed, front_end):
     extra = {front_ends.NUMBA: "jit-cu13", front_ends.MLIR: "jit-mlir-cu13"}[front_end]
     assert f"needs {front_end}, which is not installed: pip install 'aotcuda[{extra}]'" in done.stderr
     assert installed.builds == 0
-
-
-@NUMBA_ALONE  # likewise
-@pytest.mark.matrix  # bench/cache_kills.py kills more
-def test_killed_processes_leave_nothing_that_a_later_one_trips_over(installed, tmp_path):
-    """Processes killed at any moment of a late build and its write; the next one is right."""
-    installed.workers = ""
-    for number in range(6):
-        process = installed.start("scaled:<f8")
-        while process.poll() is None and installed.builds <= number and not list(installed.cache.rglob("entry.json")):
-            pass  # until it has begun to compile, or is done
-        process.kill()
-        process.communicate()
-    assert installed.run("scaled:<f8")["tiers"]["scaled"] == ["exact", "jit"]
-    assert len(list(Path(installed.cache).rglob("entry.json"))) == 1
 
 
 @MLIR_ALONE

@@ -17,7 +17,6 @@ SOURCE = "import sys, warnings\nprint('imported', *sys.argv)\nwarnings.warn('a w
 KERNEL = 'kernels.k = "void(float32[::1])"'
 
 
-@pytest.mark.alike
 @pytest.mark.usefixtures("back_end")
 def test_the_same_is_made_and_said(tmp_path: Path) -> None:
     project = projects.write(tmp_path / "project", SOURCE, module=KERNEL)
@@ -31,7 +30,6 @@ def test_the_same_is_made_and_said(tmp_path: Path) -> None:
     assert "UserWarning: a word" in started.out + started.err
 
 
-@pytest.mark.alike
 @pytest.mark.usefixtures("back_end")
 def test_the_same_is_refused(tmp_path: Path) -> None:
     project = projects.write(tmp_path / "project", SOURCE, module="kernels.k = 1")
@@ -49,7 +47,6 @@ def test_what_python_reads_when_it_starts_starts_one() -> None:
     assert not forked.serves(projects.environment({"PYTHONHASHSEED": "3"}))
 
 
-@pytest.mark.alike
 @pytest.mark.usefixtures("back_end")
 def test_a_path_of_its_own_is_searched_first_where_nothing_else_comes_of_it(tmp_path: Path) -> None:
     path = [os.environ.get("PYTHONPATH", ""), str(tmp_path / "other"), str(tmp_path / "another")]
@@ -116,7 +113,6 @@ def by_zygote(looked: dict[str, Any]) -> bool:
     return any("zygotes.py" in word for word in looked["above the reaper"])
 
 
-@pytest.mark.alike
 @pytest.mark.usefixtures("back_end")
 @pytest.mark.back_end("hatchling")
 def test_a_source_cannot_tell_that_its_worker_is_forked(front_end: str, tmp_path: Path) -> None:

@@ -144,6 +144,32 @@ def test_there_is_ltoir_for_each_gpu_and_ptx_for_the_lowest(features: dict[str, 
     ]
 
 
+ADD = "def add(x, y):\n    return x + y\n"
+NAMES = """
+functions.add = "int32(int32, int32)"
+functions.add_f32 = { python = "add", signature = "float32(float32, float32)" }
+"""
+B32 = (".b32", "")
+
+
+@pytest.mark.front_end(front_ends.MLIR)
+@pytest.mark.parametrize("arch", ["75", "100"])
+def test_functions_have_the_prototypes_of_the_second_front_ends_documentation(arch: str, tmp_path: Path) -> None:
+    """Its page "Compiling Python functions for use with other languages" has these two functions."""
+    project = projects.write(tmp_path / "project", ADD, module=NAMES)
+    files = projects.content(projects.build_wheel(project, AOTCUDA_ARCH=f"sm_{arch}"))
+    header = files["pkg/k.aotcuda/pkg_k.h"].decode()
+    assert "AOTCUDA_DEVICE int add(int x, int y);" in header
+    assert "AOTCUDA_DEVICE float add_f32(float x, float y);" in header
+    source = '#include "k.h"\nextern "C" __global__ void user(long long *out) { out[0] = (long long)&add; '
+    source += "out[1] = (long long)&add_f32; }"
+    options = (f"-arch=compute_{arch}", "-dlto", "-rdc=true", "-default-device")
+    user = cuda_cpp.compile_source(source, "LTOIR", *options, headers={"k.h": header})
+    inputs = [("LTOIR", user), ("FATBIN", files["pkg/k.aotcuda/functions.fatbin"])]
+    linked = cuda_cpp.link(inputs, "-lto", "-ptx", f"-arch=compute_{arch}").decode()
+    assert cuda_cpp.prototypes(linked) == {"add": ([B32], [B32, B32]), "add_f32": ([B32], [B32, B32])}
+
+
 def test_a_module_of_kernels_alone_has_a_header_and_no_ltoir(features: dict[str, bytes]) -> None:
     folder = "features/sub/fast.aotcuda/"
     assert [name for name in features if name.startswith(folder)] == [

@@ -18,7 +18,7 @@ from support.images import cuobjdump
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("front_end")]
+pytestmark = pytest.mark.usefixtures("front_end")
 
 SOURCE = """
 from numba import cuda

@@ -120,7 +120,12 @@ def scikit_build_core_project(folder: Path) -> Path:
     return project
 
 
-@pytest.fixture(scope="module", params=[meson, scikit_build_core], ids=lambda make: make.__name__)
+@pytest.fixture(
+    scope="module",
+    # tests of `cmake` below have the code that scikit-build-core runs
+    params=[meson, pytest.param(scikit_build_core, marks=pytest.mark.matrix)],
+    ids=lambda make: make.__name__,
+)
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(BIN), prepend=":")

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
 from integration import projects
 from integration.projects import BUILD, SETUPTOOLS, build_wheel, content, run, succeed
 from integration.running import waiting
-from integration.test_packaging_tools import GENERATED, INSTALLERS, PROOF, installed_alone
+from integration.test_packaging_tools import GENERATED, PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,24 +101,6 @@ def test_build_makes_that_wheel_in_its_own_isolation(flat: Path, by_hatchling: d
     assert gained(build_wheel(flat, *command)) == by_hatchling
 
 
-@pytest.mark.matrix  # test_packaging_tools has hatchling's
-@pytest.mark.usefixtures("anew")
-@pytest.mark.usefixtures("from_checkout")
-@pytest.mark.parametrize("installer", INSTALLERS)
-def test_an_installed_package_needs_the_run_time_alone(
-    installer: tuple[str, ...], flat: Path, environment: Path
-) -> None:
-    installed_alone(flat, environment, installer)
-
-
-@pytest.mark.matrix  # test_refused_projects runs uv and pip
-def test_uv_and_pip_make_the_same_wheel_as_setuptools_alone(flat: Path, by_hatchling: dict[str, bytes]) -> None:
-    uv = (sys.executable, "-m", "uv", "build", "--wheel", "--no-build-isolation", "--python", sys.executable)
-    pip = (sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist")
-    for command in (uv, pip):
-        assert gained(build_wheel(flat, *command)) == by_hatchling
-
-
 def test_a_project_without_the_table_is_built_as_if_aotcuda_were_not_there(
     flat: Path, setuptools: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -133,16 +114,6 @@ def test_a_project_without_the_table_is_built_as_if_aotcuda_were_not_there(
     alone = tmp_path / "alone"
     shutil.copytree(setuptools(NEWEST), alone, ignore=shutil.ignore_patterns("*aotcuda*"))
     assert build_wheel(flat, PYTHONPATH=str(alone), **THEN).read_bytes() == with_plugin
-
-
-def test_host_abi_makes_a_wheel_for_this_system_alone(flat: Path) -> None:
-    edit(flat, "[tool.aotcuda]\n", "[tool.aotcuda]\nhost-abi = true\n")
-    wheel = build_wheel(flat)
-    *_, tag = parse_wheel_filename(wheel.name)
-    assert {(each.interpreter, each.abi) for each in tag} == {("py3", "none")}
-    assert tag <= {*sys_tags()}  # pip would install it here
-    assert {each.platform for each in tag} != {"any"}
-    assert b"Root-Is-Purelib: false" in content(wheel)["flat-1.0.dist-info/WHEEL"]
 
 
 @pytest.mark.parametrize(
@@ -182,6 +153,7 @@ def test_a_package_that_needs_its_own_extension_module_is_built_also_from_its_sd
         assert {"native-1.5/csrc/scale.cu", "native-1.5/csrc/include/scale.h"} <= {*archive.getnames()}
 
 
+@pytest.mark.matrix  # the next editable installs have no extension module, the test before is no editable install
 @needs_compiler
 def test_an_editable_install_of_such_a_package_works(native: Path, with_build_tools: Path) -> None:
     install(native, with_build_tools, "strict")
@@ -304,14 +276,6 @@ def test_a_module_beside_single_modules_is_in_wheels_and_editable_builds(solo: P
     for _ in range(2):
         projects.back_end(solo, editable=True)
         assert {"solo_kernels.py", "solo_kernels.aotcuda/manifest.json"} <= projects.own(solo).keys()
-
-
-@pytest.mark.matrix  # test_packaging_tools has hatchling's
-def test_a_module_beside_single_modules_is_imported_from_editable_installs(solo: Path, with_build_tools: Path) -> None:
-    for _ in range(2):
-        install(solo, with_build_tools)
-        code = "import solo_kernels as k; print(k.axpy, k.fused)"
-        assert "axpy" in succeed(solo.parent, with_build_tools, "-c", code, PYTHONPATH="").out
 
 
 @pytest.mark.parametrize("before", ["editable", "wheel"])
@@ -474,14 +438,10 @@ def test_an_editable_build_that_setuptools_cannot_finish_leaves_the_source_tree_
     assert "it fails" in done.err
 
 
+@pytest.mark.matrix  # the test before ends a build there, test_stopped_builds sends signals
 @pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize(
-    ("number", "editable"),
-    [
-        (signal.SIGINT, True),
-        pytest.param(signal.SIGTERM, True, marks=pytest.mark.matrix),
-        pytest.param(signal.SIGINT, False, marks=pytest.mark.matrix),
-    ],
+    ("number", "editable"), [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGINT, False)]
 )
 def test_a_signal_in_setuptools_turn_leaves_nothing(
     number: signal.Signals, editable: bool, built_before: Path, tmp_path: Path
@@ -493,13 +453,3 @@ def test_a_signal_in_setuptools_turn_leaves_nothing(
         assert build.stopped(number) == (1, "interrupted\n")  # as setuptools reports a KeyboardInterrupt
         assert build.is_gone()
     assert list(temporary.iterdir()) == []
-
-
-def test_the_traceback_is_shown_on_demand_and_nothing_is_written(flat: Path) -> None:
-    edit(flat, "axpy =", "saxpy =")
-    before = projects.own(flat)
-    done = projects.forked_run(flat, *projects.command(editable=True), AOTCUDA_DEBUG="1")
-    assert done.status != 0
-    assert "Traceback (most recent call last):" in done.err
-    assert "SourceError" in done.err
-    assert projects.own(flat) == before

@@ -358,13 +358,6 @@ def test_what_a_build_imports_is_added_to_its_requirements(project: Path) -> Non
     assert config.read_text() == before
 
 
-def test_runs_add_up(project: Path) -> None:
-    run(project, "some")
-    done = run(project, "some")
-    assert "2 runs in" in done.err
-    assert launches(project)["scale"] == 4
-
-
 def test_check_lists_what_the_table_lacks(project: Path) -> None:
     done = run(project, "some", options=("--check",))
     assert done.status == 1

@@ -121,20 +121,17 @@ def lines(back_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return found
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("name", [name for name, (_, said) in IMPORTS.items() if said])
 def test_the_line_shows_its_own_error_and_place(name: str, lines: dict[str, str]) -> None:
     said = " ".join(str(IMPORTS[name][1]).split())
     assert lines[f'tool.aotcuda.modules."pkg.{name}".source'] == f"importing pkg._{name} failed: {said}"
 
 
-@pytest.mark.alike
 def test_what_several_imports_fail_at_is_told_once(lines: dict[str, str]) -> None:
     assert 'tool.aotcuda.modules."pkg.needs_another".source' in lines
     assert 'tool.aotcuda.modules."pkg.needs_it_as_well".source' not in lines
 
 
-@pytest.mark.alike
 def test_a_module_that_is_not_there_is_said_to_be_missing(lines: dict[str, str]) -> None:
     said = lines['tool.aotcuda.modules."pkg.absent".source']
     assert said.startswith("there is no module pkg._absent in ")
@@ -154,12 +151,10 @@ def f(x):
 """
 
 
-@pytest.mark.alike
 def test_functions_made_by_vectorize_may_lie_beside_packaged_kernels(tmp_path: Path) -> None:
     projects.build_wheel(write(tmp_path / "project", VECTORIZED, module=KERNEL))
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize(("name", "line"), [("wide", 3), ("general", 6)])
 def test_one_of_them_is_no_kernel(name: str, line: int, tmp_path: Path) -> None:
     project = write(tmp_path / "project", VECTORIZED, module=f'kernels.{name} = "void(float32[:], float32[:])"')
@@ -169,7 +164,6 @@ def test_one_of_them_is_no_kernel(name: str, line: int, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize(
     ("name", "meant", "missing"),
     [
@@ -235,7 +229,6 @@ CONFIGURATION = {
 }
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("name", CONFIGURATION)
 def test_a_configuration_that_cannot_be_built_is_refused(name: str, tmp_path: Path) -> None:
     arguments, said = CONFIGURATION[name]
@@ -278,7 +271,6 @@ def helper(x):
 """
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize(
     ("kernel", "name", "line"), [("by_module", "k in by_module", 6), ("by_name", "renamed in helper", 12)]
 )
@@ -315,7 +307,6 @@ def test_dependencies_that_admit_no_run_time_of_the_wheel_are_refused(tmp_path: 
     )
 
 
-@pytest.mark.alike
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     (tmp_path / "file").write_text("")
@@ -325,7 +316,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.alike
 def test_a_bad_variable_is_named_instead_of_the_key(tmp_path: Path) -> None:
     done = refused(write(tmp_path / "project", GOOD, module=KERNEL), AOTCUDA_ARCH="sm_80;sm_35")
     assert done.err.startswith(
@@ -343,7 +333,6 @@ def test_a_hook_without_configuration_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("command", [(), (sys.executable, "-m", "aotcuda", "build")], ids=["back end", "command"])
 def test_a_list_of_tables_is_told_to_be_one(command: tuple[str, ...], tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
@@ -355,7 +344,6 @@ def test_a_list_of_tables_is_told_to_be_one(command: tuple[str, ...], tmp_path: 
     )
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("name", ["k.py", "k/__init__.py", "k.pyi", "k.abi3.so", "k/inner.py"])
 def test_a_module_that_exists_already_is_not_replaced(name: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
@@ -366,7 +354,6 @@ def test_a_module_that_exists_already_is_not_replaced(name: str, tmp_path: Path)
     )
 
 
-@pytest.mark.alike
 def test_shared_memory_beyond_every_gpu_is_refused_with_the_linkers_reason(tmp_path: Path) -> None:
     source = """
 from numba import cuda, float64
@@ -384,7 +371,6 @@ def f(x):
     )
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize(
     ("code", "how"),
     [
@@ -397,7 +383,6 @@ def test_a_source_that_takes_the_build_down_is_named(code: str, how: str, tmp_pa
     assert refused(project).said == f"the build ended while importing pkg._k ({how}); what was printed stands above"
 
 
-@pytest.mark.alike
 def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
     project = write(tmp_path / "project", "import not_installed\n", module=KERNEL)
     done = projects.forked_run(project, *projects.command(), AOTCUDA_DEBUG="1")
@@ -414,7 +399,6 @@ def test_what_a_source_prints_is_shown_and_does_no_harm(tmp_path: Path) -> None:
     assert [line for line in done.err.splitlines() if "dist/" not in line] == ["hello"]
 
 
-@pytest.mark.alike
 def test_a_helper_that_raises_behind_the_c_abi_is_warned_of(tmp_path: Path) -> None:
     source = """
 def helper(x):
@@ -449,7 +433,6 @@ def misspelt(tmp_path: Path) -> Path:
     return write(tmp_path / "project", GOOD, module='kernels.g = "void(float32[::1])"')
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize(
     "command",
     [

@@ -8,6 +8,7 @@ import pytest
 
 from integration import projects
 from integration.projects import MODULE, refused, source, write
+from support import front_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +85,7 @@ NAMES = ("keeping_py_func", "keeping_python_func", "keeping_wrapped", "launching
 PATHS = {"static": "Solver.step", "held": "pkg._k:Solver.kernel", "deep": "push.kernel.inner"}
 
 
+@front_ends.EACH
 def test_kernels_behind_decorators_and_objects_are_built(front_end: str, tmp_path: Path) -> None:
     text = WRAPPED + "".join(f"\nk_{name} = {name}(add)" for name in NAMES)
     tables = [f'kernels.k_{name} = "void(float32[::1], float32[::1])"' for name in NAMES]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tomllib
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import pytest
 
 from aotcuda.binary import fatbin
 from integration import projects, test_reproducible
-from integration.projects import BUILD, HATCHLING, build_wheel, content, manifest_of
+from integration.projects import HATCHLING, build_wheel, content, manifest_of
 from integration.test_fallback import Machine
 from support.front_ends import MLIR, installed
 from support.images import cuobjdump, resource_usage
@@ -148,12 +147,7 @@ class TestBuilds:
         assert [name for name, data in content(wheel).items() if content(other)[name] != data] == []
         assert other.read_bytes() == wheel.read_bytes()
 
-    @pytest.mark.matrix  # test_packaging_tools has one front end's
-    def test_it_is_the_same_by_way_of_an_sdist(self, wheel: Path, cached: dict[str, str], tmp_path: Path) -> None:
-        project = projects.copy("mixed", tmp_path / "mixed")
-        assert build_wheel(project, *BUILD, **cached).read_bytes() == wheel.read_bytes()
-        assert list((project / "dist").glob("*.tar.gz"))
-
+    @pytest.mark.matrix  # test_linked_modules has the files of a module that others link
     def test_modules_are_what_they_would_be_without_those_that_link_them(
         self, files: dict[str, bytes], tmp_path: Path
     ) -> None:
@@ -248,7 +242,7 @@ def test_what_is_of_the_other_compiler_is_refused_by_name(case: str, own: str, t
     )
 
 
-@pytest.mark.parametrize("caller", [OLD, MLIR])
+@pytest.mark.parametrize("caller", [pytest.param(OLD, marks=pytest.mark.matrix), MLIR])  # the wheel above has both
 def test_another_packages_functions_are_linked_whoever_compiled_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str
 ) -> None:
@@ -316,7 +310,8 @@ class TestFallback:
         assert (again["images"], again["heavy"]) == (said["images"], [])
 
     @pytest.mark.parametrize(
-        ("module", "kernel", "caller"), [("waves", "reverse", "evaluate"), ("fields", "differences", "damp")]
+        ("module", "kernel", "caller"),
+        [pytest.param("waves", "reverse", "evaluate", marks=pytest.mark.matrix), ("fields", "differences", "damp")],
     )
     def test_for_a_gpu_older_than_all_that_is_linked_that_is_compiled_too(
         self, installed: Machine, module: str, kernel: str, caller: str
@@ -357,28 +352,7 @@ class TestFallback:
             "install a version of it that was built for sm_75 too"
         )
 
-    @pytest.mark.matrix  # test_fallback has an edited tree
-    def test_an_edited_source_tree_compiles_what_is_linked_too(self, machine: Machine) -> None:
-        from aotcuda.builder import api, source_tree
-
-        project = projects.copy("mixed", machine.root)
-        table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
-        source_tree.install(api.build(table, project, editable=True), project)
-        assert machine.run("differences:<f4", MODULE="mixed.fields")["tiers"]["differences"] == ["exact"]
-        source = project / "mixed" / "_polynomials.py"
-        before = source.read_text()
-        source.write_text(before.replace("* x + 2", "* x + 3"))
-        edited = machine.run("differences:<f4", MODULE="mixed.fields")
-        assert edited["tiers"]["damp"] == ["jit"]
-        (manifest,) = late_manifests(machine)
-        assert manifest["frontend"] == OLD
-        (cubin,) = machine.cache.rglob("kernels.cubin")
-        code = code_of(cuobjdump(cubin.read_bytes(), "--dump-sass"), "damp")
-        assert re.search(r"DADD .*, 3 ;", code)
-        assert not re.search(r"DADD .*, 2 ;", code)
-        source.write_text(before)
-        assert machine.run("differences:<f4", MODULE="mixed.fields")["tiers"]["damp"] == ["exact"]
-
+    @pytest.mark.matrix  # test_fallback has a tree of one front end
     def test_a_source_tree_that_was_never_built_compiles_what_is_linked_too(self, machine: Machine) -> None:
         projects.copy("mixed", machine.root)
         first = machine.run("differences:<f4", MODULE="mixed.fields")

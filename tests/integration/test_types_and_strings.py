@@ -58,6 +58,7 @@ def test_a_type_is_a_parameter_of_its_own(by_type: dict, name: str) -> None:
     assert after["offset"] > parameter["offset"]
 
 
+@front_ends.EACH
 def test_the_c_header_has_a_member_for_it(front_end: str, tmp_path: Path) -> None:
     signature = 'kernels.by_type = "void(float64[::1], int8, NumberClass(float64), float64)"'
     files = content(build_wheel(write(tmp_path / "project", BY_TYPE, module=signature)))
@@ -89,6 +90,7 @@ kernels.in_records = "void(named[::1])"
 """
 
 
+@front_ends.EACH
 def test_arrays_of_strings_are_taken_or_refused_by_name(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", STRINGS, module=STRING_KERNELS)
     if front_end == front_ends.MLIR:
@@ -107,6 +109,7 @@ def test_arrays_of_strings_are_taken_or_refused_by_name(front_end: str, tmp_path
     assert records["dtype"] == "|V64{id:<i4@0,name:<U12@4,code:|S12@52}"
 
 
+@front_ends.EACH
 def test_a_dtype_is_taken_or_refused_with_what_takes_its_place(front_end: str, tmp_path: Path) -> None:
     signature = 'kernels.by_type = "void(float32[::1], int8, DType(float32), float32)"'
     project = write(tmp_path / "project", BY_TYPE.replace("t(after)", "after"), module=signature)
