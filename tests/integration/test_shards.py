@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.built import Output
 
-KERNELS = [f"k{number}" for number in range(9)]
+KERNELS = [f"k{number}" for number in range(5)]
 SOURCE = """\
 import os
 from pathlib import Path
@@ -141,18 +141,18 @@ def damage(root: Path, cache: Path) -> None:
 FAULTS = {
     "no shard": (
         lambda _, cache: shutil.rmtree(cache),
-        r"lacks 10 of 10 .*pkg\.kernels\.k0.* and no shard of this project; run aotcuda build --shard I/N",
+        r"lacks 6 of 6 .*pkg\.kernels\.k0.* and no shard of this project; run aotcuda build --shard I/N",
     ),
-    "an entry": (remove("pkg.kernels.k3 void"), r"lacks 1 of 10 .*; build the shards again with this cache"),
+    "an entry": (remove("pkg.kernels.k3 void"), r"lacks 1 of 6 .*; build the shards again with this cache"),
     "a shard": (
         remove("pkg.kernels.k3 void", "shard 1/2"),
-        r"lacks 1 of 10 .*(shard 1 of 2 was not built with this cache|no shard of this project)",
+        r"lacks 1 of 6 .*(shard 1 of 2 was not built with this cache|no shard of this project)",
     ),
     "machine code": (
         remove("machine code for sm_80"),
         r"lacks the machine code of pkg\.kernels\.k.*AOTCUDA_CACHE_SIZE",
     ),
-    "damage": (damage, "lacks 10 of 10"),
+    "damage": (damage, "lacks 6 of 6"),
     "a source": (
         edit("pkg/_kernels.py", "2 * x", "3 * x"),
         r"shard 1, 2 of 2 was built from another state \(pkg/_kernels\.py\); build it again",

@@ -225,21 +225,21 @@ WRONG = {
 
 
 @pytest.mark.parametrize("own", [OLD, MLIR])
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_of_the_other_compiler_is_refused_by_name(case: str, own: str, tmp_path: Path) -> None:
-    text, named = WRONG[case]
+def test_what_is_of_the_other_compiler_is_refused_by_name(own: str, tmp_path: Path) -> None:
     packages = {OLD: ("numba", "numba"), MLIR: ("numba_cuda_mlir", "numba_cuda_mlir.types")}
     other = MLIR if own == OLD else OLD
-    project = projects.write(
-        tmp_path / "project", text.format(*packages[other]), module='kernels.k = "void(float32[::1])"'
-    )
-    config = project / "pyproject.toml"
-    config.write_text(config.read_text().replace("[tool.aotcuda]\n", f'[tool.aotcuda]\nfrontend = "{own}"\n'))
-    done = projects.refused(project)
-    assert done.said == (
-        f'tool.aotcuda.modules."pkg.k".kernels.k: {named} is made by {other}, and the front end of pkg.k is {own}; '
-        f'set frontend = "{other}" for the module, or import it from {packages[own][0]}'
-    )
+    kernel = 'kernels.k = "void(float32[::1])"'
+    rest = "\n".join(f'[tool.aotcuda.modules."pkg.{case}"]\nsource = "pkg._{case}"\n{kernel}' for case in WRONG)
+    plain = "def k(x):\n    x[0] = 1\n"
+    project = projects.write(tmp_path / "project", plain, aotcuda=f'frontend = "{own}"', module=kernel, rest=rest)
+    for case, (text, _) in WRONG.items():
+        (project / "pkg" / f"_{case}.py").write_text(text.format(*packages[other]))
+    assert projects.lines_of(projects.refused(project).err) == [
+        f'tool.aotcuda.modules."pkg.{case}".kernels.k: {named.replace("_k", f"_{case}")} is made by {other}, and the '
+        f'front end of pkg.{case} is {own}; set frontend = "{other}" for the module, or import it from '
+        f"{packages[own][0]}"
+        for case, (_, named) in WRONG.items()
+    ]
 
 
 @pytest.mark.parametrize("caller", [pytest.param(OLD, marks=pytest.mark.matrix), MLIR])  # the wheel above has both
