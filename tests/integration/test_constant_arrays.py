@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,7 +85,7 @@ def test_overloads_of_a_kernel_share_its_constant_array_and_inspect_counts_it(fr
     folder = project(tmp_path, source((6000, 0, "f4")), 1, signatures)
     assert arrays(folder)[0] == 24000
     (wheel,) = (folder / "dist").glob("*.whl")
-    done = projects.succeed(folder, sys.executable, "-m", "aotcuda", "inspect", wheel, "--json")
+    done = projects.aotcuda(folder, "inspect", wheel, "--json")
     symbols = json.loads(done.out)["modules"][0]["symbols"]
     found = [image["constant"] for symbol in symbols for image in symbol["images"] if image["kind"] == "sass"]
     assert len(found) == 3

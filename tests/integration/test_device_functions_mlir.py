@@ -74,9 +74,8 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def build(library: Path, folder: Path, module: str) -> projects.Done:
     project = projects.write(folder / "project", USER, aotcuda='frontend = "numba-cuda-mlir"', module=module)
     path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
-    return projects.run(
-        project, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "out", PYTHONPATH=path
-    )
+    command = (sys.executable, "-m", "aotcuda", "build", ".", "--out", str(folder / "out"))
+    return projects.forked_run(project, *command, PYTHONPATH=path)
 
 
 def test_its_kernels_call_them_by_either_name(library: Path, tmp_path: Path) -> None:

@@ -243,13 +243,8 @@ class TestCases:
 
     def test_inspect_shows_an_entry(self, installed):
         installed.run("scaled:<f8")
-        done = subprocess.run(
-            [sys.executable, "-m", "aotcuda", "inspect", "--json", str(installed.cache)],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        (module,) = json.loads(done.stdout)["modules"]
+        done = projects.aotcuda(installed.root, "inspect", "--json", installed.cache)
+        (module,) = json.loads(done.out)["modules"]
         symbols = {symbol["name"]: symbol for symbol in module["symbols"]}
         (image,) = symbols["scaled"]["images"]
         assert (symbols["scaled"]["signature"], image["arch"]) == ("void(float64[::1])", "sm_90")

@@ -106,7 +106,7 @@ def test_inspect_shows_linked_functions_and_callbacks(foreign, tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    out = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", "inspect", tmp_path / "foreign").out
+    out = projects.aotcuda(tmp_path, "inspect", tmp_path / "foreign").out
     assert "plain_c  (linked function, from csrc/plain.cu)" in out
     assert "callbacks   setup foreign._hooks:upload (csrc/table.cu), teardown foreign._hooks:release" in out
 

@@ -96,12 +96,12 @@ class TestTheWheel:
         assert "elementwise/kernels.aotcuda/sources/basic.formulas" in files
 
     def test_inspect_reads_it_with_the_front_end_and_without(self, wheel: Path, site: Path) -> None:
-        command = (sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        command = ("inspect", "--json", wheel)
         found = [
             {(item["name"], item["abi"]) for item in json.loads(done.out)["modules"][0]["symbols"]}
             for done in (
-                projects.succeed(wheel.parent, *command),
-                projects.succeed(wheel.parent, *command, PYTHONPATH=str(site)),
+                projects.aotcuda(wheel.parent, *command),
+                projects.aotcuda(wheel.parent, *command, PYTHONPATH=str(site)),
             )
         ]
         assert found == [{("axpy", "elementwise"), ("square", "elementwise")}, {("axpy", "c"), ("square", "c")}]

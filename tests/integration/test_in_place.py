@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from support.stand_in import StandIn
 
+pytestmark = pytest.mark.usefixtures("build_cache")
+
 ARRAYS = """
 import ctypes
 fake = ctypes.CDLL("libcuda.so.1")
@@ -36,7 +38,7 @@ import inplace.solver as s
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the project `inplace`, with its wheel in `dist`."""
     project = projects.copy("inplace", tmp_path_factory.mktemp("in_place") / "project")
     projects.build_wheel(project)

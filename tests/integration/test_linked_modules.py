@@ -18,7 +18,7 @@ from support.images import cuobjdump
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("front_end")
+pytestmark = pytest.mark.usefixtures("build_cache", "front_end")
 
 SOURCE = """
 from numba import cuda
@@ -74,7 +74,7 @@ def make(folder: Path, user: str = USER, source: str = SOURCE) -> Path:
 
 
 @pytest.fixture(scope="module")
-def files(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def files(build_cache: Path, front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return content(build_wheel(make(tmp_path_factory.mktemp("linked")), AOTCUDA_ARCH="sm_80;compute_80"))
 
 

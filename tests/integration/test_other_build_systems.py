@@ -319,7 +319,7 @@ def test_make_builds_again_what_is_edited_or_gone_in_folders_of_any_name(tmp_pat
 @pytest.fixture
 def cmake(tmp_path: Path) -> Callable[..., Done]:
     """Configures the CMake code that it is given, with `aotcuda_DIR`, for make."""
-    package = succeed(tmp_path, sys.executable, "-m", "aotcuda", "config", "--cmakedir").out.strip()
+    package = projects.aotcuda(tmp_path, "config", "--cmakedir").out.strip()
 
     def configure(text: str, version: str = "") -> Done:
         lines = f"""\
@@ -335,6 +335,7 @@ def cmake(tmp_path: Path) -> Callable[..., Done]:
     return configure
 
 
+@pytest.mark.matrix  # the next test builds again and installs
 def test_any_cmake_project_can_add_a_target_for_a_project_beside_it(cmake: Callable[..., Done], tmp_path: Path) -> None:
     project = write(tmp_path / "a project", "flit_core", "flit_core.buildapi")
     done = cmake('aotcuda_build(gpu PROJECT "a project" DIRECTORY "made here")\nmessage(STATUS "${gpu_DIRECTORY}")')

@@ -211,7 +211,7 @@ def test_a_forgotten_hook_is_said_by_whatever_looks_at_the_project_or_the_wheel(
     config.write_text(config.read_text().replace(table, ""))
     wheel = build_wheel(flat)
     for target in (wheel, flat):
-        done = run(flat, sys.executable, "-m", "aotcuda", "inspect", target)
+        done = projects.forked_run(flat, sys.executable, "-m", "aotcuda", "inspect", str(target))
         assert done.status == 1
         assert table in done.err
         assert done.err.count("\n") == 1
@@ -223,7 +223,7 @@ def test_a_forgotten_hook_is_said_by_whatever_looks_at_the_project_or_the_wheel(
 def test_a_misspelt_hook_is_said_before_hatchling_gives_up(flat: Path) -> None:
     config = flat / "pyproject.toml"
     config.write_text(config.read_text().replace("hooks.aotcuda]", "hooks.aot-cuda]"))
-    done = run(flat, *HATCHLING)
+    done = projects.forked_run(flat, *HATCHLING)
     assert done.status != 0
     assert done.said.endswith(
         ": its table for a hook aot-cuda is misspelt, write [tool.hatch.build.targets.wheel.hooks.aotcuda]"
@@ -235,7 +235,7 @@ def test_the_hook_may_be_turned_on_for_all_targets(flat: Path, reference: bytes)
     config.write_text(config.read_text().replace("tool.hatch.build.targets.wheel.hooks", "tool.hatch.build.hooks"))
     assert build_wheel(flat).read_bytes() == reference
     config.write_text(config.read_text().replace("hooks.aotcuda]", 'hooks.aotcuda]\narch = ["sm_80"]'))
-    said = run(flat, *HATCHLING).said
+    said = projects.forked_run(flat, *HATCHLING).said
     assert said.startswith("tool.hatch.build.hooks.aotcuda.arch: this table only enables the hook; ")
 
 

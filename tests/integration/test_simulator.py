@@ -15,6 +15,8 @@ from support import front_ends
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("build_cache")
+
 SOURCE = """
 from numba import cuda
 

@@ -93,10 +93,9 @@ CASES = [
 
 # One handler serves all signals but SIGKILL, and no process is told why another one was killed.
 OF_CI = {
-    signal.SIGINT: [(COMMAND, "importing"), (COMMAND, "compiling"), (HATCHLING, "importing")],
+    signal.SIGINT: [(COMMAND, "compiling"), (HATCHLING, "importing")],
     signal.SIGTERM: [(COMMAND, "a deaf source"), (EDITABLE, "importing")],
-    signal.SIGHUP: [(COMMAND, "importing")],
-    signal.SIGKILL: [(COMMAND, "importing"), (COMMAND, "compiling")],
+    signal.SIGKILL: [(COMMAND, "importing")],
 }
 
 

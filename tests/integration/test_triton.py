@@ -108,7 +108,7 @@ class TestTheWheel:
             assert found[symbol, arch] == (own, int(shared)), (symbol, arch)
 
     def test_inspect_names_variants_and_resources(self, wheel: Path) -> None:
-        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        done = projects.aotcuda(wheel.parent, "inspect", "--json", wheel)
         modules = {item["name"]: item for item in json.loads(done.out)["modules"]}
         (matmul,) = [item for item in modules["tritonkernels.tensor_cores"]["symbols"] if item["name"] == "matmul"]
         assert matmul["abi"] == "triton"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,7 +61,7 @@ def make(folder: Path, source: str, targets: str) -> Path:
 def build(folder: Path, source: str, targets: str) -> tuple[Path, str]:
     """Return the images, and what was said."""
     project = make(folder, source, targets)
-    done = projects.succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--out", "out")
+    done = projects.aotcuda(project, "build", ".", "--out", "out")
     return project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin", done.err
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -127,13 +126,13 @@ def test_a_variant_that_a_target_cannot_have_is_left_out_there(tmp_path: Path) -
     (plain, special) = manifest["kernels"][0]["overloads"]
     assert [sorted(item["launches"]) for item in (plain, special)] == [["sm_80", "sm_86", "sm_90a"], ["sm_90a"]]
     for command in ("check", "inspect"):
-        done = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", command, "--json", wheel)
+        done = projects.aotcuda(tmp_path, command, "--json", wheel)
         (module,) = json.loads(done.out)["modules"]
         assert [(item["kernel"], item["target"], item["variants"]) for item in module["left_out"]] == [
             ("norm", "sm_80", 1),
             ("norm", "sm_86", 1),
         ]
-        done = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", command, wheel)
+        done = projects.aotcuda(tmp_path, command, wheel)
         assert "left out" in done.out
 
 
@@ -148,7 +147,7 @@ def test_a_recorded_kernel_that_the_source_has_otherwise_is_refused_where_triton
 
 
 def test_with_incomplete_error_it_ends_the_build(tmp_path: Path) -> None:
-    done = projects.run(with_clusters(tmp_path, "error"), *projects.command())
+    done = projects.forked_run(with_clusters(tmp_path, "error"), *projects.command())
     said = done.err
     assert done.status
     assert "kernels.norm: 1 of its 2 variants cannot be had for sm_80" in said

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +17,7 @@ from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
 from aotcuda.manifest import FILE_NAME, FOLDER_SUFFIX, IN_PLACE, digest
 from integration import cuda_cpp, projects
-from integration.projects import build_wheel, content, manifest_of, refused, succeed, write
+from integration.projects import build_wheel, content, manifest_of, refused, write
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
@@ -164,24 +163,22 @@ def test_functions_become_part_of_the_kernels_of_both(files: dict[str, bytes]) -
 
 
 def test_commands_read_it(wheel: Path, tmp_path: Path) -> None:
-    aotcuda = (sys.executable, "-m", "aotcuda")
-    described = json.loads(succeed(tmp_path, *aotcuda, "inspect", wheel, "--json").out)["modules"][0]
+    described = json.loads(projects.aotcuda(tmp_path, "inspect", wheel, "--json").out)["modules"][0]
     assert [item["cuda"] for item in described["toolchains"]] == ["13.0"]
     assert described["min_driver"] == "525.60"
-    text = succeed(tmp_path, *aotcuda, "inspect", wheel).out
+    text = projects.aotcuda(tmp_path, "inspect", wheel).out
     assert re.search(r"^  sm_88 +sass +\d+ +\d+ +13\.0$", text, re.MULTILINE)
     assert re.search(r"^  compute_75 +ptx +\d+ +\d+ +12\.9$", text, re.MULTILINE)
-    cells = json.loads(succeed(tmp_path, *aotcuda, "check", wheel, "--json").out)["modules"][0]["cells"]
+    cells = json.loads(projects.aotcuda(tmp_path, "check", wheel, "--json").out)["modules"][0]["cells"]
     served = {(cell["capability"], cell["cuda"]): cell["takes"] for cell in cells if cell["supported"]}
     assert served["7.5", "12.0"] == served["9.0", "13.4"] == served["8.8", "13.0"] == served["11.0", "13.0"] == "exact"
     assert served["8.7", "12.0"] == "ptx"  # a Tegra, which takes no other GPU's machine code
     assert "nothing" not in served.values()
-    assert succeed(tmp_path, *aotcuda, "check", wheel, "--require", "T4@525,H100@525,RTX 5090").status == 0
-    unpacked = tmp_path / "unpacked"
-    succeed(tmp_path, sys.executable, "-m", "zipfile", "-e", wheel, unpacked)
-    config = (*aotcuda, "config", unpacked / "pkg" / "k.aotcuda", "--files")
-    assert re.findall(r"\w+\.fatbin", succeed(tmp_path, *config).out) == ["functions.fatbin", "link0_scale.fatbin"]
-    newer = succeed(tmp_path, *config, "--cuda", "13").out
+    projects.aotcuda(tmp_path, "check", wheel, "--require", "T4@525,H100@525,RTX 5090")
+    config = ("config", projects.unpacked(wheel, tmp_path / "unpacked") / "pkg" / "k.aotcuda", "--files")
+    files = projects.aotcuda(tmp_path, *config).out
+    assert re.findall(r"\w+\.fatbin", files) == ["functions.fatbin", "link0_scale.fatbin"]
+    newer = projects.aotcuda(tmp_path, *config, "--cuda", "13").out
     assert re.findall(r"\w+\.fatbin", newer) == ["functions_cu13.fatbin", "link0_scale_cu13.fatbin"]
 
 

@@ -13,6 +13,8 @@ from integration import projects
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("build_cache")
+
 KERNELS = "from numba import cuda\n\n@cuda.jit\ndef f(x):\n    x[0] = 1\n"
 FUNCTION = 'extern "C" __device__ int g() { return 1; }'
 HATCHLING = """\
