@@ -111,3 +111,16 @@ def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert build_with(root, str(tmp_path / "cache"), monkeypatch).summary.whole, file
         before = built
     assert before == build("0")
+
+
+@pytest.mark.matrix  # a file that includes the name of its folder; test_stamp_inputs has other headers
+def test_a_header_that_knows_where_it_lies_is_compiled_in_each_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = "__device__ inline const char *name() { return __FILE__; }\n#define F (11.0f + name()[(int)x])\n"
+    cache = str(tmp_path / "cache")
+    for folder in ("one", "another"):
+        root = put(tmp_path.resolve() / folder / "project", {**FILES, "csrc/f.h": header})
+        built, plain = build_with(root, cache, monkeypatch), build_with(root, "0", monkeypatch)
+        assert built.files == plain.files
+    assert (built.summary.whole, built.summary.reused > 0) == (False, True)  # what has no such header

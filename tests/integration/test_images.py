@@ -23,7 +23,7 @@ NUMBA_ALONE = pytest.mark.front_end(front_ends.NUMBA)
 MLIR_ALONE = pytest.mark.front_end(front_ends.MLIR)
 
 FOLDER = "features/kernels.aotcuda"
-SASS = ["sm_75", "sm_90", "sm_90a", "sm_100f"]
+SASS = ["sm_75", "sm_90a", "sm_100f"]
 PTX = ["compute_75", "compute_90a"]
 
 

@@ -92,7 +92,7 @@ def test_a_compiler_gives_the_extension_for_every_python(compiled: tuple[Path, s
     assert told.out.startswith("None <module 'aotcuda.runtime.fast._launch' from ")
 
 
-@pytest.mark.matrix  # the next test has later headers
+@pytest.mark.matrix  # CI compiles with the headers of its own Python
 @needs_compiler
 @pytest.mark.skipif(not STABLE, reason="is for the stable ABI alone")
 def test_headers_that_name_more_than_the_stable_abi_has_will_do(source: Path, tmp_path: Path) -> None:
@@ -103,6 +103,7 @@ def test_headers_that_name_more_than_the_stable_abi_has_will_do(source: Path, tm
     assert extensions(wheel) == [f"{EXTENSION}.abi3.so"]
 
 
+@pytest.mark.matrix  # CI compiles with the headers of its own Python
 @needs_compiler
 @pytest.mark.skipif(not STABLE, reason="is for the stable ABI alone")
 def test_headers_of_later_pythons_give_what_older_ones_can_call(source: Path, tmp_path: Path) -> None:
