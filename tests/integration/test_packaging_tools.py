@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import tomllib
 from pathlib import Path
 
@@ -112,14 +111,6 @@ def test_a_build_leaves_no_file_behind_and_no_folders_name_in_the_wheel(flat: Pa
     for name, data in content(wheel).items():
         assert str(tmp_path).encode() not in data, name
         assert sys.prefix.encode() not in data, name
-
-
-def test_an_sdist_is_made_without_compiling_and_holds_nothing_generated(flat: Path) -> None:
-    succeed(flat, sys.executable, "-m", "hatchling", "build", "-t", "sdist", AOTCUDA_ARCH="no arch at all")
-    with tarfile.open(flat / "dist" / "flat-1.0.tar.gz") as archive:
-        names = archive.getnames()
-    assert "flat-1.0/flat/_kernels.py" in names
-    assert not [name for name in names if "flat/kernels" in name]
 
 
 @pytest.mark.matrix  # the next test builds in isolation
