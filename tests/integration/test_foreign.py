@@ -405,6 +405,7 @@ def check_refusal(refusals: Callable[[str, str], dict[str, list[str]]], table: s
     assert wanted in line
 
 
+@front_ends.EACH
 @pytest.mark.parametrize("case", OF_THE_FRONT_END, ids=[name.replace(" ", "_") for name in OF_THE_FRONT_END])
 def test_what_cannot_be_declared_is_refused_by_name(refusals, case):
     check_refusal(refusals, "declared", case)

@@ -221,6 +221,7 @@ def test_parameters_lie_where_cuda_cpp_would_put_them(
 
 
 @MLIR_ALONE
+@pytest.mark.matrix  # test_two_front_ends has the words of its arrays
 def test_an_array_is_a_memref_with_its_strides_in_elements(overloads: dict[str, Overload]) -> None:
     array = overloads["layouts"]["parameters"][2]
     assert array["words"] == ["data", "data", "zero", "shape0", "shape1", "step0", "step1"]
