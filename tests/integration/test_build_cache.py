@@ -123,7 +123,7 @@ def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.front_end("numba-cuda", "numba-cuda-mlir")
 @pytest.mark.usefixtures("no_process")
-def test_where_nothing_changed_nothing_is_started(cached: Output, project: Path) -> None:
+def test_unchanged_project_starts_no_worker(cached: Output, project: Path) -> None:
     again = build(project)
     assert outcome(again) == outcome(cached)
     assert again.summary.whole
@@ -166,7 +166,7 @@ EDITS: dict[str, tuple[Callable[[Path], object], int]] = {
 
 @pytest.mark.front_end("numba-cuda")
 @pytest.mark.parametrize("change", EDITS.values(), ids=EDITS)
-def test_an_edit_makes_what_it_concerns_and_the_rest_is_taken(
+def test_edit_remakes_only_affected_results(
     cached: Output, edited: Path, monkeypatch: pytest.MonkeyPatch, change: tuple[Callable[[Path], object], int]
 ) -> None:
     apply, made = change
@@ -180,7 +180,9 @@ def test_an_edit_makes_what_it_concerns_and_the_rest_is_taken(
 
 
 @pytest.mark.front_end("numba-cuda-mlir")
-def test_the_same_of_the_other_front_end(cached: Output, edited: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edit_remakes_only_affected_results_of_second_front_end(
+    cached: Output, edited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     edit_nothing_that_counts(edited)
     edit_one_kernel(edited)
     built = build(edited)
@@ -282,9 +284,7 @@ def test_packages_are_the_same_from_every_level_of_the_cache(
 
 
 @pytest.mark.front_end("numba-cuda")
-def test_a_url_is_filled_and_read_where_the_folder_cannot_be_used(
-    edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_url_serves_where_the_folder_is_unusable(edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own" / "builds").mkdir(parents=True)
     (tmp_path / "own" / "builds").chmod(0o777)
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "own"))
@@ -305,7 +305,7 @@ def test_a_url_is_filled_and_read_where_the_folder_cannot_be_used(
 
 @pytest.mark.front_end("numba-cuda")
 @pytest.mark.parametrize(("access", "is_followed"), [("read", False), ("read-write", True)])
-def test_a_url_that_answers_otherwise_costs_one_warning(
+def test_url_with_wrong_answers_gives_one_warning(
     edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: str, is_followed: bool
 ) -> None:
     """The words of the problem name the entry that was asked for, so each question has other ones."""

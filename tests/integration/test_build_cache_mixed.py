@@ -95,7 +95,7 @@ EDITS = {
 
 
 @pytest.mark.matrix  # test_stamp_inputs has edits of each front end
-def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edit_changes_only_images_that_contain_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = put(tmp_path.resolve() / "project", FILES)
 
     def build(cache: str) -> dict[str, bytes]:
@@ -114,9 +114,7 @@ def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.matrix  # a file that includes the name of its folder; test_stamp_inputs has other headers
-def test_a_header_that_knows_where_it_lies_is_compiled_in_each_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_header_that_uses_its_path_is_compiled_in_each_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     header = "__device__ inline const char *name() { return __FILE__; }\n#define F (11.0f + name()[(int)x])\n"
     cache = str(tmp_path / "cache")
     for folder in ("one", "another"):

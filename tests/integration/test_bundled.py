@@ -276,7 +276,7 @@ def test_split_wheels_launch_with_their_own_run_time_and_join_again(
 @pytest.mark.parametrize(
     "line", ["import aotcuda.jax", pytest.param("from aotcuda import jax", marks=pytest.mark.matrix)]
 )
-def test_what_no_copy_has_is_refused_with_its_line(line: str, tmp_path: Path) -> None:
+def test_import_outside_the_bundled_run_time_is_refused(line: str, tmp_path: Path) -> None:
     project = make(
         tmp_path, "first", solver=f"{SOLVER}\ndef later():\n    {line}\n".replace("\ndef later", "def later")
     )
@@ -348,7 +348,7 @@ def older(site: Path, tmp_path: Path) -> Path:
         ({"a-1.dist-info/RECORD": b"", "a/_aotcuda/VERSION": b"9.0"}, "a holds aotcuda 9.0, and this is"),
     ],
 )
-def test_what_cannot_be_rebundled_stays_as_it_is(files: dict[str, bytes] | None, said: str, tmp_path: Path) -> None:
+def test_wheel_that_cannot_be_rebundled_is_unchanged(files: dict[str, bytes] | None, said: str, tmp_path: Path) -> None:
     wheel = tmp_path / "a-1-py3-none-any.whl"
     if files is None:
         wheel.write_text("no zip")

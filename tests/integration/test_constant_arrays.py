@@ -80,7 +80,7 @@ def test_equal_constant_arrays_are_one_array_of_the_image(front_end: str, name: 
     assert data[4:8] in (b"\0\0\x80\x3f", b"\0\0\0\x40", b"\1\0\0\0")
 
 
-def test_overloads_of_a_kernel_share_its_constant_array_and_inspect_counts_it(front_end: str, tmp_path: Path) -> None:
+def test_overloads_share_a_constant_array(front_end: str, tmp_path: Path) -> None:
     signatures = '"void(float32[::1])", "void(float64[::1])", "void(int32[::1])"'
     folder = project(tmp_path, source((6000, 0, "f4")), 1, signatures)
     assert arrays(folder)[0] == 24000
@@ -92,7 +92,7 @@ def test_overloads_of_a_kernel_share_its_constant_array_and_inspect_counts_it(fr
     assert all(24000 < constant < 25000 for constant in found)
 
 
-def test_constant_arrays_that_do_not_fit_are_named_with_kernels_and_sizes(front_end: str, tmp_path: Path) -> None:
+def test_too_large_constant_arrays_are_listed_with_sizes(front_end: str, tmp_path: Path) -> None:
     done = projects.refused(project(tmp_path, source((8000, 0, "f4"), (9000, 1, "f4"), (10, 0, "f4")), 3))
     assert done.said == (
         f"{projects.MODULE}: the constant arrays of its kernels have 68,040 bytes, and an image has 65,536 for all of "

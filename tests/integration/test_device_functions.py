@@ -132,7 +132,7 @@ def test_without_lto_the_function_is_called(compiled: dict) -> None:
     assert "FADD" in compiled["without lto"]["sass"]
 
 
-def test_one_python_name_stands_for_all_its_functions(compiled: dict) -> None:
+def test_python_name_selects_overload_by_type(compiled: dict) -> None:
     assert "FADD" in compiled["overloaded float"]["sass"]
     assert "FADD" not in compiled["overloaded int"]["sass"]
     assert "IADD3" in compiled["overloaded int"]["sass"]
@@ -150,7 +150,7 @@ def test_link_items_and_callbacks_come_along_once(compiled: dict) -> None:
     assert result["calls"] == ["setup", "teardown"]
 
 
-def test_a_wrong_call_is_told_the_packaged_types(compiled: dict) -> None:
+def test_wrong_call_error_lists_packaged_types(compiled: dict) -> None:
     assert "Record" in str(compiled["wrong"]["error"])
 
 

@@ -178,7 +178,7 @@ def checkout(machine):
 
 
 class TestWheels:
-    def test_a_wheel_carries_what_it_links_and_the_headers_of_that(self, wheel):
+    def test_wheel_contains_linked_files_and_headers(self, wheel):
         files = projects.content(wheel)
         base = "pkg/k.aotcuda/sources/"
         carried = {name.removeprefix(base): data.decode() for name, data in files.items() if name.startswith(base)}
@@ -190,20 +190,20 @@ class TestWheels:
         listed = projects.manifest_of(files, "pkg.k")["rebuild"]["files"]
         assert [item["path"] for item in listed] == sorted(carried)
 
-    def test_with_error_it_carries_none(self, tmp_path):
+    def test_wheel_without_fallback_contains_no_sources(self, tmp_path):
         project = write(tmp_path / "project", aotcuda='fallback = "error"')
         files = projects.content(projects.build_wheel(project, BUILDS=str(tmp_path / "builds")))
         assert not [name for name in files if "sources" in name]
         assert "rebuild" not in projects.manifest_of(files, "pkg.k")
 
-    def test_two_builds_carry_the_same(self, tmp_path, wheel):
+    def test_two_builds_contain_the_same_sources(self, tmp_path, wheel):
         project = write(tmp_path / "elsewhere" / "project")
         other = projects.build_wheel(project, AOTCUDA_ARCH="sm_80;sm_90", BUILDS=str(tmp_path / "builds"))
         assert projects.content(other) == projects.content(wheel)
 
 
 class TestCases:
-    def test_other_types_are_compiled_once_and_found_by_the_next_process_with_no_compiler(self, installed):
+    def test_other_types_are_compiled_once_for_all_processes(self, installed):
         first = installed.run("scaled:<f8", "plain:<f4")
         second = installed.run("scaled:<f8", "plain:<f4")
         assert first["tiers"] == second["tiers"] == {"scaled": ["exact", "jit"], "plain": ["exact", "exact"]}
@@ -211,7 +211,7 @@ class TestCases:
         assert second["heavy"] == []
         assert installed.builds == 1
 
-    def test_the_worker_that_was_started_ahead_is_the_one_that_compiles(self, installed, tmp_path):
+    def test_prestarted_worker_compiles(self, installed, tmp_path):
         starts, python = tmp_path / "starts", tmp_path / "python"
         python.write_text(f'#!/bin/sh\necho started >>{starts}\nexec {installed.workers or sys.executable} "$@"\n')
         python.chmod(0o755)
@@ -233,7 +233,7 @@ class TestCases:
         assert checkout.run("scaled:<f4")["heavy"] == []
         assert checkout.builds == 1
 
-    def test_what_numba_refuses_is_said_in_one_line(self, installed):
+    def test_compiler_error_of_the_fallback_is_one_line(self, installed):
         process = installed.start("scaled:<c16")
         _, err = process.communicate()
         last = err.splitlines()
@@ -268,7 +268,7 @@ def test_an_edited_editable_install_gives_the_new_code(machine):
     assert machine.builds == 2
 
 
-def test_no_front_end_is_said_with_what_to_install(installed, front_end):
+def test_missing_front_end_names_the_extra(installed, front_end):
     code = LAUNCH.replace("import json, sys, warnings", "import json, sys, warnings; sys.argv[1:] = ['scaled:<f8']")
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
@@ -284,7 +284,7 @@ def test_no_front_end_is_said_with_what_to_install(installed, front_end):
 
 
 @MLIR_ALONE
-def test_what_was_compiled_has_the_second_front_ends_parameters(installed):
+def test_fallback_of_second_front_end_has_its_array_layout(installed):
     installed.run("plain:<i4")
     (entry,) = installed.cache.rglob("manifest.json")
     manifest = json.loads(entry.read_text())
@@ -295,7 +295,7 @@ def test_what_was_compiled_has_the_second_front_ends_parameters(installed):
     assert overload["parameters"][0]["words"] == ["data", "data", "zero", "shape0", "step0"]
 
 
-def test_bytecode_of_a_source_as_it_was_is_not_taken_for_it(checkout):
+def test_stale_bytecode_of_a_source_is_ignored(checkout):
     """Python itself takes it, if the edit kept size and time in seconds."""
     import py_compile
 

@@ -84,7 +84,7 @@ def test_every_linked_item_is_listed_with_the_functions_it_defines(foreign):
     assert found["late.cu"] == ["late"]
 
 
-def test_an_item_that_is_reached_by_several_paths_is_linked_once(foreign):
+def test_linked_item_is_listed_once(foreign):
     names = [item["name"] for item in projects.manifest_of(foreign, "foreign.kinds")["linked"]]
     assert len(names) == 9  # the objects in memory are the files' content once more
     assert "memory.ptx" not in names
@@ -111,7 +111,7 @@ def test_inspect_shows_linked_functions_and_callbacks(foreign, tmp_path):
     assert "callbacks   setup foreign._hooks:upload (csrc/table.cu), teardown foreign._hooks:release" in out
 
 
-def test_what_exported_functions_call_is_packaged_for_those_who_link_them(foreign):
+def test_wheel_has_code_that_exported_functions_call(foreign):
     manifest = projects.manifest_of(foreign, "foreign.calls")
     (link,) = manifest["function_links"]
     code = """
@@ -407,12 +407,12 @@ def check_refusal(refusals: Callable[[str, str], dict[str, list[str]]], table: s
 
 @front_ends.EACH
 @pytest.mark.parametrize("case", OF_THE_FRONT_END, ids=[name.replace(" ", "_") for name in OF_THE_FRONT_END])
-def test_what_cannot_be_declared_is_refused_by_name(refusals, case):
+def test_wrong_declaration_is_refused_by_name(refusals, case):
     check_refusal(refusals, "declared", case)
 
 
 @pytest.mark.parametrize("case", OF_THE_LINK, ids=[name.replace(" ", "_") for name in OF_THE_LINK])
-def test_what_cannot_be_linked_is_refused_by_name(refusals, case):
+def test_invalid_link_item_is_refused_by_name(refusals, case):
     check_refusal(refusals, "linked", case)
 
 
@@ -432,7 +432,7 @@ def k(x):
 """
 
 
-def test_callbacks_of_an_object_in_memory_are_kept_by_name_and_once(tmp_path):
+def test_callbacks_of_memory_objects_are_recorded_once(tmp_path):
     files = projects.content(projects.build_wheel(build(tmp_path, WITH_CALLBACKS)))
     kept = {"setup": "pkg._k:up", "teardown": "pkg._k:down", "origin": "memory.cu"}
     assert projects.manifest_of(files, "pkg.k")["callbacks"] == [kept]
@@ -443,7 +443,7 @@ def test_the_compilers_own_message_is_shown_with_file_and_line(tmp_path):
     assert "csrc/f.cu(3): error:" in done.err
 
 
-def test_a_prototype_that_differs_in_sign_or_const_alone_is_accepted(tmp_path):
+def test_prototype_may_differ_in_sign_and_const(tmp_path):
     source = SOURCE.replace("float32(float32)", "float32(CPointer(float32), int32, boolean)").replace(
         "twice(x[i])", "twice(ffi.from_buffer(x), i, i > 2)"
     )
@@ -510,7 +510,7 @@ def test_ltoir_newer_than_the_linker_is_named(tmp_path):
     assert "newer" in done.said
 
 
-def test_two_files_of_one_text_are_linked_with_the_headers_of_each(tmp_path: Path) -> None:
+def test_equal_files_use_their_own_headers(tmp_path: Path) -> None:
     source = SOURCE.replace("twice = ", 'half = cuda.declare_device("half", "float32(float32)", abi="c")\ntwice = ')
     function = 'extern "C" __device__ float {}(float x) {{ return x * {}; }}\n'
     files: dict[str, bytes | str] = {

@@ -89,9 +89,7 @@ def test_the_headers_of_two_modules_go_together(header: str) -> None:
     cuda_cpp.compile_source(source, "PTX", "-arch=compute_75", headers={HEADER: header, "other.h": other})
 
 
-def test_functions_are_passed_their_arguments_as_cuda_cpp_passes_them(
-    header: str, prototypes: dict[str, str], functions: bytes
-) -> None:
+def test_functions_use_the_abi_of_cuda_cpp(header: str, prototypes: dict[str, str], functions: bytes) -> None:
     addresses = "\n".join(f"out[{index}] = (long long)&{name};" for index, name in enumerate(prototypes))
     linked = cuda_cpp.link(
         [("LTOIR", user_of(addresses, header, "75")), ("FATBIN", functions)], "-lto", "-ptx", "-arch=compute_75"
@@ -110,9 +108,7 @@ COMPLEX = {front_ends.NUMBA: "{}, {}", front_ends.MLIR: "{{{}, {}}}"}
 
 
 @pytest.mark.parametrize("arch", ["75", "86", "120"])
-def test_the_packaged_code_links_into_a_cpp_kernel_for_old_and_new_gpus(
-    arch: str, header: str, functions: bytes, front_end: str
-) -> None:
+def test_packaged_functions_link_into_cpp_kernel(arch: str, header: str, functions: bytes, front_end: str) -> None:
     number = COMPLEX[front_end].format
     calls = f"""
     store((int *)out, answer());
@@ -125,7 +121,7 @@ def test_the_packaged_code_links_into_a_cpp_kernel_for_old_and_new_gpus(
     assert [kernel.name for kernel in cubin.read(linked, "the linked kernel").kernels] == ["user"]
 
 
-def test_the_packaged_code_computes_what_python_says(header: str, functions: bytes) -> None:
+def test_packaged_functions_compute_python_results(header: str, functions: bytes) -> None:
     calls = "out[0] = answer(); out[1] = negate_i8(100) ; out[2] = is_positive(-1); out[3] = wide(1, 2, 3, 4);"
     inputs = [("LTOIR", user_of(calls, header, "75")), ("FATBIN", functions)]
     text = cuda_cpp.link(inputs, "-lto", "-ptx", "-arch=compute_75").decode()

@@ -86,7 +86,7 @@ def project(name: str, front_end: str, folder: Path) -> Path:
     ],
     indirect=["front_end"],
 )
-def test_code_is_the_same_as_that_of_each_target_by_itself(front_end: str, name: str, tmp_path: Path) -> None:
+def test_code_equals_that_of_separate_targets(front_end: str, name: str, tmp_path: Path) -> None:
     made = project(name, front_end, tmp_path / "project")
     found = lowered(made, "both", front_end, AOTCUDA_ARCH="sm_75;sm_120")
     assert found["compiled"] > 0
@@ -98,7 +98,7 @@ def test_code_is_the_same_as_that_of_each_target_by_itself(front_end: str, name:
     "name", ["devicefunctions", "features", "foreign", "mixed", "debug", "lineinfo", "gpufeatures", "bench"]
 )
 @pytest.mark.front_end(front_ends.NUMBA)
-def test_code_is_the_same_in_a_process_that_has_compiled_others(front_end: str, name: str, tmp_path: Path) -> None:
+def test_code_does_not_depend_on_kernels_compiled_before(front_end: str, name: str, tmp_path: Path) -> None:
     found = lowered(project(name, front_end, tmp_path / "project"), "rows", front_end, AOTCUDA_ARCH="sm_75;sm_120")
     assert found["differ"] == []
     assert sum(found["rows"]) > 0
@@ -148,7 +148,7 @@ def test_a_helper_ends_a_row(front_end: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.matrix  # test_build_rows has the rule
-def test_whoever_extends_the_compiler_ends_each_row(asking: Path) -> None:
+def test_compiler_extension_ends_each_row(asking: Path) -> None:
     found = lowered(asking, "rows", front_ends.NUMBA, AOTCUDA_ARCH="sm_75;sm_120")
     assert found["differ"] == []
     assert set(found["rows"]) == {1}
@@ -291,7 +291,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return projects.write(folder, "\n\n".join([SOURCE, *kernels]), module=table)
 
 
-def test_whoever_asks_for_the_target_while_it_is_compiled_is_seen(asking: Path) -> None:
+def test_code_that_reads_the_target_is_lowered_again(asking: Path) -> None:
     by_first: dict[str, dict[str, list[str]]] = {}
     for first in sorted({expected[0] for expected in KERNELS.values()}):
         others = [target for target in OLD if target != first]
@@ -351,7 +351,7 @@ MLIR_KERNELS = {
 
 
 @pytest.mark.front_end(front_ends.MLIR)
-def test_the_second_front_ends_code_that_asks_is_seen_likewise(front_end: str, tmp_path: Path) -> None:
+def test_mlir_code_that_reads_the_target_is_lowered_again(front_end: str, tmp_path: Path) -> None:
     table = "\n".join(f'kernels.{name} = "void(float32[::1])"' for name in MLIR_KERNELS)
     made = projects.write(tmp_path / "project", MLIR_SOURCE, module=table)
     assert lowered(made, "served", front_end, *TARGETS) == MLIR_KERNELS
@@ -371,7 +371,7 @@ READS = {
 """Where Numba-CUDA's own code has the target's compute capability, and how often."""
 
 
-def test_numba_looks_at_the_capability_nowhere_else() -> None:
+def test_numba_reads_the_capability_in_known_places() -> None:
     spec = importlib.util.find_spec("numba_cuda")
     folder = Path(spec.origin).parent / "numba" / "cuda"
     found = {}

@@ -95,7 +95,7 @@ def test_a_compiler_gives_the_extension_for_every_python(compiled: tuple[Path, s
 @pytest.mark.matrix  # CI compiles with the headers of its own Python
 @needs_compiler
 @pytest.mark.skipif(not STABLE, reason="is for the stable ABI alone")
-def test_headers_that_name_more_than_the_stable_abi_has_will_do(source: Path, tmp_path: Path) -> None:
+def test_newer_headers_build_the_stable_abi(source: Path, tmp_path: Path) -> None:
     """As those of Python 3.15: they have a slot for every stable ABI, and what goes into it for newer ones alone."""
     lines = ["#define PY_SSIZE_T_CLEAN", "#include <Python.h>", "#ifndef Py_mod_gil", "#define Py_mod_gil 4", "#endif"]
     (tmp_path / "later.h").write_text("\n".join([*lines, ""]))
@@ -106,7 +106,7 @@ def test_headers_that_name_more_than_the_stable_abi_has_will_do(source: Path, tm
 @pytest.mark.matrix  # CI compiles with the headers of its own Python
 @needs_compiler
 @pytest.mark.skipif(not STABLE, reason="is for the stable ABI alone")
-def test_headers_of_later_pythons_give_what_older_ones_can_call(source: Path, tmp_path: Path) -> None:
+def test_newer_headers_give_code_for_older_pythons(source: Path, tmp_path: Path) -> None:
     """To those of Python 3.12 None is immortal; those of 3.13 do not say any more of which size sizes in calls are."""
     names = ("PyArg_ParseTuple", "Py_RETURN_NONE", "Py_RETURN_TRUE", "Py_RETURN_FALSE")
     lines = ["#define PY_SSIZE_T_CLEAN", "#include <Python.h>", *(f"#undef {name}" for name in names)]
@@ -178,7 +178,7 @@ def test_without_a_compiler_it_is_the_pure_wheel(
         ({"AOTCUDA_EXTENSION": "yes"}, "aotcuda: AOTCUDA_EXTENSION is 'yes'; write '0' for the pure wheel"),
     ],
 )
-def test_what_was_asked_for_and_cannot_be_is_an_error(
+def test_required_extension_without_compiler_is_an_error(
     source: Path, tmp_path: Path, environ: dict[str, str], reason: str
 ) -> None:
     done = projects.forked_run(source, *HATCHLING, "-d", str(tmp_path), **environ)
@@ -202,7 +202,7 @@ class TestEditable:
         return sorted(path.name for path in (tree / "aotcuda" / "runtime" / "fast").glob("_launch*"))
 
     @needs_compiler
-    def test_each_build_replaces_or_removes_it_and_no_wheel_or_sdist_has_it(self, tree: Path) -> None:
+    def test_editable_extension_is_replaced_and_never_packaged(self, tree: Path) -> None:
         place = tree / f"{EXTENSION}{SUFFIX}"
         place.write_bytes(b"of another state")
         wheel, _ = built(tree, tree / "out", AOTCUDA_EXTENSION="0")

@@ -80,7 +80,7 @@ def edit(project: Path, old: str, new: str, file: str = "pyproject.toml") -> Non
 @pytest.mark.parametrize(
     "version", [*(pytest.param(name, marks=pytest.mark.matrix) for name in ("oldest", "before 70.1")), "newest"]
 )
-def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
+def test_checkout_and_sdist_give_the_same_wheel(
     version: str, flat: Path, setuptools: Callable[[str], Path], by_hatchling: dict[str, bytes]
 ) -> None:
     environ = {"PYTHONPATH": str(setuptools(VERSIONS[version])), **THEN}
@@ -96,14 +96,12 @@ def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
 @pytest.mark.usefixtures("anew")
 @pytest.mark.matrix
 @pytest.mark.usefixtures("from_checkout")
-def test_build_makes_that_wheel_in_its_own_isolation(flat: Path, by_hatchling: dict[str, bytes]) -> None:
+def test_isolated_build_gives_the_same_wheel(flat: Path, by_hatchling: dict[str, bytes]) -> None:
     command = (sys.executable, "-m", "build", "--wheel", "--installer", "uv")
     assert gained(build_wheel(flat, *command)) == by_hatchling
 
 
-def test_a_project_without_the_table_is_built_as_if_aotcuda_were_not_there(
-    flat: Path, setuptools: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_project_without_table_is_unaffected(flat: Path, setuptools: Callable[[str], Path], tmp_path: Path) -> None:
     config = flat / "pyproject.toml"
     config.write_text(config.read_text().partition("[tool.aotcuda]")[0])
     watched = "import atexit, sys; atexit.register(lambda: print('imported', *sorted(sys.modules)));"
@@ -124,7 +122,7 @@ def test_a_project_without_the_table_is_built_as_if_aotcuda_were_not_there(
         pytest.param("universal = 1", "false", "py3-none-any", id="Python 2 as well"),
     ],
 )
-def test_a_tag_that_the_project_names_is_its_own(options: str, host_abi: str, tag: str, flat: Path) -> None:
+def test_tag_of_the_project_is_kept(options: str, host_abi: str, tag: str, flat: Path) -> None:
     edit(flat, "[tool.aotcuda]\n", f"[tool.aotcuda]\nhost-abi = {host_abi}\n")
     (flat / "setup.cfg").write_text(f"[bdist_wheel]\n{options}\n")
     assert build_wheel(flat).name == f"flat-1.0-{tag}.whl"
@@ -137,7 +135,7 @@ def native(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("anew")
 @needs_compiler
-def test_a_package_that_needs_its_own_extension_module_is_built_also_from_its_sdist(native: Path) -> None:
+def test_package_with_extension_module_builds_from_sdist(native: Path) -> None:
     """Its sources import the module, its `build` has a list of steps of its own, its version is computed."""
     wheel = build_wheel(native, *BUILD)
     name, number, _, tag = parse_wheel_filename(wheel.name)
@@ -155,7 +153,7 @@ def test_a_package_that_needs_its_own_extension_module_is_built_also_from_its_sd
 
 @pytest.mark.matrix  # the next editable installs have no extension module, the test before is no editable install
 @needs_compiler
-def test_an_editable_install_of_such_a_package_works(native: Path, with_build_tools: Path) -> None:
+def test_editable_install_with_extension_module_works(native: Path, with_build_tools: Path) -> None:
     install(native, with_build_tools, "strict")
     code = "import native.kernels as k; print(k.scale, k.__aotcuda__, k.__file__)"
     assert f"{native}/" in succeed(native.parent, with_build_tools, "-c", code).out
@@ -251,7 +249,7 @@ def solo(tmp_path: Path) -> Path:
     return project
 
 
-def test_a_module_beside_single_modules_is_in_wheels_and_editable_builds(solo: Path) -> None:
+def test_single_module_project_gets_a_module_beside_it(solo: Path) -> None:
     assert {"solo.py", "solo_kernels.py", "solo_kernels.aotcuda/manifest.json"} <= content(build_wheel(solo)).keys()
     for _ in range(2):
         projects.back_end(solo, editable=True)
@@ -259,7 +257,7 @@ def test_a_module_beside_single_modules_is_in_wheels_and_editable_builds(solo: P
 
 
 @pytest.mark.parametrize("before", ["editable", "wheel"])
-def test_a_wheel_has_nothing_of_the_builds_before_it(before: str, tmp_path: Path) -> None:
+def test_wheel_has_no_files_of_earlier_builds(before: str, tmp_path: Path) -> None:
     """Setuptools keeps what it packs wheels from, and takes up whatever looks like a module of the source tree."""
     built = []
     for name in ("fresh", "used"):
@@ -274,7 +272,7 @@ def test_a_wheel_has_nothing_of_the_builds_before_it(before: str, tmp_path: Path
     assert used == fresh
 
 
-def test_what_people_wrote_is_packaged_whatever_it_is_called(flat: Path, by_hatchling: dict[str, bytes]) -> None:
+def test_files_with_generated_names_are_packaged(flat: Path, by_hatchling: dict[str, bytes]) -> None:
     """A module that another project's build made and this one carries along is what somebody wrote, too."""
     projects.back_end(flat, editable=True)
     edit(flat, "[tool.aotcuda]\n", '[tool.setuptools.package-data]\nflat = ["**/*"]\n\n[tool.aotcuda]\n')
@@ -297,9 +295,7 @@ def test_clean_removes_what_was_generated_and_nothing_else(flat: Path) -> None:
     assert {name: data for name, data in projects.own(flat).items() if not name.startswith("dist/")} == before
 
 
-def test_a_project_described_by_setup_py_alone_needs_the_table_and_nothing_else(
-    flat: Path, by_hatchling: dict[str, bytes]
-) -> None:
+def test_setup_py_project_needs_only_the_table(flat: Path, by_hatchling: dict[str, bytes]) -> None:
     config = flat / "pyproject.toml"
     head, _, table = config.read_text().partition("[project]")
     config.write_text(head + table[table.index("[tool.aotcuda]") :])
@@ -343,7 +339,7 @@ def test_a_package_in_a_folder_of_another_name_is_refused(flat: Path) -> None:
     )
 
 
-def test_a_source_that_is_not_in_the_wheel_is_refused_until_it_is(flat: Path) -> None:
+def test_source_outside_the_wheel_is_refused(flat: Path) -> None:
     edit(flat, "[tool.aotcuda]\n", '[tool.setuptools]\npackages = ["flat"]\n\n[tool.aotcuda]\nhost-abi = true\n')
     (flat / "constants.py").write_text("STEP = 2\n")
     (flat / "flat" / "_kernels.py").write_text("import constants\n" + (flat / "flat" / "_kernels.py").read_text())
@@ -407,7 +403,7 @@ def built_before(flat: Path) -> Iterator[Path]:
     assert projects.own(flat) == before
 
 
-def test_an_editable_build_that_setuptools_cannot_finish_leaves_the_source_tree_as_it_was(built_before: Path) -> None:
+def test_failed_editable_build_keeps_the_source_tree(built_before: Path) -> None:
     done = projects.forked_run(built_before, *projects.command(editable=True))
     assert done.status != 0
     assert "it fails" in done.err
@@ -418,7 +414,7 @@ def test_an_editable_build_that_setuptools_cannot_finish_leaves_the_source_tree_
 @pytest.mark.parametrize(
     ("number", "editable"), [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGINT, False)]
 )
-def test_a_signal_in_setuptools_turn_leaves_nothing(
+def test_signal_during_setuptools_leaves_nothing(
     number: signal.Signals, editable: bool, built_before: Path, tmp_path: Path
 ) -> None:
     temporary = tmp_path / "temporary"

@@ -78,7 +78,7 @@ def generated(project: Path) -> list[str]:
     return [name for name in projects.tree(project) if name.startswith("flat/kernels")]
 
 
-def test_a_wheel_gains_the_module_and_its_data_and_is_for_any_platform(flat: Path) -> None:
+def test_wheel_has_the_module_and_is_universal(flat: Path) -> None:
     wheel = build_wheel(flat)
     assert wheel.name == "flat-1.0-py3-none-any.whl"
     assert [name for name in sorted(content(wheel)) if name.startswith("flat/kernels")] == GENERATED
@@ -100,7 +100,7 @@ def test_host_abi_makes_a_wheel_for_this_system_alone(back_end: str, tmp_path: P
 
 
 @pytest.mark.usefixtures("anew")
-def test_a_build_leaves_no_file_behind_and_no_folders_name_in_the_wheel(flat: Path, tmp_path: Path) -> None:
+def test_build_leaves_no_files_and_no_paths(flat: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     before = projects.tree(flat)
@@ -125,7 +125,7 @@ def test_a_build_leaves_no_file_behind_and_no_folders_name_in_the_wheel(flat: Pa
         pytest.param(("pip", "wheel", "-v", ".", "--no-deps", "--wheel-dir", "dist"), id="pip wheel"),
     ],
 )
-def test_each_front_end_makes_that_wheel_in_its_own_isolation_and_shows_what_was_built(
+def test_each_build_tool_gives_the_same_wheel_in_isolation(
     command: tuple[str, ...], flat: Path, reference: bytes, tmp_path: Path
 ) -> None:
     config = tmp_path / "hatch.toml"
@@ -180,23 +180,21 @@ INSTALL = ("install", "--no-build-isolation", "--no-deps", "--editable", ".")
 
 
 @pytest.mark.usefixtures("anew")
-def test_an_editable_install_without_isolation_works_with_what_the_extra_brings(
-    flat: Path, with_build_tools: Path
-) -> None:
+def test_editable_install_works_without_isolation(flat: Path, with_build_tools: Path) -> None:
     succeed(flat, sys.executable, "-m", "pip", "--python", with_build_tools, *INSTALL)
     assert generated(flat) == GENERATED
     assert "axpy" in succeed(flat.parent, with_build_tools, "-c", "import flat.kernels as k; print(k.axpy)").out
 
 
 @pytest.mark.parametrize("extra", ["cu13", "mlir-cu13"])
-def test_each_extra_that_builds_brings_what_hatchling_needs_for_editable_installs(extra: str) -> None:
+def test_each_extra_requires_editables(extra: str) -> None:
     project = tomllib.loads((projects.CHECKOUT / "pyproject.toml").read_text())["project"]
     named = [Requirement(text) for text in project["optional-dependencies"][extra]]
     wanted = Requirement(EDITABLES_REQUIREMENT)
     assert [item.specifier for item in named if item.name == wanted.name] == [wanted.specifier]
 
 
-def test_a_forgotten_hook_is_said_by_whatever_looks_at_the_project_or_the_wheel(flat: Path) -> None:
+def test_missing_hook_is_reported_by_every_command(flat: Path) -> None:
     config = flat / "pyproject.toml"
     table = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
     config.write_text(config.read_text().replace(table, ""))
@@ -211,7 +209,7 @@ def test_a_forgotten_hook_is_said_by_whatever_looks_at_the_project_or_the_wheel(
     assert built.err.count("\n") == 1
 
 
-def test_a_misspelt_hook_is_said_before_hatchling_gives_up(flat: Path) -> None:
+def test_misspelt_hook_is_reported(flat: Path) -> None:
     config = flat / "pyproject.toml"
     config.write_text(config.read_text().replace("hooks.aotcuda]", "hooks.aot-cuda]"))
     done = projects.forked_run(flat, *HATCHLING)
@@ -248,7 +246,7 @@ def test_an_editable_build_of_a_src_layout_writes_beside_the_package(flat: Path)
     assert not (flat / "flat").exists()
 
 
-def test_an_editable_build_says_what_git_should_ignore_as_long_as_it_does_not(flat: Path) -> None:
+def test_editable_build_lists_files_that_git_should_ignore(flat: Path) -> None:
     hint = "git does not ignore them; add to .gitignore: "
     assert hint not in editable(flat)
     succeed(flat, "git", "init", "--quiet")
@@ -259,13 +257,13 @@ def test_an_editable_build_says_what_git_should_ignore_as_long_as_it_does_not(fl
     assert hint not in editable(flat)
 
 
-def test_build_makes_the_same_wheel_by_an_sdist_after_an_editable_build(flat: Path, reference: bytes) -> None:
+def test_wheel_from_sdist_is_equal_after_editable_build(flat: Path, reference: bytes) -> None:
     editable(flat)
     assert build_wheel(flat, *BUILD).read_bytes() == reference  # an sdist, then a wheel from it
 
 
 @pytest.mark.parametrize("change", ["another name", "artifacts"])
-def test_a_wheel_has_nothing_of_an_editable_build_before_it(tmp_path: Path, change: str) -> None:
+def test_wheel_has_no_files_of_an_earlier_editable_build(tmp_path: Path, change: str) -> None:
     """Where git does not ignore what that wrote: whatever the wheel's own build does not write over."""
     built = []
     for name in ("fresh", "used"):
@@ -287,7 +285,7 @@ def test_a_wheel_has_nothing_of_an_editable_build_before_it(tmp_path: Path, chan
     assert used == fresh
 
 
-def test_what_people_wrote_is_packaged_whatever_it_is_called(flat: Path) -> None:
+def test_files_with_generated_names_are_packaged(flat: Path) -> None:
     editable(flat)
     names = ["flat/editable.py", "flat/data.aotcuda/table.bin", "flat/built.aotcuda/manifest.json", "flat/kernels.txt"]
     for name in names:
@@ -325,9 +323,7 @@ def inner(flat: Path) -> dict[str, bytes]:
     return projects.tree(flat / "inner")
 
 
-def test_an_editable_build_removes_the_module_of_the_one_before_that_was_renamed(
-    flat: Path, inner: dict[str, bytes]
-) -> None:
+def test_editable_build_removes_renamed_module(flat: Path, inner: dict[str, bytes]) -> None:
     """It would be imported still, and ask at each launch for the build that was just made."""
     editable(flat)
     before = projects.tree(flat)
@@ -347,7 +343,7 @@ def test_an_editable_build_removes_the_module_of_the_one_before_that_was_renamed
     assert projects.tree(flat / "inner") == inner
 
 
-def test_hatch_clean_removes_the_module_that_was_renamed_since(flat: Path, inner: dict[str, bytes]) -> None:
+def test_hatch_clean_removes_renamed_module(flat: Path, inner: dict[str, bytes]) -> None:
     before = projects.tree(flat).keys()
     editable(flat)
     renamed(flat)
@@ -425,7 +421,7 @@ def test_progress_is_gone_from_a_terminal_at_the_end(flat: Path, tmp_path: Path,
 
 
 @pytest.mark.usefixtures("anew")
-def test_a_summary_ends_what_a_build_says_and_the_slowest_steps_on_demand(back_end: str, tmp_path: Path) -> None:
+def test_build_ends_with_summary_and_slowest_steps(back_end: str, tmp_path: Path) -> None:
     flat = projects.copy("flat", tmp_path / "flat")
     done = projects.forked_run(flat, *projects.command(), **projects.SHOWN, AOTCUDA_VERBOSE="1")
     summary, *slowest = [line for line in done.err.splitlines(keepends=True) if not line.startswith("aotcuda ")]
@@ -434,7 +430,7 @@ def test_a_summary_ends_what_a_build_says_and_the_slowest_steps_on_demand(back_e
 
 
 @pytest.mark.matrix  # test_progress has the warning
-def test_a_wheel_near_what_indexes_take_is_named_whatever_is_in_it(back_end: str, tmp_path: Path) -> None:
+def test_wheel_near_the_index_limit_gives_a_warning(back_end: str, tmp_path: Path) -> None:
     flat = projects.copy("flat", tmp_path / "flat")
     config = flat / "pyproject.toml"
     config.write_text(f'{config.read_text()}\n[tool.setuptools.package-data]\nflat = ["*.bin"]\n')
@@ -454,8 +450,6 @@ def test_a_wheel_near_what_indexes_take_is_named_whatever_is_in_it(back_end: str
         ({"AOTCUDA_PROGRESS": "", "HATCH_QUIET": "1"}, ""),
     ],
 )
-def test_a_build_that_is_to_be_quiet_says_nothing_when_all_is_well(
-    flat: Path, environ: dict[str, str], said: str
-) -> None:
+def test_quiet_build_prints_nothing(flat: Path, environ: dict[str, str], said: str) -> None:
     done = run(flat, *HATCHLING, **environ)
     assert (done.status, done.out + done.err) == (0, said)

@@ -196,7 +196,7 @@ def test_devices_arrays_and_streams_are_answered_without_a_gpu(project: Path, fr
     assert said.startswith(f"aotcuda: script.py:{line}: a copy to the host reads what")
 
 
-def test_results_that_nothing_computed_fail_a_command_and_not_its_record(project: Path) -> None:
+def test_wrong_results_fail_the_command_but_not_the_record(project: Path) -> None:
     (project / "script.py").write_text(
         "from recorded import run\nrun.some()\nvalues = run.cuda.to_device(run.np.zeros(4, 'f4'))\n"
         "run.k.fill[1, 1](values, 1.0)\nassert values.copy_to_host()[0] == 1\nrun.types()\n"
@@ -337,7 +337,7 @@ def test_children_of_every_kind_are_recorded_on_a_gpu_too(project: Path, driver:
     assert sum(launches(project).values()) == driver_launches(log) == 9
 
 
-def test_what_a_build_imports_is_added_to_its_requirements(project: Path) -> None:
+def test_imports_of_sources_become_build_requirements(project: Path) -> None:
     package = project / "src" / "recorded"
     (package / "helpers.py").write_text("import packaging.version\nimport pytest\nimport numpy\n")
     source = package / "_kernels.py"
@@ -376,7 +376,7 @@ def test_check_lists_what_the_table_lacks(project: Path) -> None:
     assert done.status == 0, done.err
 
 
-def test_what_cannot_be_packaged_is_listed_with_the_reason(project: Path) -> None:
+def test_unpackageable_kernels_are_listed_with_reasons(project: Path) -> None:
     (project / "script.py").write_text(
         "import numpy as np\nfrom numba import cuda\n@cuda.jit\ndef k(a): a[0] = 1\nk[1, 1](np.zeros(1))\n"
     )
@@ -415,7 +415,7 @@ def test_what_cannot_be_packaged_is_listed_with_the_reason(project: Path) -> Non
         pytest.param("own = run.cuda.jit(lambda a: None); own[1, 1](values)", False, id="a script's"),
     ],
 )
-def test_a_check_counts_what_no_table_can_have_of_the_projects_modules(code: str, lost: bool, project: Path) -> None:
+def test_check_counts_unpackageable_signatures(code: str, lost: bool, project: Path) -> None:
     code = f"from recorded import run; values = run.np.zeros(4, 'f4'); run.k.scale[1, 4](2.0, values); {code}"
     done = record(project, "--check", "--", sys.executable, "-c", code)
     assert "aotcuda: left out: " in done.err
@@ -442,7 +442,7 @@ def test_a_dtype_is_recorded_by_its_name_among_the_types_of_the_table(project: P
     assert done.status == 0, done.err
 
 
-def test_a_module_run_by_its_name_is_no_script(project: Path) -> None:
+def test_module_run_by_name_is_recorded(project: Path) -> None:
     with (project / "src" / "recorded" / "_kernels.py").open("a") as file:
         file.write("\nif __name__ == '__main__':\n    scale[1, 4](2.0, np.zeros(4))\n")
     done = record(project, "--", sys.executable, "-m", "recorded._kernels")
@@ -454,7 +454,7 @@ def test_a_module_run_by_its_name_is_no_script(project: Path) -> None:
     [(["fail"], 3), (["die"], 137), (["some", "leave"], 0)],
     ids=["exit", "SIGKILL", "os._exit"],
 )
-def test_the_status_of_the_command_and_what_it_launched_are_kept(project: Path, ways: list[str], status: int) -> None:
+def test_failed_command_keeps_its_record(project: Path, ways: list[str], status: int) -> None:
     done = run(project, *ways, options=("--write",))
     assert done.status == 0, "something was recorded"
     assert (f"the command ended with exit status {status}, " in done.err) == bool(status)
@@ -474,7 +474,7 @@ def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path) -> None:
     assert run(project, "some").status == 0, "nothing is merged into it"
 
 
-def test_a_front_end_without_simulator_is_refused_in_words(project: Path) -> None:
+def test_execute_needs_a_front_end_with_simulator(project: Path) -> None:
     if not front_ends.installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
     script = (
@@ -510,13 +510,13 @@ def test_the_environments_own_sitecustomize_still_runs(project: Path) -> None:
     assert f"{own} {own} []" in done.out
 
 
-def test_a_check_that_has_seen_no_launch_does_not_praise_the_table(project: Path) -> None:
+def test_check_without_launches_reports_no_result(project: Path) -> None:
     done = record(project, "--check", "--", sys.executable, "-c", "pass")
     assert "no kernel was launched, so nothing says what the table lacks" in done.err
     assert "every signature" not in done.err
 
 
-def test_a_command_that_is_none(project: Path) -> None:
+def test_invalid_command_is_an_error(project: Path) -> None:
     assert record(project, "--", "no-such-program").status == 127
     assert record(project).status == 2
     done = record(project, "--check", "--", sys.executable, "-I", "-c", "pass")

@@ -309,7 +309,7 @@ def reported_by(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
     indirect=["front_end"],
     scope="module",
 )
-def test_code_that_does_not_compile_is_named_by_key_fact_and_place(
+def test_compile_error_has_key_fact_and_place(
     front_end: str, part: str, name: str, reported_by: Callable[[str, str], dict[str, str]]
 ) -> None:
     assert_words(name, REFUSED[front_end, part][name], reported_by(front_end, part)[name])
@@ -406,9 +406,7 @@ def before_compiling(front_end: str, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize("name", UNDERSTANDING)
-def test_table_that_does_not_fit_the_source_is_named_by_key_and_fact(
-    name: str, before_compiling: dict[str, str]
-) -> None:
+def test_table_error_has_key_and_fact(name: str, before_compiling: dict[str, str]) -> None:
     assert_words(name, UNDERSTANDING[name], before_compiling[name])
 
 

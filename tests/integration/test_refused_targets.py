@@ -54,7 +54,7 @@ def said(folder: Path, source: str, arch: str, module: str, linked: dict[str, by
     return projects.refused(project).said
 
 
-def test_one_debug_kernel_beside_ptx_is_named_with_its_option(front_end: str, tmp_path: Path) -> None:
+def test_debug_kernel_beside_ptx_is_refused(front_end: str, tmp_path: Path) -> None:
     kernels = 'kernels.a = "void(float32[::1])"\nkernels.b = "void(float32[::1])"'
     assert said(tmp_path, DEBUG, "compute_75", kernels, {}) == (
         f"{projects.MODULE}.kernels.a: debug=True gives machine code alone, and compute_75 of arch is PTX; take "
@@ -63,7 +63,7 @@ def test_one_debug_kernel_beside_ptx_is_named_with_its_option(front_end: str, tm
 
 
 @pytest.mark.parametrize("arch", ["sm_75", pytest.param("compute_75", marks=pytest.mark.matrix)])
-def test_ltoir_for_newer_gpus_is_named_with_the_target_that_takes_it(arch: str, tmp_path: Path) -> None:
+def test_ltoir_newer_than_the_target_is_refused(arch: str, tmp_path: Path) -> None:
     item = LinkInput(kind="cu", name="f.cu", data=PLAIN.encode())
     code = nvrtc.compile_source(item, parse("sm_80"), Options(), toolchain.include_dirs(), lto=True)
     module = 'link = ["f.ltoir"]\nkernels.a = "void(float32[::1])"'
@@ -73,7 +73,7 @@ def test_ltoir_for_newer_gpus_is_named_with_the_target_that_takes_it(arch: str, 
     )
 
 
-def test_an_instruction_of_newer_gpus_is_named_with_the_first_that_has_it(tmp_path: Path) -> None:
+def test_instruction_of_newer_gpus_is_refused(tmp_path: Path) -> None:
     module = 'link = ["f.cu"]\nkernels.a = "void(float32[::1])"'
     assert said(tmp_path, CALLS, "sm_75", module, {"f.cu": REDUX.encode()}) == (
         f"{projects.MODULE}.link[0]: f.cu does not compile for sm_75: it uses redux, which GPUs before sm_80 do not "

@@ -73,7 +73,7 @@ def test_line_information_does_not_tell_where_the_project_lay(tmp_path: Path) ->
     assert re.findall(r'\.file\s+\d+ "(.*)"', ptx) == ["flat/_kernels.py"]
 
 
-def test_it_does_not_matter_whether_scipy_is_installed(tmp_path: Path) -> None:
+def test_scipy_does_not_change_the_wheel(tmp_path: Path) -> None:
     package = tmp_path / "installed" / "scipy"
     (package / "linalg").mkdir(parents=True)
     (package / "__init__.py").write_text('__version__ = "1.17.0"\n')

@@ -164,7 +164,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_is_missing_is_told_in_one_line(
+def test_missing_results_give_one_line(
     name: str, project: Path, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil, message = FAULTS[name]

@@ -74,7 +74,7 @@ class TestManifests:
             compilers = {OLD, MLIR, "numba", "llvmlite"} & manifests[name]["toolchain"].keys()
             assert compilers == ({MLIR} if front_end == MLIR else {OLD, "numba", "llvmlite"})
 
-    def test_each_lays_its_arrays_out_as_its_front_end_does(self, manifests: dict[str, Manifest]) -> None:
+    def test_arrays_have_the_layout_of_their_front_end(self, manifests: dict[str, Manifest]) -> None:
         for name, front_end in FRONT_ENDS.items():
             for kernel in manifests[name]["kernels"]:
                 arrays = [item for item in kernel["overloads"][0]["parameters"] if item["kind"] == "array"]
@@ -86,7 +86,7 @@ class TestManifests:
         assert found["waves"] == found["polynomials"] | {"mixed/_waves.py"}
         assert found["fields"] == found["waves"] | {"mixed/_fields.py"}
 
-    def test_a_late_build_would_take_the_modules_own_front_end(self, manifests: dict[str, Manifest]) -> None:
+    def test_fallback_uses_the_modules_own_front_end(self, manifests: dict[str, Manifest]) -> None:
         for name, manifest in manifests.items():
             (own,) = manifest["rebuild"]["table"]["modules"].values()
             assert own.get("frontend", OLD) == FRONT_ENDS[name]
@@ -148,9 +148,7 @@ class TestBuilds:
         assert other.read_bytes() == wheel.read_bytes()
 
     @pytest.mark.matrix  # test_linked_modules has the files of a module that others link
-    def test_modules_are_what_they_would_be_without_those_that_link_them(
-        self, files: dict[str, bytes], tmp_path: Path
-    ) -> None:
+    def test_linking_does_not_change_the_linked_module(self, files: dict[str, bytes], tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
         config = project / "pyproject.toml"
         before, fields, _ = config.read_text().partition('[tool.aotcuda.modules."mixed.fields"]')
@@ -171,7 +169,7 @@ def no_compiler(folder: Path, package: str) -> Path:
 
 
 class TestMissingCompilers:
-    def test_the_module_that_asked_for_it_is_named_with_the_extra(self, tmp_path: Path) -> None:
+    def test_missing_compiler_names_module_and_extra(self, tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
         path = no_compiler(tmp_path / "path", "numba_cuda_mlir")
         done = projects.refused(project, PYTHONPATH=str(path))
@@ -181,7 +179,7 @@ class TestMissingCompilers:
             "pip install 'aotcuda[mlir-cu13]'\n"
         )
 
-    def test_a_front_end_of_the_project_is_the_projects_key(self, tmp_path: Path) -> None:
+    def test_missing_project_compiler_names_the_project_key(self, tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
         path = no_compiler(tmp_path / "path", "numba")
         done = projects.refused(project, PYTHONPATH=str(path))
@@ -190,7 +188,7 @@ class TestMissingCompilers:
         )
         assert done.said.endswith("; install it with: pip install 'aotcuda[cu13]'")
 
-    def test_neither_is_imported_for_the_other(self, tmp_path: Path) -> None:
+    def test_front_end_does_not_import_the_other(self, tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
         for name, other in (("_polynomials", "numba_cuda_mlir"), ("_waves", "numba"), ("_fields", "numba_cuda_mlir")):
             source = project / "mixed" / f"{name}.py"
@@ -225,7 +223,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("own", [OLD, MLIR])
-def test_what_is_of_the_other_compiler_is_refused_by_name(own: str, tmp_path: Path) -> None:
+def test_object_of_the_other_compiler_is_refused(own: str, tmp_path: Path) -> None:
     packages = {OLD: ("numba", "numba"), MLIR: ("numba_cuda_mlir", "numba_cuda_mlir.types")}
     other = MLIR if own == OLD else OLD
     kernel = 'kernels.k = "void(float32[::1])"'
@@ -243,9 +241,7 @@ def test_what_is_of_the_other_compiler_is_refused_by_name(own: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("caller", [pytest.param(OLD, marks=pytest.mark.matrix), MLIR])  # the wheel above has both
-def test_another_packages_functions_are_linked_whoever_compiled_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str
-) -> None:
+def test_functions_of_either_compiler_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str) -> None:
     callee = MLIR if caller == OLD else OLD
     monkeypatch.setattr(projects.FrontEnd, "name", callee)
     library = projects.write(tmp_path / "library", CALLED, module='functions.doubled = "float32(float32)"')
@@ -313,7 +309,7 @@ class TestFallback:
         ("module", "kernel", "caller"),
         [pytest.param("waves", "reverse", "evaluate", marks=pytest.mark.matrix), ("fields", "differences", "damp")],
     )
-    def test_for_a_gpu_older_than_all_that_is_linked_that_is_compiled_too(
+    def test_older_gpu_compiles_linked_modules_too(
         self, installed: Machine, module: str, kernel: str, caller: str
     ) -> None:
         """By its own front end, and what it links in its turn: fields links waves, and waves links polynomials."""
@@ -335,7 +331,7 @@ class TestFallback:
         assert line.startswith("aotcuda.errors.NoImageError: ")
         return line.partition("the JIT fallback failed: ")[2]
 
-    def test_what_that_takes_and_is_missing_is_said(self, installed: Machine, tmp_path: Path) -> None:
+    def test_missing_sources_of_linked_module_are_reported(self, installed: Machine, tmp_path: Path) -> None:
         before = "mixed.waves links mixed.polynomials, whose packaged code is for sm_80 and later GPUs; "
         path = f"{no_compiler(tmp_path / 'path', 'numba')}:{installed.path}"
         said = self.refusal(installed, PYTHONPATH=path)
@@ -353,7 +349,7 @@ class TestFallback:
         )
 
     @pytest.mark.matrix  # test_fallback has a tree of one front end
-    def test_a_source_tree_that_was_never_built_compiles_what_is_linked_too(self, machine: Machine) -> None:
+    def test_unbuilt_source_tree_compiles_linked_modules(self, machine: Machine) -> None:
         projects.copy("mixed", machine.root)
         first = machine.run("differences:<f4", MODULE="mixed.fields")
         assert first["tiers"] == {"axpy": ["jit"] * 2, "damp": ["jit"], "differences": ["jit"]}

@@ -96,7 +96,7 @@ def images(files: dict[str, bytes], module: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("module", ["k", "user"])
-def test_each_image_is_made_by_the_oldest_toolkit_that_knows_it(files: dict[str, bytes], module: str) -> None:
+def test_oldest_suitable_toolkit_makes_each_image(files: dict[str, bytes], module: str) -> None:
     manifest = manifest_of(files, f"pkg.{module}")
     assert manifest["toolchain"]["cuda"] == manifest["toolchain"]["nvjitlink"] == "12.9"
     assert [other["versions"]["cuda"] for other in manifest["toolchains"]] == ["13.0"]
@@ -207,9 +207,7 @@ ASKING = 'kernels.total = "void(float32[::1], int64[::1])"\nfunctions.scaled = "
 
 
 @pytest.mark.matrix  # test_building has one toolkit
-def test_sources_that_ask_which_gpu_it_is_are_imported_for_each_by_both(
-    front_end: str, tmp_path: Path, cuda12: str
-) -> None:
+def test_both_toolkits_import_sources_for_each_target(front_end: str, tmp_path: Path, cuda12: str) -> None:
     asking = write(tmp_path / "project", ASKS, module=ASKING)
     environ = {"PYTHONPATH": cuda12, "AOTCUDA_ARCH": "sm_75;sm_90;sm_110"}
     files = content(build_wheel(asking, **environ))

@@ -140,7 +140,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_wheel_lacks_or_calls_otherwise_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+def test_package_missing_from_the_wheel_is_refused(name: str, tmp_path: Path) -> None:
     (back_end, choice, lies, source), said = REFUSED[name]
     project = write(tmp_path, back_end, choice, lies=lies, source=source)
     projects.put(project, {"other/__init__.py": ""})
@@ -162,7 +162,7 @@ def sdist(project: Path, back_end: str) -> set[str]:
 
 
 @pytest.mark.parametrize("packer", ["hatchling", "setuptools"])
-def test_an_sdist_has_all_files_that_the_table_names_and_no_records(packer: str, tmp_path: Path) -> None:
+def test_sdist_has_files_of_the_table_and_no_records(packer: str, tmp_path: Path) -> None:
     choice = "" if packer == "hatchling" else '[tool.setuptools.packages.find]\nwhere = ["src"]'
     project = write(tmp_path, packer, choice, lies="src/ripple")
     config = project / "pyproject.toml"
@@ -196,7 +196,7 @@ LACKING = {
 
 
 @pytest.mark.parametrize("name", LACKING)
-def test_the_wheels_own_hook_table_refuses_sdists_with_other_files(name: str, tmp_path: Path) -> None:
+def test_wheel_hook_refuses_sdists_with_other_files(name: str, tmp_path: Path) -> None:
     files, fact = LACKING[name]
     project = linking(tmp_path)
     projects.put(project, files)
