@@ -20,7 +20,7 @@ from packaging.utils import parse_wheel_filename
 from integration import projects
 from integration.projects import BUILD, SETUPTOOLS, build_wheel, content, run, succeed
 from integration.running import waiting
-from integration.test_packaging_tools import GENERATED, PROOF
+from integration.test_packaging_tools import GENERATED, PROOF, assert_is_for_this_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,6 +112,11 @@ def test_project_without_table_is_unaffected(flat: Path, setuptools: Callable[[s
     alone = tmp_path / "alone"
     shutil.copytree(setuptools(NEWEST), alone, ignore=shutil.ignore_patterns("*aotcuda*"))
     assert build_wheel(flat, PYTHONPATH=str(alone), **THEN).read_bytes() == with_plugin
+
+
+def test_host_abi_makes_a_wheel_for_this_system_alone(flat: Path) -> None:
+    edit(flat, "[tool.aotcuda]\n", "[tool.aotcuda]\nhost-abi = true\n")
+    assert_is_for_this_system(build_wheel(flat))
 
 
 @pytest.mark.parametrize(
