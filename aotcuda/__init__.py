@@ -8,6 +8,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.errors import (
+        AllocatorError,
         AotcudaError,
         ArgumentError,
         BuildError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from aotcuda.version import __version__ as __version__
 
 __all__ = [
+    "AllocatorError",
     "AotcudaError",
     "ArgumentError",
     "BuildError",

@@ -201,6 +201,10 @@ class CallbackError(AotcudaError):
     """A setup or teardown callback raised; its own exception is chained."""
 
 
+class AllocatorError(AotcudaError, RuntimeError):
+    """A kernel needs global memory for a launch, and the program has set no function that allocates it."""
+
+
 class DependencyError(AotcudaError):
     """Something that this module needs at run time is not installed; the message says how to install it."""
 

@@ -360,6 +360,13 @@ CAPABILITIES = (
 
 BY_NUMBER = {row.number: row for row in CAPABILITIES}
 
+
+def example(capability: tuple[int, int]) -> str:
+    """Return the name that stands for all GPUs of a compute capability while sources are imported for it."""
+    row = BY_NUMBER.get(capability)
+    return f"NVIDIA {row.examples[0]}" if row is not None and row.examples else "NVIDIA GPU {}.{}".format(*capability)
+
+
 MULTIPROCESSORS = {
     (6, 0): 56, (6, 1): 30, (6, 2): 2, (7, 0): 80, (7, 2): 8, (7, 5): 40, (8, 0): 108, (8, 6): 72, (8, 7): 16,
     (8, 9): 58, (9, 0): 132, (10, 0): 148, (10, 3): 160, (11, 0): 20, (12, 0): 170, (12, 1): 48,

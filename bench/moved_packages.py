@@ -234,7 +234,9 @@ def unpack(package: Package, folder: Path, project: Path) -> str:
     version = version.partition("-")[0]
     (project / "pyproject.toml").write_text(
         f'[build-system]\nrequires = ["hatchling", "aotcuda[cu13]"]\nbuild-backend = "hatchling.build"\n\n'
-        f'[project]\nname = "{name}"\nversion = "{version}"\n\n[tool.aotcuda]\narch = ["sm_90"]\n'
+        f'[project]\nname = "{name}"\nversion = "{version}"\n\n'
+        f'[tool.hatch.build.targets.wheel]\npackages = ["{package.source}"]\n\n'
+        '[tool.hatch.build.targets.wheel.hooks.aotcuda]\n\n[tool.aotcuda]\narch = ["sm_90"]\n'
     )
     return version
 

@@ -135,8 +135,12 @@ def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:
     recorded = tables.recorded(module, str(root)) if module.variants else None
     units += recorded.units if recorded else ()
     warnings = recorded.warnings if recorded else ()
-    check_symbols(units)
     targets = _targets(config, module, tables)
+    divided = getattr(tables, "divided", None)
+    if divided is not None:
+        codes = _ordered(map(code_target, targets))
+        units = [part for unit in units for part in divided(unit, codes)]
+    check_symbols(units)
     ptx = next((target for target in config.arch if target.kind == "ptx"), None)
     if module.options.debug and module.kernels and ptx is not None:
         message = (

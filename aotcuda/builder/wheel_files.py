@@ -239,6 +239,8 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
             overload["launches"] = dict(built.launches)
         if built.one_by_one:
             overload["one_by_one"] = True
+        if built.reserved:
+            overload["reserved"] = list(built.reserved)
         if built.apart:
             overload["apart"] = [list(pair) for pair in built.apart]
         if built.exceptions is not None:

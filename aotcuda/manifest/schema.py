@@ -118,6 +118,16 @@ class Size(TypedDict):
     least: NotRequired[Annotated[int, Whole(1)]]  # 0: it must not be negative
 
 
+class TensorMap(TypedDict):
+    """The part of a tensor map (`CUtensorMap`) that was compiled into the kernel."""
+
+    element: Annotated[int, Whole(16)]  # CUtensorMapDataType
+    bytes: Annotated[int, Whole(17, start=1)]  # of an element
+    swizzle: Annotated[int, Whole(16)]  # CUtensorMapSwizzle
+    box: list[int]  # elements that one copy has, in the order of the shape
+    padded: bool  # 4-bit elements that are padded: the last extent counts twice
+
+
 class Parameter(TypedDict):
     """One Python argument of a kernel, and how it lies in the kernel's parameter block.
 
@@ -140,6 +150,10 @@ class Parameter(TypedDict):
     - `constant`: compiled into the kernel, and nothing in the block: it takes the one value `value`, and where it is
       `optional` None as well, for an argument that was left out.
 
+    - `descriptor`: a tensor descriptor of Triton's with elements `dtype` and the block shape `block`. `places` are the
+      offsets of its parameters: a tensor map with `tensor_map`, else address, shape, strides and one or two flags; in
+      both cases shape and strides follow.
+
     An `array` or a `buffer` may have `sizes`, which are parameters of the kernel and no arguments.
     """
 
@@ -160,6 +174,7 @@ class Parameter(TypedDict):
         "buffer",
         "struct",
         "small",
+        "descriptor",
     ]
     offset: Block  # of its first byte in the parameter block
     format: NotRequired[Format]
@@ -178,6 +193,17 @@ class Parameter(TypedDict):
     most: NotRequired[Signed]  # and the largest
     value: NotRequired[Value]  # constant
     optional: NotRequired[bool]
+    block: NotRequired[list[int]]  # descriptor
+    places: NotRequired[list[Block]]
+    tensor_map: NotRequired[TensorMap]
+
+
+class Scratch(TypedDict):
+    """Global memory that the program allocates for each launch."""
+
+    bytes: Annotated[int, Whole(1 << 31, start=1)]  # of a block
+    align: Annotated[int, Whole(1 << 31, start=1)]
+    offset: Block  # of its address in the parameter block
 
 
 class FixedLaunch(TypedDict):
@@ -187,6 +213,7 @@ class FixedLaunch(TypedDict):
     shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
     cluster: NotRequired[list[int]]  # its blocks in x, y and z
     dependent: NotRequired[bool]  # the launch may begin before the kernel before it in the stream has ended
+    scratch: NotRequired[Scratch]
 
 
 class Argument(TypedDict):
@@ -235,6 +262,7 @@ class Overload(TypedDict):
     resources: dict[str, Resources]  # by arch, for each SASS image
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, where users say the grid alone; others' images lack it
     one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it lies depends on the GPU
+    reserved: NotRequired[list[Block]]  # where it is so: the places of parameters that are no arguments
     apart: NotRequired[list[list[Block]]]  # pairs of arguments, by number: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
@@ -368,6 +396,7 @@ _NEEDED = {
     "constant": ("value",),
     "buffer": ("dtype",),
     "struct": ("dtype", "bytes"),
+    "descriptor": ("dtype", "block", "places"),
 }
 """The keys of a parameter, by its `kind`."""
 

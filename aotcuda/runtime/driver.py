@@ -94,6 +94,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuGetErrorName": (_int, _out),
     "cuGetErrorString": (_int, _out),
     "cuStreamIsCapturing": (_pointer, _out),
+    "cuTensorMapEncodeTiled": (_pointer, _int, _int, ctypes.c_uint64, _out, _out, _out, _out, _int, _int, _int, _int),
     "cuStreamSynchronize": (_pointer,),
     "cuThreadExchangeStreamCaptureMode": (_out,),
 }

@@ -221,9 +221,16 @@ class GeneralPath:
             problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
             driver.check(streams.settle(driver, stream), problem)
         configurations = configuration.on_streams(cooperative=kernel.cooperative)
+        scratch = kernel.fixed.get("scratch") if kernel.fixed is not None else None
+        memory: object = None  # it has to last until the launch
+        if scratch is not None:
+            from aotcuda.runtime import scratch_memory  # noqa: PLC0415 (few kernels need any)
+
+            memory = scratch_memory.allocate(scratch, configuration.grid, stream, slot.buffer, self.where)
         code = driver.launch(configurations[stream], kernel.kernel, *slot.handed)
         if code:
             self._recover(code, loaded, kernel, selection)
+        del memory
         if pending:
             streams.order_launch(driver, pending, stream, self.where, launched=True)
         failed = streams.settle(driver, stream) if library.synchronous else 0
@@ -234,7 +241,7 @@ class GeneralPath:
 
             raise launch_problems.failed(self.where, failed, driver, kernel, selection, configuration)
         is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
-        if is_cached and kernel.watch is None and not library.synchronous:
+        if is_cached and kernel.watch is None and scratch is None and not library.synchronous:
             if len(overload.targets) >= _MOST_TARGETS:
                 overload.targets.clear()
             overload.targets[configured] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)

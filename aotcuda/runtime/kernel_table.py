@@ -36,16 +36,14 @@ class KernelCache:
 
     Attributes:
         launchers: The kernel's launchers, by configuration.
-        by_configuration: Finds the launchers, also for stream objects; the fast path's own object where there is one.
         specializations: Those of the fast path in C, which the launchers share; None until one needs them.
         table: The overloads and their specializations; None until the first launch.
     """
 
-    __slots__ = ("by_configuration", "launchers", "specializations", "table")
+    __slots__ = ("launchers", "specializations", "table")
 
     def __init__(self) -> None:
         self.launchers: dict[object, Any] = {}
-        self.by_configuration: Any = None
         self.specializations: Any = None
         self.table: OverloadTable | None = None
 
@@ -57,8 +55,6 @@ class KernelCache:
 
     def retire(self) -> None:
         """Let nobody find a launcher here any more: the kernel then asks its loader for the cache of today."""
-        if self.by_configuration is not None:
-            self.by_configuration.clear()
         self.launchers.clear()
 
 
@@ -107,7 +103,7 @@ class KernelTable:
         if record is None:
             message = f"{where} cannot be launched: the module has no such kernel any more"
             raise aotcuda.errors.LaunchError(message)
-        if not record.get("exact"):
+        if not record.get("exact") or _takes_descriptors(record):
             record = self._of_this_machine(record)
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
@@ -244,6 +240,11 @@ class KernelTable:
 
     def _where(self, name: str) -> str:
         return f"{self.manifest['module']}.{name}"
+
+
+def _takes_descriptors(record: Kernel) -> bool:
+    """Return True for a kernel with tensor descriptors: its variants differ between targets in their parameters."""
+    return any(each["kind"] == "descriptor" for overload in record["overloads"] for each in overload["parameters"])
 
 
 def _table_class(record: Kernel) -> type[OverloadTable]:

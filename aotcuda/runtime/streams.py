@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from operator import attrgetter
 
 import aotcuda
 from aotcuda.runtime import driver as drivers
@@ -18,7 +19,7 @@ from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from aotcuda.runtime.driver import Driver
@@ -27,7 +28,7 @@ LEGACY = 1
 """The handle that means the legacy default stream; 0 means the same to a launch."""
 
 _ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
-"""The attribute of a library's streams that holds the handle; it costs less than the protocol."""
+"""The attribute of a library's streams that holds the handle; it takes less than the protocol."""
 
 _INVALID_CONTEXT = 201
 
@@ -93,10 +94,10 @@ def _handle(stream: object) -> int:
     raise aotcuda.errors.ArgumentError(message)
 
 
-def attribute_of(stream: object, handle: int) -> str | None:
-    """Return the attribute that holds the handle of streams like this one; None if it does not hold `handle`."""
-    attribute = _ATTRIBUTES.get(module_of(type(stream)).partition(".")[0])
-    return attribute if attribute is not None and getattr(stream, attribute, None) == handle else None
+def reader_for(kind: type) -> Callable[[Any], int | None]:
+    """Return the function that reads the handle of stream objects of a type: of some libraries, their attribute."""
+    attribute = _ATTRIBUTES.get(module_of(kind).partition(".")[0])
+    return attrgetter(attribute) if attribute is not None else handle
 
 
 def _read_handle(stream: Any) -> int | None:

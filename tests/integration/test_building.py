@@ -177,9 +177,9 @@ def test_source_that_reads_the_capability_is_imported_once_per_capability(front_
 
 
 REFUSED = {
-    "name": (
-        "NAME = cuda.get_current_device().name",
-        "name: it is not known of a GPU by its compute capability, 8.0, and",
+    "count": (
+        "COUNT = cuda.get_current_device().MULTIPROCESSOR_COUNT",
+        "MULTIPROCESSOR_COUNT: it is not known of a GPU by its compute capability, 8.0, and",
     ),
     "other": ("GPU = cuda.gpus[0], cuda.select_device(1)", "GPU 1: there is one GPU in a build, number 0"),
     "driver": ("V = cuda.cudadrv.driver.driver.get_version()", "the driver's version: it is that of the machine that "),

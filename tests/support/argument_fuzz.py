@@ -184,7 +184,7 @@ def patched() -> Iterator[None]:
 
     GeneralPath.settle, GeneralPath.submit = settle_some, count  # type: ignore[method-assign]
     try:
-        with warnings.catch_warnings(), contextlib.contextmanager(libraries.installed)():
+        with warnings.catch_warnings(), libraries.installed():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", "It looks like `register_random`")  # see pyproject.toml
             yield
@@ -636,37 +636,49 @@ _ERRORS = st.sampled_from((OSError, ValueError, KeyError, RuntimeError, IndexErr
 _EMPTY = ((), [], {}, "", b"", 0, False, set())
 """What is nothing, and seldom what belongs there."""
 
+
+class _Own(int):
+    """An int whose `__index__` gives another number than it holds."""
+
+    def __index__(self) -> int:
+        return 5
+
+
 _ODD_INTERFACE = {
     "typestr": (5, None, "", "<f4\0", "f4", "<f40", "<f99999999999", "<V8", b"<f4", "é", "=f4", "|f4", KeyError, [],
                 "<b1", "|V16"),
     "shape": (None, 4, (2.5,), (-1,), (-2, -2), (2**63,), (2**32, 2**32), (2**40, 2**40, 0), ("a",), (True,),
               (np.int64(4),),
-              [4], KeyError, (4,) * 9, (1,) * 70, (4, 10**5000), {4: 1}, "4", {4: 1, 5: 1}, {4}, *_EMPTY),
+              (_Own(4),), [4], KeyError, (4,) * 9, (1,) * 70, (4, 10**5000), {4: 1}, "4", {4: 1, 5: 1}, {4}, *_EMPTY),
     "strides": ((), (4, 4), (2.0,), "a", {4: 1}, (2**63,), (-(2**63),), (3,), (0,), [4], [8], (True,), (np.int64(4),),
-                4,
+                (_Own(4),), 4,
                 (10**5000,), ("a",), (4.0,), {16: 1, 4: 1}, {16}, *_EMPTY),
     "data": (None, 5, (1,), (1, 2, 3), ("x", False), (2**64, False), (-1, False), [4096, False], (4096, None),
              (4096, "x"),
-             (np.uint64(4096), np.bool_(True)), (4096.0, False), (True, False), (None, False), KeyError, {1: 2, 3: 4},
+             (np.uint64(4096), np.bool_(True)),
+             (_Own(4096), False), (4096.0, False), (True, False), (None, False), KeyError, {1: 2, 3: 4},
              {4096: 1, 0: 1}, {4096, 0}, b"\1\0", *_EMPTY,
              (4096, np.zeros(2))),
-    "stream": (0, 1, 2, 77, -1, 2**64, "x", 1.0, 0.0, True, np.int64(1), (), 2**63),
+    "stream": (0, 1, 2, 77, -1, 2**64, "x", 1.0, 0.0, True, np.int64(1), _Own(77), (), 2**63),
     "mask": (5, False, ()),
     "descr": (5, [("x", "<f4")], [("x",)], [5]),
     "interface": (None, 5, [], {}, "text", enum, type("Dict", (dict,), {})(typestr="<f4", data=(8, False), shape=(4,))),
 }  # fmt: skip
 _ODD_DIRECT = {
-    "cupy": {"ndim": (-1, 9, 2**70, None, "x", 1.0), "shape": (None, 4, ("x",), [4], (2.5,), {4: 1}, *_EMPTY),
-             "strides": (None, ("x",), (4, 4), (2**63,), (1.5,), {16: 1}, *_EMPTY), "ptr": (None, -1, 2**64, "x", 1.0),
+    "cupy": {"ndim": (-1, 9, 2**70, None, "x", 1.0), "shape": (None, 4, ("x",), [4], (2.5,), (_Own(4),), {4: 1},
+             *_EMPTY),
+             "strides": (None, ("x",), (4, 4), (2**63,), (1.5,), (_Own(4),), {16: 1}, *_EMPTY),
+             "ptr": (None, -1, 2**64, "x", 1.0, _Own(4096)),
              "dtype": (None, 5, "<f4"),
              "_c_contiguous": (Raises(ValueError),)},
     "torch": {"ndim": (-1, 9, None), "shape": (None, 4, ("x",), [4], {4: 1}, *_EMPTY),
-              "stride": (None, ("x",), (4, 4), {4: 1}, *_EMPTY),
+              "stride": (None, ("x",), (4, 4), (_Own(1),), {4: 1}, *_EMPTY),
               "data_ptr": (None, -1, 2**64, "x"), "dtype": (None, 5), "is_cuda": (False,),
               "is_conj": (True,)},
-    "numba": {"shape": (None, 4, ("x",), [4], (4, 4), (2.5,), {4: 1}, *_EMPTY),
-              "strides": (None, ("x",), (4, 4), (2**63,), (2.5,), {16: 1}, *_EMPTY),
-              "device_pointer": (-1, 2**64, None, "x"), "dtype": (None, 5, "<f4"), "stream": ("x", 77, -1, 2**64)},
+    "numba": {"shape": (None, 4, ("x",), [4], (4, 4), (2.5,), (_Own(4),), {4: 1}, *_EMPTY),
+              "strides": (None, ("x",), (4, 4), (2**63,), (2.5,), (_Own(4),), {16: 1}, *_EMPTY),
+              "device_pointer": (-1, 2**64, None, "x", _Own(4096)), "dtype": (None, 5, "<f4"),
+              "stream": ("x", 77, -1, 2**64, _Own(77))},
     "exchange": {"is_cuda": (False,), "is_conj": (True,)},
     "dlpack": {"device": (None, (1, 0), (13, 0), (2,), ("x", 0), (2, 0, 0), [2, 0]), "ndim": (-1, 2**31 - 1, 65),
                "code": (7, 3, 17), "bits": (4, 12, 0, 128), "lanes": (2, 0), "no shape": (True,),

@@ -87,18 +87,6 @@ def test_a_folder_that_cannot_be_read_is_not_empty(cache, capsys, monkeypatch, a
     assert os.path.exists(cache.path("ab" + "0" * 62)) == of_builds, "nothing is removed before"
 
 
-def test_no_home_is_said(monkeypatch, capsys):
-    from aotcuda.cache import folder
-
-    monkeypatch.setattr(folder, "folder", lambda: None)
-    assert cli.main(["cache", "dir"]) == 1
-    assert capsys.readouterr().err.startswith("aotcuda: there is no cache, because there is no home folder")
-
-
-def test_an_action_is_needed(capsys):
-    assert cli.main(["cache"]) == 2
-
-
 def test_what_names_no_place_is_said_before_anything_is_removed_and_by_the_doctor(cache, capsys, monkeypatch):
     put(cache, "ab" + "0" * 62, 0)
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "off")

@@ -53,13 +53,6 @@ def held_by(path, content):
         file.write(content)
 
 
-def test_it_is_taken_and_given_back(path):
-    held = cache_lock.acquire(path, never, 0)
-    assert os.path.exists(path)
-    held.release()
-    assert not os.path.exists(path)
-
-
 def test_a_waiter_gets_it_when_the_holder_gives_it_back(path, clock):
     held = cache_lock.acquire(path, never, 0)
     clock.then = lambda: held.release() if clock.slept == 3 else None
@@ -125,14 +118,6 @@ def test_who_lost_a_lock_does_not_give_back_the_new_holders(path):
     assert os.path.exists(path)
 
 
-def test_a_lock_made_meanwhile_is_not_taken_away(path):
-    held_by(path, b"new")
-    cache_lock._take_away(path, b"old")
-    with open(path, "rb") as file:
-        assert file.read() == b"new"
-    assert os.listdir(os.path.dirname(path)) == ["some.lock"]
-
-
 @pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize("name", ["open", "write", "close", "link", "unlink"])
 def test_an_interrupt_of_who_takes_it_leaves_no_file(path, monkeypatch, name, at):
@@ -151,12 +136,6 @@ def test_an_interrupt_of_who_takes_it_leaves_no_file(path, monkeypatch, name, at
             cache_lock.acquire(path, never, 0).release()
     assert came
     assert os.listdir(os.path.dirname(path)) == []
-
-
-def test_an_interrupt_before_there_is_a_file_is_one_all_the_same(path, monkeypatch):
-    monkeypatch.setattr(cache_lock, "_write", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        cache_lock.acquire(path, never, 0)
 
 
 def test_an_interrupt_of_a_thread_that_waits_leaves_the_lock_to_the_one_that_has_it(path, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
 from aotcuda.builder import toolchain
 from aotcuda.common import gpu_facts
-from aotcuda.gpus import BY_NUMBER, CAPABILITIES, FIRST_WITH, default_targets
+from aotcuda.gpus import BY_NUMBER, CAPABILITIES, default_targets
 from aotcuda.tools.check import gpus
 from support import images
 
@@ -35,13 +34,6 @@ def test_drivers_and_capabilities_are_in_order():
     assert numbers == sorted(set(numbers))
 
 
-def test_no_name_is_that_of_two_gpus():
-    by_key = {}
-    for row in CAPABILITIES:
-        for name in (*row.examples, *row.names):
-            assert by_key.setdefault(gpus._key(name), row.number) == row.number, name
-
-
 def test_every_gpu_is_found_by_each_of_its_names():
     for row in CAPABILITIES:
         for name in (*row.examples, *row.names):
@@ -53,19 +45,6 @@ def test_the_toolchain_here_knows_what_the_tables_say():
     here = toolchain.toolkit_version()
     known = [row.number for row in CAPABILITIES if row.known_to(here)]
     assert known == [*toolchain.supported_capabilities()]
-
-
-def test_every_capability_has_facts_that_agree():
-    for row in CAPABILITIES:
-        assert row.first_cuda <= (row.last_cuda or row.first_cuda)
-        assert row.is_current or row.last_driver is not None or row.renamed in BY_NUMBER
-        assert (row.family is not None) == (row.number >= FIRST_WITH["f"] and row.renamed is None)
-        if row.limits is None:
-            assert row.number in {(10, 1), (10, 7)}, "nothing is published"
-            continue
-        assert row.limits.threads % 512 == 0
-        assert 48 * 1024 <= row.limits.shared_block <= row.limits.shared <= 228 * 1024
-        assert row.limits.shared - row.limits.shared_block in ({1024} if row.number >= (8, 0) else {0, 16384, 49152})
 
 
 def test_the_pages_table_of_gpus_is_that_of_the_module():
@@ -244,21 +223,3 @@ def test_a_gpu_that_is_not_known_is_told_the_nearest_names(text, names):
 )
 def test_a_gpu_by_its_capability_or_by_what_the_driver_calls_it(text, capability):
     assert gpus.gpu(text).capability == capability
-
-
-@pytest.mark.parametrize(("extra", "cuda"), [("cu12", (12, 9)), ("cu13", (13, 0))])
-def test_the_page_of_toolkits_says_what_the_table_of_gpus_says(extra, cuda):
-    page = (Path(__file__).parents[2] / "docs" / "toolkits.md").read_text()
-    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{extra}`")]
-    said, _, without = row.split("|")[-2].partition("(not ")
-    builds = set()
-    for part in re.sub(r"\([^)]*\)\)?", "", said).split(","):
-        first, _, last = part.strip().partition(" to ")
-        builds |= {row.number for row in CAPABILITIES if _number(first) <= row.number <= _number(last or first)}
-    builds -= {_number(text) for text in without.strip(" )").split(", ")}
-    assert builds == {row.number for row in CAPABILITIES if row.known_to(cuda) and row.renamed is None}
-
-
-def _number(text):
-    major, minor = text.strip().split(".")
-    return int(major), int(minor)

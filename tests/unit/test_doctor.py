@@ -11,7 +11,6 @@ import pytest
 
 from aotcuda import cli, registry
 from aotcuda.common import variables
-from aotcuda.gpus import CAPABILITIES
 from aotcuda.tools import doctor, installed_modules
 from support import modules
 
@@ -77,12 +76,6 @@ def test_modules_of_editable_installs_are_found_by_their_projects_table(site: Pa
     assert other.problem.startswith("the package mypkg has no module more")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"url": 1}', '{"dir_info": {"editable": true}}'])
-def test_distributions_of_any_shape_are_passed_over(site: Path, text: str) -> None:
-    install(site, "other", [], direct_url=text)
-    assert installed_modules.find() == []
-
-
 def test_each_gpu_is_told_what_it_takes(cuda, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel(site)
     lines = told(capsys)
@@ -128,23 +121,6 @@ def test_compilers_are_held_against_the_releases_that_were_tested(monkeypatch: p
     ):
         found["front_ends"]["numba-cuda"] = version
         assert f"numba-cuda       {text}" in doctor.render(found)
-
-
-def test_toolkits_are_told_with_the_gpus_that_they_build_for() -> None:
-    (toolkit,) = doctor.examine()["toolkits"]  # the tests install one
-    assert toolkit["cuda"] == "13.0"
-    rows = [row for row in CAPABILITIES if row.renamed is None and row.known_to((13, 0))]
-    assert toolkit["targets"] == [f"sm_{row.number[0]}{row.number[1]}" for row in rows]
-
-
-def test_the_drivers_own_version_is_that_of_its_kernel_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in (
-        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025\nGCC version: 12",
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@host)\n",
-    ):
-        (tmp_path / "version").write_text(text)
-        monkeypatch.setattr(doctor, "_RELEASE", str(tmp_path / "version"))
-        assert doctor._release() == "580.95.05"
 
 
 def test_a_report_names_neither_the_user_nor_what_opens_a_store(

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import sys
 import types
-from pathlib import Path
 
 import pytest
 
 from aotcuda.runtime import foreign_names
-
-RUNTIME = Path(foreign_names.__file__).parent
-SOURCES = [path for path in RUNTIME.rglob("*") if path.suffix in (".py", ".c", ".h")]
-
-
-@pytest.mark.parametrize("name", foreign_names.ALL, ids=lambda name: name.path)
-def test_a_private_name_is_written_in_the_table_alone(name):
-    written = name.path.rpartition(".")[2]
-    found = [path.name for path in SOURCES if f'{written}"' in path.read_text() or f".{written}" in path.read_text()]
-    assert found == ["foreign_names.py"]
-    assert name.reason.endswith(".")
-    assert name.otherwise.endswith(".")
 
 
 @pytest.mark.parametrize("name", foreign_names.ALL, ids=lambda name: name.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from aotcuda.builder.frontends.triton import config, ptx
 from aotcuda.builder.frontends.triton.type_notation import parse_signature
 from aotcuda.builder.worker import process
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
+from support.errors import MODULE as KEY
+from support.errors import assert_message, cases
 
-KEY = 'tool.aotcuda.modules."pkg.k"'
 ADD = "*fp32, *fp32, *fp32, i32"
 
 
@@ -161,95 +163,17 @@ class TestTheTable:
         assert [str(target) for target in made.targets] == [wanted]
 
 
-WRONG = [
-    ("*fp32, i33", {}, f'{KEY}.kernels.add: "i33" is no type; write i1, u1, i8'),
-    ({"signature": "*f32"}, {}, f'{KEY}.kernels.add.signature: "*f32" is no type; write *i1, *u1'),
-    (
-        {"signature": "fp32:16"},
-        {},
-        f'{KEY}.kernels.add.signature: "fp32:16" has a hint, which fp32 cannot have; leave :16 out',
-    ),
-    ({"signature": "*fp32:1"}, {}, f'{KEY}.kernels.add.signature: "*fp32:1" has a hint, which *fp32 cannot have'),
-    (
-        {"signature": "fp16"},
-        {},
-        f'{KEY}.kernels.add.signature: "fp16" is a number in half precision; declare the parameter as fp32',
-    ),
-    (
-        {"signature": "tensordesc<fp16[64]>"},
-        {},
-        f'{KEY}.kernels.add.signature: "tensordesc<fp16[64]>" is a tensor descriptor, which',
-    ),
-    ({"constexprs": {"BLOCK": 3}}, {}, f"{KEY}.kernels.add.signatures: this key is missing; write for example"),
-    ({"signature": ADD, "num-warps": 3}, {}, f"{KEY}.kernels.add.num-warps: 3 is no power of two"),
-    ({"signature": ADD, "num_warps": 4}, {}, f"{KEY}.kernels.add.num_warps: unknown key; did you mean num-warps?"),
-    ({"signature": ADD, "launch_pdl": True}, {}, f"{KEY}.kernels.add.launch_pdl: unknown key; did you mean launch-pdl"),
-    (
-        {"signature": ADD, "launch-pdl": 1},
-        {},
-        f"{KEY}.kernels.add.launch-pdl: expected true or false, found the integer 1",
-    ),
-    ({"signature": ADD, "arch": []}, {}, f"{KEY}.kernels.add.arch: expected a list of targets, found an empty list"),
-    (
-        {"signature": ADD, "arch": ["sm90"]},
-        {},
-        f"{KEY}.kernels.add.arch[0]: expected a target, such as sm_90, found the str",
-    ),
-    ({"signature": ADD, "arch": ["sm_9"]}, {}, f"{KEY}.kernels.add.arch[0]: 'sm_9' is no target; write sm_XY for mac"),
-    (
-        {"signature": ADD, "configs": [{"arch": ["sm_100f"]}]},
-        {},
-        f"{KEY}.kernels.add.configs[0].arch[0]: Triton compiles for one architecture or for all later ones",
-    ),
-    (
-        {"signature": ADD, "arch": ["sm_90"]},
-        {},
-        f"{KEY}: no kernel is for a target in tool.aotcuda.arch; add one there",
-    ),
-    (
-        {"signature": ADD, "constexprs": {"B": [[1]]}},
-        {},
-        f"{KEY}.kernels.add.constexprs.B: expected a number, true or false, a string of",
-    ),
-    (
-        {"signature": ADD, "constexprs": {"B": 1}, "configs": [{"constexprs": {"B": 2}}]},
-        {},
-        f"{KEY}.kernels.add.configs[0].constexprs.B: B stands in {KEY}.kernels.add.constexprs too; keep one of the two",
-    ),
-    (
-        {"signature": ADD, "constexprs": {"DT": "triton.language.float32"}},
-        {},
-        f'{KEY}.kernels.add.constexprs.DT: "triton.language.float32" is no type that a constexpr can be; did you mean',
-    ),
-    (
-        {"signature": ADD, "configs": [{"constexprs": {"DT": "tl.flaot16"}}]},
-        {},
-        f'{KEY}.kernels.add.configs[0].constexprs.DT: "tl.flaot16" is no type that a constexpr can be; did you mean',
-    ),
-    (
-        {"signature": ADD, "configs": [{"signature": "*fp16, *fp16, *fp16, i32"}]},
-        {},
-        f'{KEY}.kernels.add.configs[0].signatures: "*fp16, *fp16, *fp16, i32" is not in {KEY}.kernels.add.signatures; ',
-    ),
-    (
-        {"signature": ADD, "configs": [{"when": {"n": [5, 2]}}]},
-        {},
-        f"{KEY}.kernels.add.configs[0].when.n: 5 is more than 2; swap them",
-    ),
-    (ADD, {"options": {"fastmath": True}}, f"{KEY}.options.fastmath: Triton's kernels have no such option here"),
-    (ADD, {"link": ["a.cu"]}, f"{KEY}.link[0]: nothing can be linked into Triton's kernels; remove it"),
-    (ADD, {"functions": {"f": "int32()"}}, f"{KEY}.functions: the front end triton has no functions; remove them"),
-]
+def given(text: str) -> dict[str, Any]:
+    """Return the table with a module's keys as a case of tests/data/errors has them."""
+    module = tomllib.loads(text)
+    return table(module.pop("kernels")["add"], **module)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "module", "said"), WRONG, ids=[said.partition("kernels.add")[2][:40] for *_, said in WRONG]
-)
-def test_what_is_wrong_in_a_table_is_named_with_its_key(kernel: Any, module: Any, said: str) -> None:
+@cases("triton.txt", "tables")
+def test_mistake_in_a_table_is_named_with_its_key(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        plan.make(parse(table(kernel, **module), environ={}))
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
+        plan.make(parse(given(text), environ={}))
+    assert_message(str(caught.value), expected)
 
 
 @pytest.mark.parametrize(
@@ -420,113 +344,17 @@ def compiled(unit: Any, loaded: Any, arch: str) -> CompiledKernel:
     return made
 
 
-@pytest.mark.parametrize(
-    ("kernel", "error", "said"),
-    [
-        ({"python": "plain"}, SourceError, "add: triton_sources.plain is of type function, and no function with @tri"),
-        ({"python": "hooked"}, SourceError, "add: triton_sources.hooked has launch hooks (add_pre_run_hook)"),
-        ({"python": "tuned"}, SourceError, "add: triton_sources.tuned has a pre_hook in its configs"),
-        ({"python": "limited"}, SourceError, "add: triton_sources.limited has maxnreg in its configs, and the table"),
-        ({"python": "overridden"}, SourceError, "add: triton_sources.overridden has ir_override in its configs"),
-        ({"python": "asserting"}, SourceError, "add: triton_sources.asserting has debug=True, and packaged kernels"),
-        (
-            {"python": "untuned"},
-            SourceError,
-            "add.configs: triton_sources.untuned is autotuned, and the table does not say what is to be BLOCK; take it",
-        ),
-        ({"python": "ad"}, SourceError, "add: triton_sources has no function ad; did you mean add?"),
-        ({}, CompileError, "add.constexprs: BLOCK is missing, a tl.constexpr of add; write for example"),
-        (
-            {"signature": "*fp32, i32", "constexprs": {"BLOCK": 64}},
-            CompileError,
-            "add.signature: '*fp32, i32' has 2 types, and add takes 4 arguments beside constexprs: x, y, out, n",
-        ),
-        (
-            {"signature": f"{ADD}, none", "constexprs": {"BLOCK": 64}},
-            CompileError,
-            'None for a constexpr is constexprs = { ACT = "None" }',
-        ),
-        (
-            {
-                "python": "both.fn",
-                "signature": "*fp32, i32",
-                "configs": [{"constexprs": {"BLOCK": block, "EVEN": True}} for block in (64, 128)],
-            },
-            CompileError,
-            "add.configs: several are for the same arguments and differ in BLOCK, which launches of an autotuned",
-        ),
-        (
-            {"constexprs": {"BLOCK": 64, "BLOK": 3}},
-            CompileError,
-            "add.constexprs.BLOK: BLOK is no parameter of add, and no tl.constexpr; its constexprs are BLOCK, ACT",
-        ),
-        (
-            {"constexprs": {"BLOK": 64}},
-            CompileError,
-            "add.constexprs.BLOK: BLOK is no parameter of add, and no tl.constexpr; did you mean BLOCK?",
-        ),
-        (
-            {"python": "annotated", "signature": "*fp32, i32, fp32"},
-            CompileError,
-            'add.signature: "i32" stands for n, which annotated annotates as i64; write i64, or take the',
-        ),
-        (
-            {"python": "annotated", "signature": "*fp32, i64, fp64"},
-            CompileError,
-            'add.signature: "fp64" stands for factor, which annotated annotates as fp32; write fp32, or',
-        ),
-        (
-            {"python": "annotated", "signature": "none, i64, fp32"},
-            CompileError,
-            'add.signature: "none" stands for x, which annotated annotates as *fp32; write *fp32, or',
-        ),
-        (
-            {"constexprs": {"BLOCK": 64, "n": 3}},
-            CompileError,
-            "add.constexprs.n: n is an argument of add, and no tl.constexpr; its constexprs are BLOCK, ACT",
-        ),
-        (
-            {"configs": [{"constexprs": {"BLOCK": 64}, "when": {"x": 1}}]},
-            CompileError,
-            "add.configs: when names x, which is no integer argument of add",
-        ),
-        (
-            {
-                "signature": ["*fp32, *fp32, *fp32, i32:16", "*fp32, *fp32, *fp32, i32:1"],
-                "constexprs": {"BLOCK": 64},
-                "configs": [{"when": {"n": [17, 31]}}],
-            },
-            CompileError,
-            "add.configs: no signature takes what when asks for, 17 <= n <= 31; write one without :16 or :1 there",
-        ),
-        (
-            {"python": "wrong", "signature": "*fp32"},
-            CompileError,
-            "add: void(*fp32:16; num_warps=4, num_stages=3): Triton cannot compile it for sm_80: NameError: undefined ",
-        ),
-        (
-            {"python": "helper", "signature": "fp32"},
-            CompileError,
-            "it returns a value, as device functions do and kernels cannot; name a kernel that calls it",
-        ),
-        (
-            {"signature": "*fp32, *i1, fp32, i32", "constexprs": {"BLOCK": 64}},
-            CompileError,
-            "add: void(*fp32:16, *i1:16, fp32, i32:16; BLOCK=64, num_warps=4, num_stages=3): Triton cannot compile it",
-        ),
-    ],
-)
-def test_what_does_not_fit_the_source_is_named(sources: str, kernel: Any, error: type, said: str) -> None:
+@cases("triton.txt", "sources")
+def test_table_that_does_not_fit_the_source_is_refused(sources: str, text: str, expected: str) -> None:
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
-    with pytest.raises(error) as caught:
-        for unit in units({"signature": ADD, **kernel}, source=sources):
+    kernel = tomllib.loads(text)["kernels"]["add"]
+    with pytest.raises((CompileError, SourceError)) as caught:
+        for unit in units(kernel, source=sources):
             loaded = FRONT_END.load(unit, "/")
             for settled in FRONT_END.settled(unit, loaded):
                 compiled(settled, loaded, "sm_80")
-    assert str(caught.value).startswith(f"{KEY}.kernels.")
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
 
 
 def test_what_tritons_passes_print_is_kept_from_the_terminal(sources: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -630,12 +458,7 @@ ASKED: dict[str, Any] = {
 
 
 def test_a_heuristic_that_asks_for_none_is_the_run_times_and_one_that_asks_a_heuristic_is_not(sources: str) -> None:
-    kernel = {
-        "python": "asked",
-        "signature": "*fp32, none",
-        "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
-    }
-    made, *_ = variants_of(sources, kernel)
+    made, *_ = variants_of(sources, ASKED)
     assert made.heuristics == ("HAS", "EVEN")
     assert [item for item in made.arguments if item["name"] in ("HAS", "EVEN")] == [
         {"name": "HAS", "is_not_none": "y"},
@@ -659,12 +482,7 @@ def test_kernels_that_the_assembler_refuses_are_left_out_of_an_image(sources: st
 
 
 def test_a_stub_has_a_constexpr_that_is_called_like_an_option_once(sources: str) -> None:
-    kernel = {
-        "python": "asked",
-        "signature": "*fp32, none",
-        "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
-    }
-    made, *_ = variants_of(sources, kernel)
+    made, *_ = variants_of(sources, ASKED)
     overload = {"signature": made.signature, "parameters": list(made.parameters)}
     record = {"name": "asked", "arguments": list(made.arguments), "overloads": [overload]}
     text = stub.render({"by_grid": True, "kernels": [record], "functions": []}, "# mark")  # type: ignore[typeddict-item]

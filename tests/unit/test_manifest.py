@@ -268,10 +268,11 @@ def test_a_version_is_not_older_than_itself_nor_are_its_previews(version, floor)
 def test_the_floor_is_raised_with_what_older_run_times_do_not_know():
     # Who adds a kind of parameter or of image, or a word, raises `manifest.FLOOR` to the version that first has it, and
     # adds a line here.
+    kinds_of_parameters = "scalar complex pointer datetime record array type tuple elements number constant buffer"
     known = {
         "0.1.0": (
             2,
-            "scalar complex pointer datetime record array type tuple elements number constant buffer struct small",
+            f"{kinds_of_parameters} struct small descriptor",
             "sass ptx ltoir",
             "zero one items itemsize data shape stride step",
         )

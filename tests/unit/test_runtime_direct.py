@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 
 import pytest
@@ -32,7 +31,7 @@ IN_A_ROW = {
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 @pytest.mark.parametrize("signatures", IN_A_ROW.values(), ids=IN_A_ROW)
 def test_launches_in_a_row_are_packed_in_one_step_and_alike(cuda, monkeypatch, library, signatures):
-    with contextlib.contextmanager(libraries.installed)():
+    with libraries.installed():
         run = cuda.package(kernel("k", *signatures.split("; "))).k[1, 1]
         shape = {"[]": (), "[:,": (3, 4)}.get(re.search(r"\[(\]|:,)?", signatures)[0], (4,))
         x = libraries.make(Array(library, (State(shape=shape, address=1 << 41),)))
@@ -52,7 +51,7 @@ def test_dimensions_select_after_launches_in_a_row(cuda, library):
     record = kernel("k", "void(float32[:,::1])", "void(float32[::1])")
     buffer = record["overloads"][1]["parameters"][0]
     buffer.update(kind="buffer", type="float *")
-    with contextlib.contextmanager(libraries.installed)():
+    with libraries.installed():
         run = cuda.package(record).k[1, 1]
         line, matrix = (
             libraries.make(Array(library, (State(shape=shape, address=1 << 41),))) for shape in [(4,), (4, 4)]

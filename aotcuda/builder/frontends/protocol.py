@@ -200,6 +200,7 @@ class CompiledKernel:
         arguments: The names by which launches may give arguments, in order; None where only positions count.
         one_by_one: Where its parameters lie differs between GPUs, since C++ aligns one by more than the beginning of
             them all is; of `layout` the order and the sizes hold.
+        reserved: Where that is so, the places of parameters that are no arguments.
         has_functions: Its code has the exported functions of its module in it, so these are not linked again.
         self_contained: Its code is LTOIR that names nothing outside of itself, and nothing in it but the kernel is to
             be found by name. So it may become machine code by itself, apart from the other kernels of its module.
@@ -231,6 +232,7 @@ class CompiledKernel:
     heuristics: tuple[str, ...] = ()
     exact: bool = False
     one_by_one: bool = False
+    reserved: tuple[int, ...] = ()
     has_functions: bool = False
     self_contained: bool = False
     constants: tuple[tuple[str, int], ...] = ()
@@ -402,6 +404,12 @@ class Tables(Protocol):
 
         Raises:
             ValueError: Nothing can be; what to write instead.
+        """
+
+    def divided(self, unit: Any, targets: Sequence[Target]) -> Sequence[Unit]:
+        """Return a unit, or in its place units for some of the targets whose code the module has.
+
+        A front end without it has the same parameters on every target.
         """
 
     def recorded(self, module: Module, root: str) -> Recorded:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy
-from aotcuda.runtime.config_key import are_exact, exact
+from aotcuda.runtime.config_key import are_exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,11 +131,9 @@ class Kernel(Function):
             ManifestError: What was packaged was altered.
             DependencyError: It is not packaged, and Numba is not installed.
         """
-        try:
-            is_exact = type(configuration) is tuple and are_exact(configuration)
-            return self._launchers[configuration if is_exact else exact(configuration)]
-        except KeyError:
-            return self._ready()[configuration]
+        is_exact = type(configuration) is tuple and are_exact(configuration)
+        found = self._launchers.get(configuration) if is_exact else None
+        return self._ready()[configuration] if found is None else found
 
     def forall(self, ntasks: int, tpb: int = 0, stream: object = 0, sharedmem: int = 0) -> Any:
         """Return a launcher over at least `ntasks` threads; the kernel must ignore those beyond.

@@ -119,7 +119,8 @@ class PackedOverload:
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
         packed = [each for each in self.parameters if each["kind"] != "constant"]
         offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
-        self.starts = sorted(offsets) if overload.get("one_by_one") else []
+        offsets += [place for each in packed for place in each.get("places", ())[1:]]  # the first is the offset
+        self.starts = sorted([*offsets, *overload.get("reserved", ())]) if overload.get("one_by_one") else []
         self.slots: deque[Slot] = deque()  # a list that becomes empty lets go of its memory
         self.made: set[ref[Slot]] = set()
         self.fast_layout: object = None

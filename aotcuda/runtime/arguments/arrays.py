@@ -102,7 +102,9 @@ def is_open(kind: type) -> bool:
 def _family_of(kind: type) -> str | None:
     """Return the family of a type's objects, "" if they are no arrays, None if each decides for itself."""
     numpy: Any = sys.modules.get("numpy")
-    if issubclass(kind, (int, float, complex, tuple)) or (numpy is not None and issubclass(kind, numpy.generic)):
+    if issubclass(kind, (int, float, complex, tuple)) or is_descriptor(kind):
+        return ""
+    if numpy is not None and issubclass(kind, numpy.generic):
         return ""
     if kind.__name__ == "DeviceNDArray" and module_of(kind) in _NUMBA and hasattr(kind, "device_ctypes_pointer"):
         return "numba"
@@ -116,6 +118,11 @@ def _family_of(kind: type) -> str | None:
     if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
         return "dlpack"
     return None
+
+
+def is_descriptor(kind: type) -> bool:
+    """Return True if objects of a type are Triton's tensor descriptors, whose array is their `base`."""
+    return kind.__name__ == "TensorDescriptor" and module_of(kind) == "triton.tools.tensor_descriptor"
 
 
 def _dispatch(kind: type) -> object:
@@ -170,8 +177,9 @@ def item_bytes(typestr: str) -> int:
 def current_stream(args: Iterable[object], device: int | None) -> int:
     """Return the handle of the stream that a launch with these arguments goes to if it is told none.
 
-    It is the current stream of the library of the first array of PyTorch's or CuPy's that is on a GPU, tuples' items
-    included, as those libraries' own kernels have it; 0, the default stream, if there is none.
+    It is the current stream of the library of the first array of PyTorch's or CuPy's that is on a GPU, as those
+    libraries' own kernels have it; 0, the default stream, if there is none. Items of tuples count, and the arrays of
+    tensor descriptors.
 
     Args:
         args: The arguments.
@@ -198,8 +206,8 @@ def leading(args: Iterable[object]) -> tuple[str, Any] | None:
             tensor: Any = arg
             if torch_stream() is not None and tensor.is_cuda:
                 return found, arg
-        elif isinstance(arg, tuple):
-            inner = leading(arg)
+        elif isinstance(arg, tuple) or is_descriptor(type(arg)):
+            inner = leading(arg if isinstance(arg, tuple) else (arg.base,))  # type: ignore[attr-defined]
             if inner is not None:
                 return inner
     return None

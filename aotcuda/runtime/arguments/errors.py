@@ -140,6 +140,8 @@ def _wanted(parameter: Parameter) -> str:
 
 def _variant_type(arg: object, code: object) -> str:
     """Return an argument as Triton's signatures write it: `i32:16`, `*fp32`; constants and others as they are."""
+    if isinstance(code, tuple) and len(code) == 3:
+        return f"tensordesc<{_TRITON_ELEMENTS.get(code[0], code[0])}{list(code[1])}>"
     form, is_multiple = code if isinstance(code, tuple) and len(code) == 2 else ("", None)
     shown = quoted(arg) if type(arg) in (int, float, bool, str, tuple, type(None)) else type_names.name_of(arg)
     if not isinstance(form, str) or not isinstance(is_multiple, bool):

@@ -8,6 +8,7 @@ import aotcuda
 from aotcuda.runtime.arguments import (
     array_view,
     arrays,
+    descriptor_kind,
     other_values,
     parameter_errors,
     parameter_kinds,
@@ -432,6 +433,7 @@ KINDS: dict[str, Kind] = {
     "buffer": Buffer(),
     "struct": Struct(),
     "small": SmallFloat(),
+    "descriptor": descriptor_kind.TensorDescriptor(),
 }
 
 

@@ -1,4 +1,4 @@
-"""Arguments beside arrays and plain numbers: tuples, addresses, datetimes, records, types, strings and None.
+"""Arguments beside arrays and plain numbers: tuples, addresses, datetimes, records, descriptors, types, strings, None.
 
 How each is read, and what tells it apart. Most kernels take none, and launches of them do without this.
 """
@@ -10,7 +10,7 @@ import sys
 
 from aotcuda.manifest.dtypes import NAMED, structured
 from aotcuda.runtime import module_of
-from aotcuda.runtime.arguments import scalars
+from aotcuda.runtime.arguments import arrays, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +48,10 @@ def reader(value: object, member: Callable[[object], Read | None]) -> Read | Non
         return lambda date, _pending, _stream: (date.dtype.str, int(date.view("i8")))
     if is_record(value):
         return _read_tensor_map if _is_tensor_map(type(value)) else _read_record
+    if arrays.is_descriptor(type(value)):
+        from aotcuda.runtime.arguments import descriptors  # noqa: PLC0415 (few kernels take any)
+
+        return descriptors.read
     if is_type(value):
         return lambda given, _pending, _stream: type_of(given)
     if value is None or type(value) is str:

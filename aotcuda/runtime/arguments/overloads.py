@@ -85,7 +85,7 @@ class Candidates:
         overloads: The overloads, best first.
         readers: For each argument the closure that reads it; None for a number that is taken as it is.
         leader: The library whose current stream a launch is on, `"cupy"` or `"torch"`; None for the default stream.
-            PyTorch's leads only if a tensor is on a GPU.
+            PyTorch's leads only if a tensor is on a GPU. It stands for tensor descriptors, too, of whatever array.
         deciding: The coders of the arguments that decide which overloads may fit.
         plain: The specialization of all overloads, where there are no such arguments.
         cupy_at: The index of the first argument that is on CuPy's current stream; -1 if there is none.
@@ -132,7 +132,7 @@ class Candidates:
         self.deciding = keys.coders(overloads, args) if coders is None else coders
         self._key = keys.key_of(self.deciding)
         self._find = find or self._filtered
-        families = [[arrays.family(leaf) for leaf in _leaves((arg,))] for arg in args]
+        families = [[_leading_family(leaf) for leaf in _leaves((arg,))] for arg in args]
         self.leader = next((found for each in families for found in each if found in ("cupy", "torch")), None)
         self.cupy_at = next((at for at, each in enumerate(families) if "cupy" in each), -1)
         if self.cupy_at >= 0 and not arrays.cupy_says_stream():
@@ -451,6 +451,10 @@ def _tells_large(found: Iterable[Parameter]) -> bool:
         else parameter.get("exact", False) and parameter["format"] == "Q"
         for parameter in found
     )
+
+
+def _leading_family(arg: object) -> str | None:
+    return "torch" if arrays.is_descriptor(type(arg)) else arrays.family(arg)
 
 
 def _leaves(args: tuple[object, ...]) -> list[object]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.grid_binding import Named
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 29
+_VERSION = 30
 """The version of the interface; in an editable install the extension may be older than the Python code."""
 
 _VARIABLE = "AOTCUDA_EXTENSION"
@@ -99,12 +99,6 @@ def in_front(
     return module.Launcher(launcher, specializations, dimensions, configuration.stream, encoded, *(named or ()))
 
 
-def hold(launcher: object, stream: object) -> Any:
-    """Return a launcher that keeps a stream alive too; None for a launcher that is not the extension's."""
-    module = in_use()
-    return module.hold(launcher, stream) if module is not None and type(launcher) is module.Launcher else None
-
-
 def layered(
     layers: tuple[Any, ...],
     kinds: bytes,
@@ -127,22 +121,3 @@ def layered(
     module = in_use()
     arg_names = layers[0].arg_names
     return module and module.Layered(layers, kinds, arg_names, cache_type, config_type, literals)
-
-
-def configurations(launchers: dict[object, Any]) -> Any:
-    """Return the extension's `stream_objects.Configurations`; None without the extension."""
-    module = in_use()
-    return None if module is None else module.Configurations(launchers)
-
-
-def know_stream(kind: type, attribute: str | None) -> None:
-    """Let `configurations` read streams of this type, by an attribute or by the protocol."""
-    module = in_use()
-    if module is None:
-        return
-    if attribute is not None:
-        with _lock:
-            module.know_stream_type(kind, attribute, False)
-    elif callable(getattr(kind, "__cuda_stream__", None)):
-        with _lock:
-            module.know_stream_type(kind, "__cuda_stream__", True)

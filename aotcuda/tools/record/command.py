@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda.common import foreign, project_file
+from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.tools.init import project_sources
 from aotcuda.tools.record import collect, cuda_cpp, process, project, pyproject, records, report, tables, variant_files
@@ -193,9 +193,8 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
         report.say(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
     if not additions and not new and not written and not required and not files_of_cpp:
         report.say(f"{owner.pyproject} has every signature that was recorded")
-    system = project_file.table(owner.data, "build-system")
-    if (additions or new) and not any("aotcuda" in item for item in project_file.strings(system.get("requires"))):
-        report.say("`aotcuda init` adds what the build needs beside these tables, where it is missing")
+    if fault := uninstalled_hook.in_project(str(owner.root)):
+        report.say(f"{fault}, or the wheel has no kernels; `aotcuda init` adds it")
 
 
 def _required(owner: Project, sources: set[str], installed: Mapping[str, str]) -> list[str]:

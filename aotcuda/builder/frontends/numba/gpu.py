@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from aotcuda.builder.frontends.numba import target_dependence
 from aotcuda.builder.frontends.protocol import Question
-from aotcuda.gpus import BY_NUMBER, EVERYWHERE
+from aotcuda.gpus import BY_NUMBER, EVERYWHERE, example
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -136,6 +136,8 @@ def _fact(name: str, capability: tuple[int, int]) -> Any:
     """Return a property of a GPU that follows from its compute capability."""
     if name == "compute_capability":
         return capability
+    if name == "name":
+        return example(capability)
     if name in _SINCE:
         return capability >= _SINCE[name]
     if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):

@@ -199,17 +199,19 @@ class TritonFrontEnd:
             code=(LinkInput(kind="ptx", name=unit.symbol, data=ptx.renamed(text, unit.symbol).encode()),),
             needed=(),
             signature=unit.signature,
-            parameters=tuple(launches.parameters(unit, loaded.function, fields)),
+            parameters=tuple(launches.parameters(unit, loaded.function, compiled.metadata, fields)),
             parameter_bytes=fields[-1].offset + fields[-1].size if fields else 0,
             layout=tuple((field.offset, field.size) for field in fields),
             cooperative=unit.launch_cooperative_grid,
             launch_bounds=(),
             carveout=None,
-            launch=launches.fixed_launch(unit, compiled.metadata, target),
+            launch=launches.fixed_launch(unit, compiled.metadata, target, fields),
             arguments=tuple(launches.arguments(unit, loaded)),
             defined=source_function.defined(loaded.function),
             heuristics=tuple(loaded.computed),
             exact=unit.is_exact,
+            one_by_one=unit.has_descriptors,  # the GPU's code aligns tensor maps
+            reserved=tuple(field.offset for field in fields[-launches.SCRATCH :]) if unit.has_descriptors else (),
             generated=compiled.generated,
         )
 

@@ -256,6 +256,11 @@ class TritonUnit(VariantUnit):
         return hash((self.module, self.symbol))
 
     @property
+    def has_descriptors(self) -> bool:
+        """Return True if an argument is a tensor descriptor."""
+        return any(kind.block for kind in self.types)
+
+    @property
     def options_given(self) -> dict[str, int | bool | None]:
         """Return the options that a launch may name."""
         found: dict[str, int | bool | None] = {name: getattr(self, name) for name in OPTIONS}
@@ -360,6 +365,14 @@ def recorded(module: Module, root: str) -> Recorded:
             for reason, count in kernel.left_out.items()
         ]
     return Recorded(units=found, tuning=tuning, warnings=warnings, files=files)
+
+
+def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
+    """Implement Tables.divided: with tensor descriptors the parameters of a kernel depend on the target."""
+    if not unit.has_descriptors:
+        return [unit]
+    parts = [replace(unit, only=(target,), symbol=f"{unit.symbol}_{target}") for target in unit.only or targets]
+    return [replace(part, signature=_shown(part.types, part)) for part in parts]
 
 
 _AGAIN = "Record it again: aotcuda record --write -- COMMAND"
@@ -496,7 +509,7 @@ def _shown(types: Sequence[Type], of: TritonUnit) -> str:
     given = {"maxnreg": of.maxnreg or None, **{name: getattr(of, name) for name in _SWITCHES}}
     constants += [f"{name}={value}" for name, value in given.items() if value is not ALL_OPTIONS[name]]
     when = f" when {conditions(of.when)}" if of.when else ""
-    on = f" on {', '.join(map(str, of.only))}" if of.only and not of.recorded else ""
+    on = f" on {', '.join(map(str, of.only))}" if of.only and (not of.recorded or of.has_descriptors) else ""
     return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}{on}"
 
 

@@ -171,7 +171,12 @@ def check(unit: TritonUnit, function: Any) -> None:
             raise CompileError(message)
     for name, *_ in unit.when:
         number = plain.index(name) if name in plain else -1
-        if number < 0 or unit.types[number].pointer or unit.types[number].scalar[0] not in "iu":
+        if (
+            number < 0
+            or unit.types[number].pointer
+            or unit.types[number].block
+            or unit.types[number].scalar[0] not in "iu"
+        ):
             message = f"{unit.key}.configs: when names {name}, which is no integer argument of {unit.python}"
             raise CompileError(message)
 

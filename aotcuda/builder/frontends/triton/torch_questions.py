@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aotcuda.gpus import BY_NUMBER, EVERYWHERE
+from aotcuda.gpus import BY_NUMBER, EVERYWHERE, example
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -109,8 +109,7 @@ class _Answers:
 
     def get_device_name(self, device: object = None) -> str:
         del device
-        row = BY_NUMBER.get(self._target.capability)
-        name = f"NVIDIA {row.examples[0]}" if row is not None and row.examples else f"NVIDIA GPU {self._target}"
+        name = example(self._target.capability)
         self._tell("get_device_name()", name, depends=True)
         return name
 
