@@ -199,26 +199,6 @@ def test_error_is_repeated_until_it_is_fixed(built: Built) -> None:
     assert not built.would_build()
 
 
-@pytest.mark.matrix  # test_cli has `--expect`
-def test_module_that_meson_does_not_list_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(BIN), prepend=":")
-    project = meson_project(tmp_path / "project")
-    config = project / "pyproject.toml"
-    succeed(project, BIN / "meson", "setup", "tool")
-    text = config.read_text()
-    succeed(project, BIN / "ninja", "-C", "tool")
-    config.write_text(text.replace('modules."pkg.k"', 'modules."pkg.renamed"'))
-    done = run(project, BIN / "ninja", "-C", "tool")
-    assert done.status != 0
-    assert f"aotcuda: {config} has no module pkg.k, which --expect names, but pkg.renamed; " in done.err
-    config.write_text(f'{text}\n[tool.aotcuda.modules."pkg.l"]\nsource = "pkg._k"\nkernels.f = "void(int32[::1])"\n')
-    done = run(project, BIN / "ninja", "-C", "tool")
-    assert done.status != 0
-    assert f"aotcuda: {config} has the module pkg.l, which --expect does not name; " in done.err
-    config.write_text(text)
-    succeed(project, BIN / "ninja", "-C", "tool")
-
-
 class Editable:
     """A project in an editable install, made by its back end's hook.
 

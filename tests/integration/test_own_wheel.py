@@ -95,25 +95,20 @@ def test_a_compiler_gives_the_extension_for_every_python(compiled: tuple[Path, s
 @pytest.mark.matrix  # CI compiles with the headers of its own Python
 @needs_compiler
 @pytest.mark.skipif(not STABLE, reason="is for the stable ABI alone")
-def test_newer_headers_build_the_stable_abi(source: Path, tmp_path: Path) -> None:
-    """As those of Python 3.15: they have a slot for every stable ABI, and what goes into it for newer ones alone."""
-    lines = ["#define PY_SSIZE_T_CLEAN", "#include <Python.h>", "#ifndef Py_mod_gil", "#define Py_mod_gil 4", "#endif"]
-    (tmp_path / "later.h").write_text("\n".join([*lines, ""]))
-    wheel, _ = built(source, tmp_path / "dist", AOTCUDA_EXTENSION="1", CFLAGS=f"-include {tmp_path / 'later.h'}")
-    assert extensions(wheel) == [f"{EXTENSION}.abi3.so"]
-
-
-@pytest.mark.matrix  # CI compiles with the headers of its own Python
-@needs_compiler
-@pytest.mark.skipif(not STABLE, reason="is for the stable ABI alone")
 def test_newer_headers_give_code_for_older_pythons(source: Path, tmp_path: Path) -> None:
-    """To those of Python 3.12 None is immortal; those of 3.13 do not say any more of which size sizes in calls are."""
+    """Build the stable ABI with what later headers have.
+
+    To those of Python 3.12 None is immortal; those of 3.13 do not say any more of which size sizes in calls are; those
+    of 3.15 have a slot for every stable ABI, and what goes into it for newer ones alone.
+    """
     names = ("PyArg_ParseTuple", "Py_RETURN_NONE", "Py_RETURN_TRUE", "Py_RETURN_FALSE")
     lines = ["#define PY_SSIZE_T_CLEAN", "#include <Python.h>", *(f"#undef {name}" for name in names)]
     lines += [f"#define Py_RETURN_{name.upper()} return Py_{name}" for name in ("None", "True", "False")]
     lines += ["PyAPI_FUNC(int) PyArg_ParseTuple(PyObject *, const char *, ...);"]
+    lines += ["#ifndef Py_mod_gil", "#define Py_mod_gil 4", "#endif"]
     (tmp_path / "later.h").write_text("\n".join([*lines, ""]))
     wheel, _ = built(source, tmp_path / "dist", AOTCUDA_EXTENSION="1", CFLAGS=f"-include {tmp_path / 'later.h'}")
+    assert extensions(wheel) == [f"{EXTENSION}.abi3.so"]
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     told = succeed(tmp_path, sys.executable, "-P", "-S", "-c", COUNTED, PYTHONPATH="site", AOTCUDA_EXTENSION="")
     assert int(told.out) > -50

@@ -93,14 +93,6 @@ def test_checkout_and_sdist_give_the_same_wheel(
     assert build_wheel(flat, *BUILD, **environ).read_bytes() == first  # an sdist, then a wheel from it
 
 
-@pytest.mark.usefixtures("anew")
-@pytest.mark.matrix
-@pytest.mark.usefixtures("from_checkout")
-def test_isolated_build_gives_the_same_wheel(flat: Path, by_hatchling: dict[str, bytes]) -> None:
-    command = (sys.executable, "-m", "build", "--wheel", "--installer", "uv")
-    assert gained(build_wheel(flat, *command)) == by_hatchling
-
-
 def test_project_without_table_is_unaffected(flat: Path, setuptools: Callable[[str], Path], tmp_path: Path) -> None:
     config = flat / "pyproject.toml"
     config.write_text(config.read_text().partition("[tool.aotcuda]")[0])

@@ -9,7 +9,6 @@ import pytest
 
 from integration import projects
 from integration.projects import MODULE, lines_of, refused, run, write
-from support import front_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -236,15 +235,6 @@ def test_settings_in_the_hooks_table_are_refused(tmp_path: Path) -> None:
         "aotcuda: tool.hatch.build.targets.wheel.hooks.aotcuda.arch: this table only enables the hook; configure it "
     )
     assert done.err.count("\n") == 1
-
-
-@pytest.mark.skipif(front_ends.installed(), reason="the second front end's compiler is installed")
-def test_missing_compiler_names_the_extra(tmp_path: Path) -> None:
-    done = refused(write(tmp_path / "project", GOOD, module=KERNEL, aotcuda='frontend = "numba-cuda-mlir"'))
-    assert done.said == (
-        "tool.aotcuda.frontend: the front end of pkg.k, numba-cuda-mlir, cannot be imported (No module named "
-        "'numba_cuda_mlir'); install it with: pip install 'aotcuda[mlir-cu13]'"
-    )
 
 
 def test_a_forgotten_extra_is_named(tmp_path: Path) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from integration import projects
-from integration.projects import HATCHLING, build_wheel, content
+from integration.projects import build_wheel, content
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("front_end")
@@ -49,17 +47,6 @@ def somewhere_else(name: str, folder: Path) -> Path:
     for path in project.rglob("*"):
         os.utime(path, (1_600_000_000, 1_600_000_000))
     return project
-
-
-@pytest.mark.matrix  # test_two_front_ends has a wheel of both front ends
-def test_a_wheel_depends_on_nothing_but_its_inputs(wheel_of: Callable[..., Path], tmp_path: Path) -> None:
-    first = wheel_of("features", **projects.ARCH_OF_FEATURES)
-    command = [sys.executable, "-c", ALONE, *HATCHLING[1:]]
-    environ = OTHER_ENVIRONMENT | projects.ARCH_OF_FEATURES
-    second = build_wheel(somewhere_else("features", tmp_path), *command, **environ)
-    differing = [name for name, data in content(first).items() if content(second)[name] != data]
-    assert differing == []
-    assert first.read_bytes() == second.read_bytes()
 
 
 def test_line_information_does_not_tell_where_the_project_lay(tmp_path: Path) -> None:
