@@ -220,7 +220,7 @@ def test_a_cache_that_cannot_be_used_costs_one_warning(
 
 
 @pytest.mark.front_end("numba-cuda")
-@pytest.mark.parametrize("is_at_a_url", [False, True], ids=["folder", "url"])
+@pytest.mark.parametrize("is_at_a_url", [False, pytest.param(True, marks=pytest.mark.matrix)], ids=["folder", "url"])
 def test_damaged_entries_cost_one_warning(
     cached: Output, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_at_a_url: bool
 ) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from support.stand_in import StandIn
 
+pytestmark = pytest.mark.usefixtures("build_cache")
+
 PYPROJECT = """
 [build-system]
 requires = ["hatchling", "aotcuda[cu13]"]
@@ -120,7 +122,7 @@ def make(folder: Path, name: str, **sources: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with two packages, whose run times have different versions."""
     folder = tmp_path_factory.mktemp("bundled")
     for name in ("first", "second"):
@@ -230,19 +232,28 @@ assert issubclass(own.ForkError, aotcuda.errors.AotcudaError) and own.ForkError 
     assert done.returncode == 0, done.stderr
 
 
-def test_setuptools_packs_the_same_files_and_forgets_them_again(
-    site: Path, setuptools: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def for_setuptools(setuptools: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the project with setuptools as its back end."""
     monkeypatch.setattr(projects.BackEnd, "name", "setuptools")
     monkeypatch.setenv("PYTHONPATH", str(setuptools("")))
-    project = projects.for_setuptools(make(tmp_path / "project", "first"))
+    return projects.for_setuptools(make(tmp_path / "project", "first"))
+
+
+def test_setuptools_packs_the_same_files(site: Path, for_setuptools: Path) -> None:
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
-    by_setuptools = projects.build_wheel(project)
+    by_setuptools = projects.build_wheel(for_setuptools)
     of_hatchling, made = (
         {name: data for name, data in projects.content(path).items() if ".dist-info/" not in name}
         for path in (wheel, by_setuptools)
     )
     assert made == of_hatchling
+
+
+@pytest.mark.matrix  # test_packaging_setuptools has wheels after other builds
+def test_setuptools_forgets_the_run_time_that_it_packed_before(for_setuptools: Path) -> None:
+    project = for_setuptools
+    projects.build_wheel(project)
     text = (project / "pyproject.toml").read_text()
     (project / "pyproject.toml").write_text(text.replace('runtime = "bundled"', ""))
     files = projects.content(projects.build_wheel(project))

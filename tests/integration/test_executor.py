@@ -142,7 +142,9 @@ def test_failing_job_gives_one_line(name: str, project: Path, monkeypatch: pytes
         ("nonsense", "AOTCUDA_EXECUTOR is 'nonsense'; write dask://HOST:PORT, or module:function"),
         ("missing_module:make", "missing_module:make gives no executor .ModuleNotFoundError"),
         ("os:getpid", "os:getpid returned a int; write dask"),
-        ("dask://127.0.0.1:1", "no scheduler answers at 127.0.0.1:1 within 1 seconds"),
+        pytest.param(
+            "dask://127.0.0.1:1", "no scheduler answers at 127.0.0.1:1 within 1 seconds", marks=pytest.mark.matrix
+        ),
     ],
 )
 def test_invalid_executor_gives_one_line(

@@ -76,11 +76,11 @@ HARMLESS = {
         "import subprocess, threading\nthreading.Thread(target=threading.Event().wait).start()\n"
         "P = subprocess.Popen(['sleep', '1000'], close_fds=False)"
     ),
-    "a daemon and a process of multiprocessing": DAEMON + MULTIPROCESSING,
-    "a second build, by a fork": "import os\nos.fork()",
+    "a daemon and a process of multiprocessing, with no wish to hear of its children": (
+        f"import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n{DAEMON}{MULTIPROCESSING}"
+    ),
+    "a second build, by a fork, with nothing to read": "import os, sys\nassert sys.stdin.read() == ''\nos.fork()",
     "an exit handler that never ends": "import atexit, signal\natexit.register(signal.pause)",
-    "no wish to hear of its children": "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)",
-    "nothing to read": "import sys\nassert sys.stdin.read() == ''",
 }
 
 

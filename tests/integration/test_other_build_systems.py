@@ -229,6 +229,7 @@ class Editable:
 INSPECT = "from aotcuda.cli import main; import sys; sys.exit(main({}))"
 
 
+@pytest.mark.matrix  # CI packs meson-python's wheels and builds them again
 def test_modules_of_meson_pythons_editable_installs_are_built_and_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +250,7 @@ def test_modules_of_meson_pythons_editable_installs_are_built_and_found(
     assert done.err == 'aotcuda: pkg cannot be looked for: rebuilding the "pkg" editable package failed\n'
 
 
-@pytest.mark.matrix  # meson-python's are installed in CI
+@pytest.mark.matrix  # tests of `cmake` below have the code that builds
 @pytest.mark.parametrize(
     "mode",
     ["redirect", "rebuild", "inplace"],

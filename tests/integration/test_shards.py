@@ -200,9 +200,8 @@ def test_a_wheel_is_made_of_shards_by_the_command_line(project: Path, filled: Pa
     found = {unit["symbol"]: unit for unit in json.loads(report.read_bytes())["units"]}
     assert found.keys() < {*KERNELS, "pkg_doubled", "use"}
     assert all(target["cached"] for unit in found.values() for target in unit["targets"].values())
-    refused = projects.run(
-        project, sys.executable, "-m", "aotcuda", "build", "--shard", "3/2", AOTCUDA_BUILD_CACHE=cache
-    )
+    aotcuda = (sys.executable, "-m", "aotcuda")
+    refused = projects.forked_run(project, *aotcuda, "build", "--shard", "3/2", AOTCUDA_BUILD_CACHE=cache)
     assert refused.status == 2
     assert "'3/2' is no shard; write I/2 with I from 1 to 2" in refused.err
     only = {"AOTCUDA_FROM_CACHE_ONLY": "1", "AOTCUDA_BUILD_CACHE": cache}
@@ -213,9 +212,9 @@ def test_a_wheel_is_made_of_shards_by_the_command_line(project: Path, filled: Pa
     kernels = [unit for unit in whole["units"] if unit["kind"] == "kernel"]
     assert all(target["bytes"] > 100 for unit in kernels for target in unit["targets"].values())
     assert {image["target"] for image in whole["images"]} == {"sm_80", "sm_90", "compute_80"}
-    given = ("build", "--shard", "2/3", "--costs", report)
+    given = ("build", "--shard", "2/3", "--costs", str(report))
     projects.aotcuda(project, *given, AOTCUDA_BUILD_CACHE=cache)
-    refused = projects.run(project, sys.executable, "-m", "aotcuda", *given[:-1], "pyproject.toml")
+    refused = projects.forked_run(project, *aotcuda, *given[:-1], "pyproject.toml")
     assert refused.status == 1
     assert "pyproject.toml: it is no report of a build" in refused.err
     assert (tmp_path / "out" / "pkg" / "kernels.aotcuda" / "kernels.fatbin").is_file()

@@ -17,7 +17,7 @@ from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
 from aotcuda.manifest import FILE_NAME, FOLDER_SUFFIX, IN_PLACE, digest
 from integration import cuda_cpp, projects
-from integration.projects import build_wheel, content, manifest_of, refused, write
+from integration.projects import build_wheel, content, manifest_of, write
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
@@ -180,13 +180,6 @@ def test_commands_read_it(wheel: Path, tmp_path: Path) -> None:
     assert re.findall(r"\w+\.fatbin", files) == ["functions.fatbin", "link0_scale.fatbin"]
     newer = projects.aotcuda(tmp_path, *config, "--cuda", "13").out
     assert re.findall(r"\w+\.fatbin", newer) == ["functions_cu13.fatbin", "link0_scale_cu13.fatbin"]
-
-
-@pytest.mark.front_end("numba-cuda")
-def test_a_target_of_neither_names_the_extra_that_brings_it(front_end: str, tmp_path: Path, cuda12: str) -> None:
-    done = refused(project(tmp_path), PYTHONPATH=cuda12, AOTCUDA_ARCH="sm_75;sm_107")
-    assert done.said.startswith("AOTCUDA_ARCH: sm_107 is not known to the CUDA 12.9 toolchain, which builds for sm_50")
-    assert done.said.endswith("; sm_107 needs CUDA 13.4 or newer: install aotcuda[wide]")
 
 
 ASKS = """
