@@ -138,6 +138,15 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_record(commands)
 
+    run = commands.add_parser(
+        "run",
+        help="run a command whose Triton kernels come from packs",
+        usage="aotcuda run --packs NAMES -- COMMAND...",
+    )
+    run.add_argument("--packs", metavar="NAMES", default="", help="packs, by the names that they are imported by")
+    run.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
+    run.set_defaults(run=_run, usage=run.error)
+
     init = commands.add_parser("init", help="write the tables for a project's kernels")
     init.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     init.set_defaults(run=_init)
@@ -364,7 +373,8 @@ def _add_record(commands: Any) -> None:
     record = commands.add_parser(
         "record",
         help="run a command and record the signatures of its launches",
-        usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--dry [--gpu NAME] | --execute] -- COMMAND...\n"
+        usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--packages NAMES] "
+        "[--dry [--gpu NAME] | --execute] -- COMMAND...\n"
         "       aotcuda record [--out FILE] --merge FILE...",
     )
     record.add_argument("--write", action="store_true", help="merge signatures into pyproject.toml and variants files")
@@ -380,6 +390,12 @@ def _add_record(commands: Any) -> None:
         help="execute launches, in the simulator or interpreter without a GPU",
     )
     record.add_argument("--gpu", metavar="NAME", help="the GPU that --dry answers for (default: the first of arch)")
+    record.add_argument(
+        "--packages",
+        metavar="NAMES",
+        default="",
+        help="record Triton kernels of these installed packages, too, for a pack: fla,liger_kernel",
+    )
     record.add_argument("--out", metavar="FILE", type=_file, help="add the run to FILE (default: .aotcuda-record.json)")
     record.add_argument(
         "--merge",
@@ -427,7 +443,22 @@ def _record(arguments: argparse.Namespace) -> int:
         out=arguments.out,
         dry=arguments.dry,
         gpu=arguments.gpu,
+        packages=_names(arguments.packages),
     )
+
+
+def _names(text: str) -> list[str]:
+    """Return the names in a list with commas between."""
+    return [name for item in text.split(",") if (name := item.strip())]
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from aotcuda.tools import run  # noqa: PLC0415
+
+    command = arguments.command[arguments.command[:1] == ["--"] :]
+    if not command or not _names(arguments.packs):
+        arguments.usage("name the packs with --packs, and the command after --")
+    return run.run(command, _names(arguments.packs))
 
 
 def _split(arguments: argparse.Namespace) -> None:

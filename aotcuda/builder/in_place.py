@@ -34,7 +34,8 @@ def files(
                 name = module.plan.config.name
                 data = built[f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"]
                 digests[name] = manifest.digest(data)
-                for source in (name, *(kernel.defined.partition(":")[0] for kernel in module.kernels)):
+                others = [] if module.plan.config.pack else module.kernels  # a pack leaves its sources as they are
+                for source in (name, *(kernel.defined.partition(":")[0] for kernel in others)):
                     defined.setdefault(source, set()).add(name)
         sources |= {Path(item["path"]) for item in result.sources}
     if not digests:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from importlib import metadata
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder import toolkits
@@ -34,8 +35,12 @@ _LONG = 100
 """Longer texts in the field `License` are full licence texts, not names."""
 
 
-def make(made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Sequence[Toolkit]) -> bytes:
-    """Return the bill of materials of a build."""
+def make(
+    made: Mapping[str, Sequence[tuple[Result, BuiltModule]]],
+    installed: Sequence[Toolkit],
+    packages: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """Return the bill of materials of a build; `packages` has the distribution that each module of a pack is from."""
     components = {_ref(module): _component("library", _ref(module), module, "module") for module in made}
     uses: dict[str, set[str]] = {}
     tools: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = {}  # modules have one toolchain, or a few
@@ -45,7 +50,7 @@ def make(made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Se
             used |= {_ref(item.module) for item in built.linked if item.module in made}
             if (versions := tuple(result.toolchain.items())) not in tools:
                 tools[versions] = list(_tools(result.toolchain, installed))
-            for found in (*tools[versions], *_linked(built.linked, made)):
+            for found in (*tools[versions], *_linked(built.linked, made), *_source(packages.get(module))):
                 used.add(found["bom-ref"])
                 components.setdefault(found["bom-ref"], found)
     whole = {
@@ -122,6 +127,12 @@ def _linked(items: Iterable[LinkedItem], own: Container[str]) -> Iterator[dict[s
             terms = [{"expression": item.licence}] if item.licence else []
             ref = f"file:{item.name}:{item.sha256[:16]}"
             yield _component("file", ref, item.name, "linked", hashes=hashes, licenses=terms)
+
+
+def _source(name: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the distribution that a pack's module is compiled from."""
+    if name is not None:
+        yield _distribution(metadata.metadata(name), "library", "source")
 
 
 def _of_module(name: str) -> dict[str, Any]:

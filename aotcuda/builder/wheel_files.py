@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import cubin
-from aotcuda.builder import code_warnings, stub
+from aotcuda.builder import code_warnings, packs, stub
 from aotcuda.builder.c_header import header
 from aotcuda.common import gpu_facts
 from aotcuda.errors import LinkError
@@ -183,6 +183,8 @@ def describe(
     if module.plan.in_place:
         described["load"] = "first-use"
         described["in_place"] = True
+    if module.plan.config.pack:
+        described["pack"] = packs.origin(module.plan.config)
     return described
 
 
@@ -217,6 +219,8 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
         exact = module.plan.in_place and built.lazy
         if built.exact:
             kernel["exact"] = True
+        if built.digest:
+            kernel["digest"] = built.digest
         if built.heuristics:
             kernel["heuristics"] = list(built.heuristics)
         if module.plan.in_place:

@@ -277,6 +277,7 @@ class Kernel(TypedDict):
     arguments: NotRequired[list[Argument]]  # where launches may name them: the parameters of every overload, in order
     defined: NotRequired[str]  # in place: where its Python function begins, "mypkg.solver:axpy:12"
     exact: NotRequired[bool]  # by_grid: an overload is for just the launches that Triton would compile it for
+    digest: NotRequired[str]  # in a pack: what `aotcuda.common.kernel_digest` has of its source
     heuristics: NotRequired[list[str]]  # the arguments that @triton.heuristics gives, the outermost first
 
 
@@ -348,6 +349,14 @@ class Rebuild(TypedDict):
     files: list[File]  # what lies in it, for this purpose
 
 
+class Pack(TypedDict):
+    """The package that a pack's module is compiled from."""
+
+    source: str  # the module, "fla.ops.gla.chunk"
+    distribution: str
+    version: str
+
+
 class Manifest(TypedDict):
     """The manifest."""
 
@@ -374,6 +383,7 @@ class Manifest(TypedDict):
     sources: list[Source]
     by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
     in_place: NotRequired[bool]  # the module is its own source, and its Python functions launch what is packaged
+    pack: NotRequired[Pack]
     left_out: NotRequired[list[LeftOut]]
     runtime: NotRequired[Literal["bundled"]]  # the wheel holds a copy of the run time
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`

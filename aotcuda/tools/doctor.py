@@ -67,7 +67,7 @@ OWN = (
         "AOTCUDA_UNTESTED",
         "AOTCUDA_PROGRESS",
     ),
-    *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG", "AOTCUDA_TUNE", "AOTCUDA_TUNING"),
+    *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG", "AOTCUDA_TUNE", "AOTCUDA_TUNING", "AOTCUDA_PACKS"),
 )
 """aotcuda's own variables, to find misspelt ones."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import enum
 import gc
 import itertools
 import pickle
@@ -79,41 +78,10 @@ class Held:
     __hash__ = None  # asking for it may take longer than a launch
 
 
-def test_many_configurations_in_turn_stay_apart(cuda, k):
-    """More than are at hand by value, and such as are almost the same."""
-    stream = Held(66)
-    written = [
-        ((2, 32), (2, 32, None, 0)),
-        (((2,), 32), (2, 32, None, 0)),
-        (((2, 1), 32), (2, 32, None, 0)),
-        ((32, 2), (32, 2, None, 0)),
-        ((2, (32,)), (2, 32, None, 0)),
-        ((2, 32, None), (2, 32, None, 0)),
-        ((2, 32, 0), (2, 32, 0, 0)),
-        ((2, 32, 66), (2, 32, 66, 0)),
-        ((2, 32, stream), (2, 32, 66, 0)),
-        ((2, 32, stream, 0), (2, 32, 66, 0)),
-        ((2, 32, stream, 64), (2, 32, 66, 64)),
-        ((2, 32, 66, 64), (2, 32, 66, 64)),
-        ((2, 32, None, 64), (2, 32, None, 64)),
-        ((True, 32), (1, 32, None, 0)),
-        ((np.int64(3), 32), (3, 32, None, 0)),
-        (([3], 32), (3, 32, None, 0)),
-        ((2, 32, 0, np.int64(64)), (2, 32, 0, 64)),
-        ((2, 32, 2**64 - 1), (2, 32, 2**64 - 1, 0)),
-        ((2**31 - 1, 32), (2**31 - 1, 32, None, 0)),
-    ]
-    for _ in range(3):
-        for configuration, (grid, block, handle, shared) in written:
-            for _ in range(2):
-                run = k[configuration]
-                assert (run.grid, run.block, run.stream, run.shared) == ((grid, 1, 1), (block, 1, 1), handle, shared)
-
-
 class Alike:
-    """Equal to everything that has this hash."""
+    """Equal to everything that has its hash."""
 
-    def __init__(self, number, **methods):
+    def __init__(self, number):
         self.number = number
 
     def __hash__(self):
@@ -131,29 +99,19 @@ class AlikeInteger(Alike):
         return 5
 
 
-class Raising:
+class Unhashable:
     def __hash__(self):
         raise ZeroDivisionError
 
     __eq__ = __hash__
 
 
-class Blocks(enum.IntEnum):
-    ONE = 1
-
-
-class Dimensions(NamedTuple):
-    x: int
-
-
 def written_like(number):
     """Return what is equal to a number, or has its hash, or means it."""
-    plain = [number, float(number), complex(number), bool(number), Fraction(number), Decimal(number)]
+    plain = [number, float(number), complex(number), bool(number), Fraction(number), Decimal(number), str(number), None]
     arrays = [np.int64(number), np.float32(number), np.array(number), np.array(float(number)), np.array([number])]
-    others = [str(number), Alike(number), AlikeInteger(number), Raising(), Blocks.ONE, None, [number], [float(number)]]
-    of_them = [plain, arrays, others]
-    nested = [(one,) for one in itertools.chain(*of_them)] + [((number,),), ((float(number),),), Dimensions(number), ()]
-    return [*itertools.chain(*of_them), *nested]
+    every = [*plain, *arrays, Alike(number), AlikeInteger(number), Unhashable(), [number], [float(number)]]
+    return [*every, *[(one,) for one in every], ((number,),), ((float(number),),), ()]
 
 
 def configurations_like(grid, block, stream, shared):
@@ -365,14 +323,14 @@ GIVEN = {
 """Every way to give a stream."""
 
 
-@pytest.mark.parametrize("give", GIVEN.values(), ids=GIVEN)
-def test_wrong_streams_are_refused_at_once(cuda, k, give):
+def test_wrong_streams_are_refused_at_once(cuda, k):
     by_grid = cuda.package(PAIR, name="mypkg.grid", by_grid=True, frontend="triton").k
-    for stream in (0, 55, 2**64 - 1, Held(66)):
-        give(k, by_grid, stream)
-    for stream in ("main", 1.0, -1, 2**64, Held(-1), Held(2**64), Held("x")):
-        with pytest.raises(ArgumentError, match=r"is no stream|is no handle of a stream|its handle cannot be told"):
+    for give in GIVEN.values():
+        for stream in (0, 55, 2**64 - 1, Held(66)):
             give(k, by_grid, stream)
+        for stream in ("main", 1.0, -1, 2**64, Held(-1), Held(2**64), Held("x")):
+            with pytest.raises(ArgumentError, match=r"is no stream|is no handle of a stream|its handle cannot be told"):
+                give(k, by_grid, stream)
 
 
 def test_a_failed_launch_names_the_attributes(cuda, k):
@@ -404,22 +362,19 @@ class Pair(NamedTuple):
     second: object
 
 
-LONG = [
-    np.zeros((100, 100)),
-    Unshown(),
-    OnAGpu(),
-    "x" * 1000,
-    [0.5] * 1000,
-    {1: np.eye(9)},
-    10**5000,
-    -(10**5000),
-    (0.5,) * 99,
-    [OnAGpu()],
-    [[OnAGpu()] * 9] * 99,
-    Pair(OnAGpu(), 1),
-]
-
-
+LONG = {
+    "array": np.zeros((100, 100)),
+    "raises": Unshown(),
+    "array on a GPU": OnAGpu(),
+    "text": "x" * 1000,
+    "list": [0.5] * 1000,
+    "dictionary": {1: np.eye(9)},
+    "number": -(10**5000),
+    "tuple": (0.5,) * 99,
+    "nested": [[OnAGpu()] * 9] * 99,
+    "named tuple": Pair(OnAGpu(), 1),
+}
+OPTIONS = ("stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout", "unheard_of")
 WAYS = [
     lambda k, x: k[x],
     lambda k, x: k[x, 1],
@@ -434,34 +389,27 @@ WAYS = [
     lambda k, x: k.forall(8, 32, x),
     lambda k, x: k.forall(8, 32, 0, x),
     lambda k, x: k.configure(x, 1),
-    lambda k, x: k.configure(1, x),
-    lambda k, x: k.configure(1, 1, stream=x),
-    lambda k, x: k.configure(1, 1, shared=x),
-    lambda k, x: k.configure(1, 1, cluster=x),
-    lambda k, x: k.configure(1, 1, cooperative=x),
-    lambda k, x: k.configure(1, 1, dependent=x),
-    lambda k, x: k.configure(1, 1, priority=x),
-    lambda k, x: k.configure(1, 1, carveout=x),
-    lambda k, x: k.configure(1, 1, unheard_of=x),
+    *(lambda k, x, name=name: k.configure(1, 1, **{name: x}) for name in OPTIONS),
     lambda k, x: k.get_regs_per_thread(x),
 ]
-GRIDS = [
+WAYS_BY_GRID = [
     lambda k, x: k[x],
     lambda k, x: k[x, 1],
     lambda k, x: k.configure(x),
-    lambda k, x: k.configure(1, stream=x),
-    lambda k, x: k.configure(1, shared=x),
+    *(lambda k, x, name=name: k.configure(1, **{name: x}) for name in ("stream", "shared")),
 ]
 
 
-@pytest.mark.parametrize("x", LONG, ids=lambda x: type(x).__name__)
-@pytest.mark.parametrize("by_grid", [False, True])
-def test_errors_show_any_value_in_one_short_line(cuda, by_grid, x):
-    more = {"by_grid": True, "frontend": "triton"} if by_grid else {}
-    k = cuda.package(PAIR if by_grid else kernel("k", "void(int32)"), **more).k
-    for number, written in enumerate(GRIDS if by_grid else WAYS):
+@pytest.mark.parametrize("x", LONG.values(), ids=LONG)
+def test_errors_show_any_value_in_one_short_line(cuda, k, x):
+    by_grid = cuda.package(PAIR, name="mypkg.grid", by_grid=True, frontend="triton").k
+    launches = [
+        *((way, k, [1]) for way in WAYS),
+        *((way, by_grid, [cuda.array(8), 2.5, 7, 128]) for way in WAYS_BY_GRID),
+    ]
+    for number, (way, kernel_, args) in enumerate(launches):
         with pytest.raises((LaunchError, ArgumentError)) as caught:  # at the latest where it is launched
-            written(k, x)(*([cuda.array(8), 2.5, 7, 128] if by_grid else [1]))
+            way(kernel_, x)(*args)
         assert "copied" not in str(caught.value), number
         assert len(str(caught.value)) < 400, number
         assert len(str(caught.value).splitlines()) == 1, number

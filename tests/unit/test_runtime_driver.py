@@ -13,6 +13,7 @@ import pytest
 from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDriverError
 from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.runtime import driver
+from support import threads
 from support.manifests import kernel
 
 
@@ -82,9 +83,7 @@ class TestReset:
         for _ in range(3):
             k[1, 1](1)
         cuda.destroy_context()
-        thread = threading.Thread(target=lambda: k[1, 1](2))
-        thread.start()
-        thread.join()
+        assert threads.at_once([lambda: k[1, 1](2)]) == []
         assert len(cuda.launches()) == 4
         k[1, 1](3)
         assert len(cuda.launches()) == 5
@@ -137,12 +136,10 @@ def test_a_child_forked_while_the_driver_starts_gets_an_error(monkeypatch, start
 
     monkeypatch.setattr(driver, "Driver", Slow)
     monkeypatch.setattr(driver, "_driver", None)
-    thread = threading.Thread(target=start)
-    thread.start()
-    assert begun.wait(30)
-    amid = forked_says()
-    go_on.set()
-    thread.join()
+    with threads.started(start):
+        assert begun.wait(30)
+        amid = forked_says()
+        go_on.set()
     assert (amid, forked_says()) == ("ForkError", "ForkError" if starts else "NoDriverError")
 
 

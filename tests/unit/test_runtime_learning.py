@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
+from aotcuda.runtime.general_path import GeneralPath
 from support import libraries
 from support.libraries import Array, Raises, State
 from support.manifests import kernel
@@ -77,6 +78,26 @@ def test_lazy_conjugates_are_refused_after_others_were_launched(cuda, current, l
     with pytest.raises(ArgumentError, match="call resolve_conj"):
         k[1, 1](array(library, State("<c8", shape, odd=(("is_conj", True),))))
     assert len(cuda.launches()) == 3
+
+
+@pytest.mark.parametrize("function", ["cuCtxGetCurrent", "cuCtxGetDevice"])
+def test_a_failed_question_after_a_launch_raises_nothing(cuda, path, monkeypatch, function):
+    """Where it was launched is asked afterwards, to learn for the next one; the driver answers nothing by then."""
+    cuda.set(devices="9.0,9.0")
+    k = cuda.package(kernel("k", "void(int32)")).k
+    submit = GeneralPath.submit
+
+    def refuse_afterwards(self, *args):
+        cuda.set(fail="")
+        submit(self, *args)
+        cuda.set(fail=f"{function}=999")
+
+    monkeypatch.setattr(GeneralPath, "submit", refuse_afterwards)
+    run = k[1, 1]
+    for value in range(3):
+        run(value)
+        cuda.set(fail="")
+    assert [int.from_bytes(bytes.fromhex(call["parameters"]), "little") for call in cuda.launches()] == [0, 1, 2]
 
 
 @pytest.mark.usefixtures("path")

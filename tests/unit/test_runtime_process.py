@@ -8,7 +8,7 @@ import pytest
 
 from aotcuda.runtime.library import Library
 from aotcuda.runtime.loader import Loader
-from support import manifests
+from support import manifests, threads
 from support.manifests import kernel
 
 HEAVY = [
@@ -168,22 +168,13 @@ def test_threads_that_race_to_the_first_launch_load_once(cuda, monkeypatch):
 
     monkeypatch.setattr(Loader, "ready", counted_ready)
     monkeypatch.setattr(Library, "has_image", patient)
-    failures = []
     k = module.k  # looking it up takes the lock that is held while the images are loaded
 
     def launch(value):
-        try:
-            for _ in range(50):
-                k[1, 1](value)
-        except BaseException as error:  # noqa: BLE001 (whatever a thread met, the test must see)
-            failures.append(error)
+        for _ in range(50):
+            k[1, 1](value)
 
-    threads = [threading.Thread(target=launch, args=(value,)) for value in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    assert threads.at_once([lambda value=value: launch(value) for value in range(8)]) == []
     assert len(cuda.calls("cuInit")) == len(cuda.calls("cuLibraryLoadData")) == 1
     values = sorted(int.from_bytes(bytes.fromhex(call["parameters"]), "little") for call in cuda.launches())
     assert values == sorted(list(range(8)) * 50)

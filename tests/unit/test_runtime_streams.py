@@ -45,7 +45,7 @@ def current(current):
     return current
 
 
-def array(library: str) -> object:
+def array(library):
     """Return an array of a library; "free" ones are on no stream of their own."""
     stream = OWN if library in ("numba", "interface", "instance") else None
     return libraries.make(Array(library.removeprefix("free "), (State(stream=stream),)))
@@ -64,9 +64,9 @@ def ordered(cuda):
     return found
 
 
-def expected(stream: int, arrays: tuple[str, ...]) -> list[tuple[object, int]]:
+def expected(stream, arrays):
     """Return the same as the table has it, for one launch."""
-    others: dict[int, bool] = {}
+    others = {}
     for library in arrays:
         ready, mutual = ON[library]
         if ready is not None and not streams.same(ready, stream):
@@ -168,6 +168,14 @@ def test_a_launch_takes_the_stream_that_is_current_then(cuda, current):
         run(array("cupy"))
     assert [launch["stream"] for launch in cuda.launches()] == [0, 1, 2, 77, 78, 0]
     assert cuda.calls("cuEventRecord") == []
+
+
+def test_a_launch_takes_any_number_of_streams(cuda, current):
+    run = cuda.package(kernel("k", "void(float32[::1])")).k[1, 1]
+    for stream in range(100, 400):
+        current.update(cupy=stream)
+        run(array("cupy"))
+    assert [launch["stream"] for launch in cuda.launches()] == [*range(100, 400)]
 
 
 @pytest.mark.parametrize("library", ["cupy", "exchange"])

@@ -224,6 +224,24 @@ def test_failed_launches_do_not_delay_an_unload(cuda, module):
     assert len(cuda.calls("cuLibraryUnload")) == 1
 
 
+def test_a_launch_without_a_context_survives_an_unload(module, cuda, monkeypatch):
+    run = module.k[1, 1]
+    for number in range(3):
+        run(number)
+    left, select = [None] * 2, OverloadTable.select
+
+    def late(self, *args):
+        found = select(self, *args)
+        if left:
+            left.pop()
+            module.__aotcuda__.unload()
+        return found
+
+    monkeypatch.setattr(OverloadTable, "select", late)
+    assert threads.at_once([lambda: run(7)]) == []  # a thread without a context
+    assert len(cuda.launches()) == 4
+
+
 @pytest.mark.parametrize("by", ["a configuration", "forall"])
 def test_a_held_launcher_keeps_no_unloaded_images(cuda, module, by):
     run = module.k[1, 32] if by == "a configuration" else module.k.forall(32, 32)

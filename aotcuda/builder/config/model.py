@@ -210,6 +210,15 @@ class Module:
             '"mypkg/ops/norm.variants.json"',
         ),
     )
+    pack: bool = field(
+        default=False,
+        metadata=setting(
+            OfFrontEnd("pack"),
+            "`source` is a module of an installed package, which uses the kernels [without any change](packs.md). For "
+            "Triton only.",
+            "true",
+        ),
+    )
     types: tuple[tuple[str, str], ...] = ()
 
 

@@ -197,6 +197,7 @@ class CompiledKernel:
         launches: The same by the images' targets, as the build notes it.
         heuristics: The arguments that the source computes at each launch, in the order in which it does.
         exact: It is for just the launches that the compiler's own run time would compile it for.
+        digest: For a pack: what identifies its Python function; may be empty.
         arguments: The names by which launches may give arguments, in order; None where only positions count.
         one_by_one: Where its parameters lie differs between GPUs, since C++ aligns one by more than the beginning of
             them all is; of `layout` the order and the sizes hold.
@@ -231,6 +232,7 @@ class CompiledKernel:
     arguments: tuple[Argument, ...] | None = None
     heuristics: tuple[str, ...] = ()
     exact: bool = False
+    digest: str = ""
     one_by_one: bool = False
     reserved: tuple[int, ...] = ()
     has_functions: bool = False

@@ -182,7 +182,7 @@ def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
         f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "
         f"{instead}, so that its launches go by the compiler itself; write from {instead} import {names}"
         for item in job.plans
-        if item.in_place
+        if item.in_place and not item.config.pack
     ]
 
 

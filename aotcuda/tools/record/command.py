@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.tools.init import project_sources
-from aotcuda.tools.record import collect, cuda_cpp, process, project, pyproject, records, report, tables, variant_files
+from aotcuda.tools.record import (
+    collect,
+    cuda_cpp,
+    packs,
+    process,
+    project,
+    pyproject,
+    records,
+    report,
+    tables,
+    variant_files,
+)
 from aotcuda.tools.record import dry as dry_runs
 
 if TYPE_CHECKING:
@@ -34,6 +46,7 @@ def run(
     out: Path | None = None,
     dry: bool | None = None,
     gpu: str | None = None,
+    packages: Sequence[str] = (),
 ) -> int:
     """Record a command and return its exit status.
 
@@ -48,13 +61,14 @@ def run(
         out: Where runs add up; by default a file beside pyproject.toml, which `check` alone leaves out.
         dry: Execute no launch; False: execute them; None: execute them where there is a GPU.
         gpu: The GPU that answers in the place of the missing one.
+        packages: Installed packages whose kernels of Triton go into a pack, by the names that they are imported by.
 
     Raises:
         ConfigError: A file cannot be read, merged or written; pyproject.toml is as it was.
         TargetError: No GPU is called `gpu`.
         DependencyError: tomlkit is not installed, and `write` needs it.
     """
-    owner = _project(needed=write or check)
+    owner = replace(_project(needed=write or check), packages=tuple(packages))
     if write:
         _check_writable(owner)
     path = out or owner.root / records.FILE_NAME
@@ -80,7 +94,8 @@ def run(
         report.say(f"left out: {line}")
     lacking = _check(done, owner) if check else []
     if write:
-        _write(every, project.read(owner.root), done.installed, done.cuda_cpp)
+        again = replace(project.read(owner.root), packages=owner.packages)
+        _write(every, again, done.installed, done.cuda_cpp)
     elif not check:
         _print(every, owner)
         if text := cuda_cpp.printed(cuda_cpp.plan(done.cuda_cpp, owner)[0]):
@@ -184,7 +199,10 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
         pyproject.add_kernels(editor, additions, known.default_frontend)
         pyproject.add_settings(editor, new)
         pyproject.write(owner.pyproject, editor.text())
+    made = packs.write_package(owner) if any(item.get("pack") for item in new.values()) else None
     written = [path for path, content in files if variant_files.write(path, content)]
+    if made is not None:
+        report.say(f"{made.relative_to(owner.root)}: written; importing the package lets others use its kernels")
     for line in [*report.added(additions), *report.notes(additions), *report.added_variants(modules, written, owner)]:
         report.say(line)
     for line in cuda_cpp.described(files_of_cpp):
@@ -202,7 +220,10 @@ def _required(owner: Project, sources: set[str], installed: Mapping[str, str]) -
     if "requires" not in project_file.table(owner.data, "build-system"):
         return []  # `aotcuda init` writes the table
     wanted = project_sources.requirements(owner, project_sources.trees(owner), sources, installed)
-    return project_sources.missing(owner, wanted)
+    exact = packs.requirements(sources, owner, installed)
+    names = {*map(project_sources.name_of, exact)}
+    others = [item for item in wanted if project_sources.name_of(item) not in names]
+    return project_sources.missing(owner, [*others, *exact])
 
 
 def _print(every: Recorded, owner: Project) -> None:

@@ -27,11 +27,13 @@ class Project:
         root: Its folder.
         text: The text of its pyproject.toml; None if it has none.
         data: The content.
+        packages: The installed packages whose kernels go into a pack.
     """
 
     root: Path
     text: str | None
     data: dict[str, Any] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
 
     @property
     def pyproject(self) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from aotcuda import registry
-from aotcuda.tools.record import notation, project, variants
+from aotcuda.tools.record import notation, packs, project, variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,11 +95,12 @@ def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[
         if record.kind != "kernel" or not (record.launches or record.declared):
             continue
         file = owner.file_of(record.module)
-        if file is None and record.module not in ("__main__", "__mp_main__") and not _inside(record):
+        packed = packs.is_packed(record, owner)
+        if file is None and not packed and record.module not in ("__main__", "__mp_main__") and not _inside(record):
             others[record.module.partition(".")[0]] += record.count
             continue
         in_table = is_in_table(owner.aotcuda, record.module)
-        reason = _reason(record, file is not None, in_table=in_table)
+        reason = _reason(record, packed or file is not None, in_table=in_table)
         if reason:
             left.append(Left(record=record, reason=reason))
         else:

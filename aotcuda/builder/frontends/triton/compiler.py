@@ -30,6 +30,7 @@ from aotcuda.builder.frontends.triton import (
 from aotcuda.builder.frontends.triton.source_function import Loaded
 from aotcuda.builder.link import images
 from aotcuda.common import gpu_facts as versions
+from aotcuda.common import kernel_digest
 from aotcuda.errors import CompileError, ToolchainError
 
 if TYPE_CHECKING:
@@ -120,12 +121,14 @@ class TritonFrontEnd:
             source_function.check_hooks(unit, name, tuners, function)
         if not unit.is_exact:
             source_function.check_configs(unit, name, decorators.tuners(inside), function)
+        computed = decorators.heuristics(around)
         return Loaded(
             function=function,
             tuned=frozenset(key for item in tuners for config in item.configs for key in config.kwargs)
             if tuners
             else None,
-            computed=decorators.heuristics(around),
+            computed=computed,
+            digest=kernel_digest.digest(function, computed) if unit.pack else "",
         )
 
     def settled(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
@@ -210,6 +213,7 @@ class TritonFrontEnd:
             defined=source_function.defined(loaded.function),
             heuristics=tuple(loaded.computed),
             exact=unit.is_exact,
+            digest=loaded.digest,
             one_by_one=unit.has_descriptors,  # the GPU's code aligns tensor maps
             reserved=tuple(field.offset for field in fields[-launches.SCRATCH :]) if unit.has_descriptors else (),
             generated=compiled.generated,

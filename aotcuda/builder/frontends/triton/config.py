@@ -202,6 +202,7 @@ class Kernel(VariantKernel):
 SHAPES = {
     "source": rules.PYTHON_MODULES,
     "variants": rules.VARIANTS_PATH,
+    "pack": _FLAG,
     "kernels": rules.kernels(
         Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures")
     ),
@@ -226,6 +227,7 @@ class TritonUnit(VariantUnit):
         parameters: The function's parameters when the file of variants was written; None for one of the table.
         is_exact: It is launched where Triton would compile it, and nowhere else.
         in_place: Its module is packaged in place.
+        pack: Its module belongs to a pack.
         when: By name of an integer argument, the lowest and the highest value that the variant is for.
         alone: Names of constexprs that the table has one value for, whatever the config.
         configs: Those of the kernel.
@@ -250,6 +252,7 @@ class TritonUnit(VariantUnit):
     parameters: tuple[str, ...] | None = None
     is_exact: bool = False
     in_place: bool = False
+    pack: bool = False
 
     def __hash__(self) -> int:
         """Return a hash of the symbol, which is unique in a module: all fields of thousands of units take seconds."""
@@ -412,13 +415,14 @@ def _of_variant(module: Module, kernel: RecordedKernel, number: int, variant: Va
         recorded=True,
         is_exact=True,
         in_place=is_in_place(module),
+        pack=module.pack,
     )
     return replace(made, signature=_shown(made.types, made))
 
 
 def is_in_place(module: Module) -> bool:
-    """Return True if a module is its own source."""
-    return modules(module) == (module.name,)
+    """Return True if a module is its own source, or belongs to a pack."""
+    return module.pack or modules(module) == (module.name,)
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
@@ -458,6 +462,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
             chosen=frozenset(() if in_place else chosen),
             is_exact=in_place,
             in_place=in_place,
+            pack=module.pack,
             types=types,
             constexprs=constants.constexprs,
             num_warps=constants.num_warps,

@@ -32,11 +32,13 @@ class Loaded:
         tuned: The constexprs that `@triton.autotune` gives values; None where none stands around the function.
         computed: The arguments that `@triton.heuristics` computes at each launch of Triton's, in its order, each with
             its question if it asks only whether another argument is None.
+        digest: For a pack: what identifies the kernel.
     """
 
     function: Any
     tuned: frozenset[str] | None
     computed: Mapping[str, Asked | None]
+    digest: str = ""
 
 
 def decorators_on_path(unit: TritonUnit, root: str) -> list[Any]:

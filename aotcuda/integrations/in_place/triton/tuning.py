@@ -103,7 +103,9 @@ def table(kernel: PlacedKernel) -> Table | None:
     path = os.path.join(kernel.folder, file["path"])
     if path not in _read:
         try:
-            _read[path] = _kernels(manifests.read_file(kernel.folder, file), kernel.__module__)
+            pack = kernel.manifest.get("pack")
+            source = kernel.__module__ if pack is None else pack["source"]
+            _read[path] = _kernels(manifests.read_file(kernel.folder, file), source)
         except (AotcudaError, ValueError, RecursionError) as error:
             _read[path] = {}
             warn(f"{path}: {_problem(error)}; it is ignored, and autotuners time their configs")
