@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 LEARNT_AT = 2
-"""The launch of a specialization after which the fast path is taught: many kernels are launched only once."""
+"""The launch of a specialization after which the fast path gets it: many kernels are launched only once."""
 
 _ATTEMPTS = 30
 """Of a launch whose images other threads, or its own arguments, unload again and again."""
@@ -194,7 +194,7 @@ class GeneralPath:
         if event is not None:
             for other in others:
                 if other.mutual and event.order(stream, other):
-                    streams.order_launch(library.driver, pending, stream, self.where, launched=True)  # it says why
+                    streams.order_launch(library.driver, pending, stream, self.where, launched=True)
                     return True
             library.driver.events.append(event)
         return True
@@ -218,7 +218,7 @@ class GeneralPath:
         if library.synchronous:
             from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
 
-            problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
+            problem = f"{self.where} was not launched, because earlier work on its stream has failed"
             driver.check(streams.settle(driver, stream), problem)
         configurations = configuration.on_streams(cooperative=kernel.cooperative)
         scratch = kernel.fixed.get("scratch") if kernel.fixed is not None else None

@@ -64,8 +64,8 @@ def test_source_finds_a_gpu_during_the_build(front_end: str, tmp_path: Path) -> 
     project = write(tmp_path / "project", source(ASKS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     done = projects.back_end(project)
     said = [line for line in (done.out + done.err).splitlines() if "asked a GPU" in line]
-    assert "aotcuda: pkg/_k.py:6 asked a GPU for cuda.is_available() and was told True" in said
-    assert "aotcuda: pkg/_k.py:11 asked a GPU for MAX_THREADS_PER_BLOCK and was told 1024" in said
+    assert "aotcuda: pkg/_k.py:6 asked a GPU for cuda.is_available() and got the answer True" in said
+    assert "aotcuda: pkg/_k.py:11 asked a GPU for MAX_THREADS_PER_BLOCK and got the answer 1024" in said
     assert not any("imported for each" in line for line in said)
     assert all(line.startswith("aotcuda: pkg/_k.py:") for line in said), "nobody else's questions"
 
@@ -90,10 +90,10 @@ def test_source_that_reads_the_capability_is_imported_for_each_target(front_end:
     done = projects.aotcuda(project, "build", "--out", "out")
     assert (done.out + done.err).count("imported\n") == 3, "once for each compute capability"
     assert (
-        "pkg/_k.py:6 asked a GPU for compute_capability and was told (7, 5) or (9, 0) or (12, 0), by the target; "
+        "pkg/_k.py:6 asked a GPU for compute_capability and got the answer (7, 5) or (9, 0) or (12, 0), by the target; "
         "sources were imported for each"
     ) in done.err
-    assert re.search(r"_k.py:9 asked a GPU for MULTIPROCESSOR_COUNT, got an error, .*, and went on without", done.err)
+    assert re.search(r"_k.py:9 asked a GPU for MULTIPROCESSOR_COUNT, got an error, .*, and continued without", done.err)
     # The PTX of each target has the numbers of its own GPU, and of no other.
     path = project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin"
     texts = {
@@ -171,7 +171,7 @@ def test_source_that_reads_the_capability_is_imported_once_per_capability(front_
     project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda='arch = ["sm_90", "sm_90a"]')
     done = projects.aotcuda(project, "build", "--out", "out", "--sbom", "made/k.cdx.json")
     assert (done.out + done.err).count("imported\n") == 1
-    assert "and was told (9, 0)\n" in done.err
+    assert "and got the answer (9, 0)\n" in done.err
     assert done.out.splitlines()[-1] == "made/k.cdx.json"
     assert b"module:pkg.k" in (project / "made" / "k.cdx.json").read_bytes()
 
@@ -196,7 +196,7 @@ def test_question_that_needs_a_real_gpu_is_refused(front_end: str, tmp_path: Pat
     for line, (name, (text, said)) in zip(lines, REFUSED.items(), strict=True):
         start = f'tool.aotcuda.modules."pkg.{name}".source: importing pkg._{name} failed: CudaSupportError: '
         assert line.startswith(f"{start}a build cannot tell {said}")
-        assert line.endswith(f"; ask in a function that is called later (pkg/_{name}.py:2: {text})")
+        assert line.endswith(f"; query it in a function that is called later (pkg/_{name}.py:2: {text})")
 
 
 DIFFERS = """

@@ -292,7 +292,7 @@ def test_import_outside_the_bundled_run_time_is_refused(line: str, tmp_path: Pat
         tmp_path, "first", solver=f"{SOLVER}\ndef later():\n    {line}\n".replace("\ndef later", "def later")
     )
     done = projects.forked_run(project, sys.executable, "-m", "aotcuda", "build")
-    said = "first/solver.py:13: aotcuda.jax is no part of a bundled run time; import it of an"
+    said = "first/solver.py:13: aotcuda.jax is not part of a bundled run time; set runtime"
     assert (done.status, said in done.err, "Traceback" in done.err) == (1, True, False), done.err
 
 

@@ -240,4 +240,4 @@ def test_inspect_prints_headers_and_demangles(site: Path) -> None:
     assert "_Z6unusedPfi  (linked function, from csrc/table.cu)\n    unused(float*, int)\n" in text
     image = str(site / "devicefunctions/plain.aotcuda/functions.fatbin")
     said = projects.forked_run(site, sys.executable, "-m", "aotcuda", "inspect", "--header", image)
-    assert (said.status, said.said.endswith("is an image alone; headers come with modules")) == (1, True)
+    assert (said.status, said.said.endswith("is an image without a manifest; only modules have headers")) == (1, True)

@@ -352,7 +352,7 @@ def test_heuristics_are_reported_and_the_table_builds(odd_launches: Path) -> Non
 def test_run_without_launches_writes_nothing(project: Path) -> None:
     before = (project / "pyproject.toml").read_text()
     (project / "run.py").write_text("")
-    said = f"so there is nothing to write into {project / 'pyproject.toml'}; run what launches the kernels"
+    said = f"so there is nothing to write into {project / 'pyproject.toml'}; run a command that launches the kernels"
     assert f"aotcuda: no kernel of the project was launched, {said}" in record(project, "--write").err
     assert (project / "pyproject.toml").read_text() == before
 

@@ -104,7 +104,7 @@ def built(process: subprocess.Popen[str]) -> str:
 
 
 WRITE = {"AOTCUDA_BUILD_CACHE_ACCESS": "read-write"}
-NOT_USED = "the build cache is not used, and the build goes on without: s3://wheels/"
+NOT_USED = "the build continues without the build cache: s3://wheels/"
 
 
 def test_one_user_fills_and_another_reads_the_bucket(project: Path, server: tuple[str, Keys], tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_damaged_bucket_entries_are_replaced_with_one_warning(
         bucket.put_object(Bucket="wheels", Key=name, Body=data[:-9] + b"?" + data[-8:])
     said = built(started(project, address, keys["read-write"], tmp_path / "b", **WRITE))
     assert said.count("warning: ") == 1, said
-    assert "has entries that are damaged or of another version; what they had is made anew" in said
+    assert "has entries that are damaged or of another version; their results are made again" in said
     assert "all from the build cache" in built(started(project, address, keys["read"], tmp_path / "c"))
     assert projects.tree(tmp_path / "a" / "out") == projects.tree(tmp_path / "b" / "out")
 

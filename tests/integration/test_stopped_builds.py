@@ -161,7 +161,7 @@ def test_killed_process_ends_the_whole_build(which: str, tmp_path: Path) -> None
         child_of = {parent: pid for pid, parent in build.processes().items()}
         above = child_of[build.process.pid]
         os.kill(child_of[above] if which == "the worker" else above, signal.SIGKILL)
-        line = "aotcuda: the build ended while importing pkg._k (killed by SIGKILL); what was printed stands above\n"
+        line = "aotcuda: the build ended while importing pkg._k (killed by SIGKILL); its output is printed above\n"
         assert build.ended() == (1, "", line)
         assert build.is_gone()
 
