@@ -108,7 +108,8 @@ def environment(tmp_path: Path) -> Path:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test with the front ends, or back ends, that its mark names; by default CI runs it with the first alone."""
-    front_ends.parametrize(metafunc, front_ends.ALL, {front_ends.MLIR: pytest.mark.matrix})
+    is_marked = metafunc.definition.get_closest_marker("front_end") is not None
+    front_ends.parametrize(metafunc, front_ends.ALL, {} if is_marked else {front_ends.MLIR: pytest.mark.matrix})
     if "back_end" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("back_end")
         names = marker.args if marker else ("hatchling", pytest.param("setuptools", marks=pytest.mark.matrix))

@@ -69,11 +69,10 @@ def _imports(match: re.Match[str]) -> str:
 def parametrize(metafunc: pytest.Metafunc, names: tuple[str, ...], marks: Mapping[str, pytest.MarkDecorator]) -> None:
     """Run a test that asks for the fixture `front_end` with the front ends that its mark names, or with `names`.
 
-    A test that has parameters of that name itself is left alone; `marks` are for the tests of a front end that no mark
-    names.
+    A test that has parameters of that name itself is left alone; `marks` are what the tests of a front end are given.
     """
     own = [marker for marker in metafunc.definition.iter_markers("parametrize") if "front_end" in marker.args[0]]
     if "front_end" in metafunc.fixturenames and not own:
         marker = metafunc.definition.get_closest_marker("front_end")
-        values = marker.args if marker else [pytest.param(name, marks=marks.get(name, ())) for name in names]
+        values = [pytest.param(name, marks=marks.get(name, ())) for name in (marker.args if marker else names)]
         metafunc.parametrize("front_end", values, indirect=True, scope="module")
