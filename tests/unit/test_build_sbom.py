@@ -102,10 +102,7 @@ def test_a_linked_module_is_the_wheels_own_or_its_distributions(
         ("License-Expression: MIT\nLicense: other\n", [{"expression": "MIT"}]),
         ("License: BSD\n", [{"license": {"name": "BSD"}}]),
         (f"License: {'Redistribution and use. ' * 9}\n", []),
-        (
-            "License: UNKNOWN\nClassifier: License :: OSI Approved :: ISC License\n",
-            [{"license": {"name": ISC}}],
-        ),
+        ("License: UNKNOWN\nClassifier: License :: OSI Approved :: ISC License\n", [{"license": {"name": ISC}}]),
         ("", []),
     ],
 )

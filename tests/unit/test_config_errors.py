@@ -53,8 +53,7 @@ def test_arch(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
-    ["sm90", "sm_9", "sm_90b", "SM_90", "sm_9000", "lto_90", "Native", "sm_90 ", "sm_90\n", "sm_\u0669\u0660"],
+    "bad", ["sm90", "sm_9", "sm_90b", "SM_90", "sm_9000", "lto_90", "Native", "sm_90 ", "sm_90\n", "sm_\u0669\u0660"]
 )
 def test_what_is_no_target(bad: str) -> None:
     with pytest.raises(ConfigError, match=r"^tool\.aotcuda\.arch\[1\]: expected sm_XY \(machine code\) or compute_XY"):

@@ -82,10 +82,7 @@ class TestTheTable:
         (made,) = plan.make(parse(table(kernel, arch=("sm_80", "sm_90", "compute_80")), environ={}))
         launched = "maxnreg=64, launch_pdl=True, launch_cooperative_grid=True"
         assert [(unit.signature, list(map(str, made.compiled_for(unit)))) for unit in made.units] == [
-            (
-                f"void(*i8; num_warps=8, num_stages=3, {launched}) on sm_90a",
-                ["sm_90a"],
-            ),
+            (f"void(*i8; num_warps=8, num_stages=3, {launched}) on sm_90a", ["sm_90a"]),
             ("void(*i8; num_warps=4, num_stages=3, enable_fp_fusion=True) on sm_80", ["sm_80"]),
         ]
         assert [str(target) for target in made.targets] == ["sm_80", "sm_90a", "compute_80"]

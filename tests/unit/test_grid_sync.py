@@ -74,8 +74,7 @@ def assembled(item: LinkInput, target: arch.Target, folder: Path) -> LinkInput:
 
 
 @pytest.mark.parametrize(
-    ("name", "form"),
-    [pytest.param(*case, marks=[pytest.mark.matrix] * (case not in OF_CI)) for case in CASES],
+    ("name", "form"), [pytest.param(*case, marks=[pytest.mark.matrix] * (case not in OF_CI)) for case in CASES]
 )
 def test_kernels_that_synchronize_the_grid_are_found_in_machine_code(name, form, tmp_path):
     target = arch.parse(name)

@@ -283,10 +283,7 @@ DAMAGE = {
         edit(lambda whole: whole["kernels"][1]["overloads"][0].update(symbol="axpy__7")),
         r"kernels\.aotcuda: the image for sm_75 lacks the kernel axpy__7",
     ),
-    "images of other code": (
-        swap_code,
-        r"kernels\.aotcuda: the sass image for sm_75 is not the one in manifest\.json",
-    ),
+    "images of other code": (swap_code, r"kernels\.aotcuda: the sass image for sm_75 is not the one in manifest\.json"),
 }
 
 
