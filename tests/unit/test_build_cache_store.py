@@ -115,15 +115,6 @@ def test_what_another_build_replaces_meanwhile_is_not_damaged(tmp_path: Path, mo
     assert store.problems == []
 
 
-def test_an_entry_under_anothers_name_counts_as_missing(tmp_path: Path) -> None:
-    store = opened(where(tmp_path / "cache"))
-    put(store)
-    files = Files(str(tmp_path / "cache"))
-    files.make(OTHER[:2])
-    Path(files.path(NAME)).rename(files.path(OTHER))
-    assert store.get(any_of(NAME, OTHER)) == {}
-
-
 def test_an_entry_of_another_format_counts_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(where(tmp_path / "cache"))
     original = stores.entries.write
@@ -247,14 +238,6 @@ def test_a_url_is_read_only_unless_it_is_to_be_written(tmp_path: Path, bucket: s
     put(opened(where(tmp_path / "one", bucket)))
     assert MemoryFileSystem.store == {}
     assert opened(where(None, bucket)).get(any_of(NAME)) == {}
-
-
-def test_equal_entries_are_equal_objects(tmp_path: Path, bucket: str) -> None:
-    put(opened(where(tmp_path / "one", bucket, sends=True)))
-    (first,) = [file.getvalue() for file in MemoryFileSystem.store.values()]
-    put(opened(where(tmp_path / "two", bucket, sends=True)))
-    (second,) = [file.getvalue() for file in MemoryFileSystem.store.values()]
-    assert first == second
 
 
 def altered(data: bytes) -> Iterator[bytes]:

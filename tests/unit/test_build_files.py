@@ -77,19 +77,6 @@ def test_a_second_build_into_a_folder_waits_for_the_first(
     assert found[1] == listed(folder) == FILES | {"pkg/k.aotcuda/kernels.fatbin": b"second"}
 
 
-@pytest.mark.parametrize("call", ["flock", "open"])
-def test_a_folder_that_cannot_be_locked_is_written_all_the_same(
-    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unlockable(*_: object) -> int:
-        raise OSError(errno.EBADF, "refused")
-
-    monkeypatch.setattr(fcntl if call == "flock" else os, call, unlockable)
-    output.write(FILES, tmp_path / "there" / "not")
-    monkeypatch.undo()
-    assert listed(tmp_path / "there" / "not") == FILES
-
-
 @pytest.mark.parametrize(
     ("change", "written"),
     [
@@ -110,16 +97,6 @@ def test_what_is_there_with_the_same_content_is_left_alone(
     assert output.write(FILES | change, tmp_path) == [tmp_path / name for name in FILES | change]
     assert listed(tmp_path) == FILES | change
     assert {name for name, number in before.items() if identities()[name] != number} == written
-
-
-@pytest.mark.parametrize("name", ["pkg/k.py", "pkg/k.aotcuda", "pkg/k.aotcuda/kernels.fatbin"])
-def test_a_link_to_the_same_content_is_replaced_by_a_file(tmp_path: Path, name: str) -> None:
-    output.write(FILES, tmp_path)
-    (tmp_path / name).rename(tmp_path / "elsewhere")
-    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
-    output.write(FILES, tmp_path)
-    assert not (tmp_path / name).is_symlink()
-    assert FILES.items() <= listed(tmp_path).items()
 
 
 NEW = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 
 import pytest
 
@@ -67,31 +66,6 @@ class TestEntries:
         cache.put(KEY, artifact("new"), RECORD)
         assert again(cache, said).get(KEY).manifest["kernels"][0]["name"] == "new"
         assert left_in_tmp(cache) == []
-
-    def test_an_entry_under_another_key_does_not_count(self, cache):
-        cache.put(KEY, artifact(), RECORD)
-        cache.make(OTHER[:2])
-        os.rename(cache.path(KEY), cache.path(OTHER))
-        assert cache.get(OTHER) is None
-
-    def test_many_threads_may_write_and_read_one_entry(self, cache, said):
-        problems = []
-
-        def work():
-            try:
-                mine = again(cache, said)
-                for _ in range(10):
-                    mine.put(KEY, artifact(), RECORD)
-                    assert mine.get(KEY).image == artifact().image
-            except BaseException as error:  # noqa: BLE001 (whatever a thread met, the test must see)
-                problems.append(error)
-
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert (problems, said, left_in_tmp(cache)) == ([], [], [])
 
 
 class TestDamage:

@@ -138,13 +138,6 @@ def _contains(after: object, before: object) -> None:
         assert after == before
 
 
-def test_a_project_without_kernels_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = make(tmp_path, PROJECT, "def jit(): pass\n")
-    assert cli.main(["init", str(tmp_path)]) == 0
-    assert path.read_text() == PROJECT
-    assert "no kernel was found" in capsys.readouterr().out
-
-
 SETUPTOOLS = "[tool.setuptools.packages.find]\n"
 HATCH = "[tool.hatch.build.targets.wheel]\n"
 OTHERS = ("tests/gpu.py", "docs/gpu.py", "examples/deep/gpu.py", "build/lib/ns/pk/gpu.py", "bench/test_gpu.py")

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import io
-import random
-import re
 import sys
-from typing import TYPE_CHECKING
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
 from aotcuda.builder import progress, report
 from aotcuda.builder.worker import flows, pool, telemetry
 from aotcuda.builder.worker.telemetry import Step
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Terminal(io.StringIO):
@@ -149,17 +142,3 @@ def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> N
         "what was built takes 90.0 MB, and package indexes usually refuse wheels of more than 100.0 MB"
     )
     assert ": pkg/k.aotcuda/kernels.fatbin 90.0 MB, pkg/j.aotcuda/functions.fatbin 2.5 kB, pkg/k.py 1 B; name" in text
-
-
-def test_of_a_wheel_that_is_whole_all_counts_as_it_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "_LIMIT", 10_000)
-    wheel = tmp_path / "pkg-1.0-py3-none-any.whl"
-    with ZipFile(wheel, "w", ZIP_DEFLATED) as archive:
-        archive.writestr("pkg/zeros.bin", bytes(50_000))
-        archive.writestr("pkg/small.bin", random.Random(1).randbytes(8_000))
-    assert report.wheel_warnings(wheel) == []
-    with ZipFile(wheel, "a", ZIP_DEFLATED) as archive:
-        archive.writestr("pkg/data.bin", random.Random(2).randbytes(9_000))
-    (text,) = report.wheel_warnings(wheel)
-    assert text.startswith(f"{wheel.name} takes 17.")
-    assert re.search(r": pkg/data.bin 9\.0 kB, pkg/small.bin 8\.0 kB, pkg/zeros.bin \d+ B; ", text)

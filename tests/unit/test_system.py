@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 
 import pytest
@@ -58,16 +57,6 @@ def test_functions_of_builds_are_refused_in_a_line_and_folders_are_trusted(as_on
         windows.machine()
     assert not windows.is_others(0)
     assert not windows.is_shared(0o777)
-
-
-def test_what_is_to_be_called_after_forks_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of drivers are started in a run of these tests, and each fork would call what each has asked for."""
-    noted = []
-    monkeypatch.setattr(os, "register_at_fork", lambda *, after_in_child: noted.append(after_in_child))
-    here = [].clear
-    for _ in range(3):
-        driver.after_fork(here)
-    assert noted == [here]
 
 
 def test_a_process_is_told_from_a_later_one_of_its_number() -> None:

@@ -82,22 +82,6 @@ def test_every_look_inside_is_a_question_for_the_capability_itself(look: Callabl
     assert served(look) == [(8, 0)]
 
 
-def test_answers_are_those_of_a_tuple() -> None:
-    for plain in TARGETS:
-        with target_dependence.watching(plain):
-            it = Capability(plain)
-            assert it == plain
-            assert (it != plain, it < (8, 6), it >= (8, 0), it[0], it[-1]) == (
-                False,
-                plain < (8, 6),
-                plain >= (8, 0),
-                *plain,
-            )
-            assert [hash(it), str(it), f"{it}"] == [hash(plain), str(plain), f"{plain}"]
-            assert [tuple(it), it.plain] == [plain, plain]
-            assert isinstance(it, tuple)
-
-
 def test_targets_of_one_capability_differ_where_the_name_was_asked_for() -> None:
     with target_dependence.watching((9, 0), "sm_90") as watch:
         assert watch.serves((9, 0), "sm_90a")
