@@ -24,15 +24,8 @@ SUFFIXES = (
 TAKEN = ("k.py", "k.pyi", "k/__init__.py", "k/inner.py", "k/deep/inner.py", *(f"k{suffix}" for suffix in SUFFIXES))
 TAKEN += tuple(f"k/inner{suffix}" for suffix in SUFFIXES)
 FREE = (
-    "_k.py",
-    "kk.abi3.so",
-    "k.cu",
-    "k.so.1",
-    "k.other.so",
-    "k/sources/a.cu",
-    "k/not-a-name.py",
-    "k/no-name/inner.py",
-)
+    "_k.py", "kk.abi3.so", "k.cu", "k.so.1", "k.other.so", "k/sources/a.cu", "k/not-a-name.py", "k/no-name/inner.py",
+)  # fmt: skip
 FREE += ("k.aotcuda/sources/pkg/_k.py", "k/__pycache__/inner.cpython-311.pyc", "sub/k.py", "sub/k.abi3.so")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from aotcuda.arch import parse
 from aotcuda.builder.config.model import Options
-from aotcuda.builder.frontends.numba_cuda import compiler, patches
+from aotcuda.builder.frontends.numba_cuda import compiler
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink
 
@@ -97,60 +97,6 @@ def test_what_is_wrong_is_found_for_each_target() -> None:
     for target in ("sm_75", "sm_80"):
         with pytest.raises(compiler.nvvm.nvvmError):
             compiler._compile([wrong], settings(target), parse(target))
-
-
-class Registry:
-    """A registry, which is its own loader."""
-
-    registry_items = ("items",)
-
-    def __init__(self, *items: str) -> None:
-        self.items = [*items]
-        self.looked_at = 0
-
-    def new(self) -> list[str]:
-        new = self.items[self.looked_at :]
-        self.looked_at = len(self.items)
-        return new
-
-
-class Context:
-    """A context, which registers a lowering as it meets an attribute."""
-
-    def __init__(self) -> None:
-        self.own = Registry("attribute")
-        self.other = Registry("function")
-        self.installed: list[str] = []
-        self.asked: list[Registry] = []
-        self._registries: dict[Registry, Registry] = {}
-
-    def refresh(self) -> None:
-        for registry in (self.own, self.other):
-            self.install_registry(registry)
-
-    def install_registry(self, registry: Registry) -> None:
-        self.asked.append(self._registries.setdefault(registry, registry))
-        for one in registry.new():
-            self.installed.append(one)
-            if one == "attribute":
-                registry.items.append("its lowering")
-
-
-class Apart(Context):
-    """A context that nothing is registered for."""
-
-    def refresh(self) -> None:
-        pass
-
-
-@pytest.fixture
-def context(monkeypatch: pytest.MonkeyPatch) -> Context:
-    for name, kind in (("CUDATargetContext", Context), ("CUDATypingContext", Apart)):
-        for method in ("refresh", "install_registry"):
-            monkeypatch.setattr(kind, method, getattr(kind, method))  # which is put back
-        monkeypatch.setattr(patches.target, name, kind)
-    patches._refresh_when_there_is_something_new()
-    return Context()
 
 
 INSTALLED = """

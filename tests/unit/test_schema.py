@@ -113,25 +113,9 @@ def replaced(path: tuple[Any, ...], value: object) -> dict[str, Any]:
 
 
 WRONG: list[object] = [
-    None,
-    True,
-    1,
-    -1,
-    1000,
-    1.5,
-    "",
-    "text",
-    "a b",
-    "sm_9",
-    "x.cpp",
-    "a:b",
-    [],
-    [1],
-    [1, 1, 1, 1],
-    [""],
-    {},
+    None, True, 1, -1, 1000, 1.5, "", "text", "a b", "sm_9", "x.cpp", "a:b", [], [1], [1, 1, 1, 1], [""], {},
     {"zz": 1},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", list(places(GOOD)), ids=lambda path: ".".join(map(str, path)))
