@@ -86,7 +86,7 @@ def test_a_second_build_into_a_folder_waits_for_the_first(
         ({"pkg/k.aotcuda/functions.fatbin": b"more"}, {"k.aotcuda", "kernels.fatbin", "manifest.json"}),
     ],
 )
-def test_what_is_there_with_the_same_content_is_left_alone(
+def test_files_with_the_same_content_are_not_written(
     tmp_path: Path, change: dict[str, bytes], written: set[str]
 ) -> None:
     def identities() -> dict[str, int]:
@@ -333,12 +333,12 @@ class TestStamp:
         output.replace(folder.parent / "stamp", depfile.stamp(files, folder))
         return sorted(listed(folder))
 
-    def test_what_is_built_no_more_goes_with_its_folder(self, tmp_path: Path) -> None:
+    def test_files_that_are_no_longer_built_are_removed(self, tmp_path: Path) -> None:
         assert self.built_with_stamp(tmp_path / "out", *self.FILES) == sorted(self.FILES)
         assert self.built_with_stamp(tmp_path / "out", "b/k.py") == ["b/k.py"]
         assert not (tmp_path / "out" / "a").exists()
 
-    def test_what_others_wrote_stays(self, tmp_path: Path) -> None:
+    def test_files_of_others_are_not_removed(self, tmp_path: Path) -> None:
         folder = tmp_path / "out"
         self.built_with_stamp(folder, *self.FILES)
         (folder / "a" / "k.py").write_bytes(b"of another project by now")
@@ -397,7 +397,7 @@ def test_a_file_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:
         output.write(FILES, tmp_path / "there")
 
 
-def test_what_is_new_has_the_time_at_which_the_build_began_to_read(tmp_path: Path) -> None:
+def test_new_files_have_the_time_of_the_start_of_the_build(tmp_path: Path) -> None:
     """A file that is edited during a build is newer than the build, and is built again."""
     output.write(FILES, tmp_path)
     old = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}

@@ -110,13 +110,13 @@ def test_an_include_is_found_however_it_is_written(project, line):
     ],
     ids=ascii,
 )
-def test_what_cannot_be_followed_is_told(project, line):
+def test_includes_that_cannot_be_followed_are_reported(project, line):
     root = project(csrc__a_cu=f"int one;\n{line}\n", csrc__b_h="")
     item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
     assert "csrc/a.cu" in Headers([item], root.resolve(), []).hidden(Options())
 
 
-def test_what_lies_outside_the_project_is_not_its_own(project, tmp_path):
+def test_headers_outside_the_project_are_not_its_own(project, tmp_path):
     (tmp_path / "outside.h").write_text("")
     root = project(csrc__a_cu='#include "../../outside.h"\n#include <cuda_fp16.h>\n')
     assert found(root) == ["csrc/a.cu"]

@@ -67,7 +67,7 @@ def test_files_that_python_imports_by_other_names_are_no_conflict(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["k.py", "k.pyi", "k/inner.py", "k/__init__.py"])
-def test_what_an_earlier_build_wrote_may_lie_there(name: str, tmp_path: Path) -> None:
+def test_generated_files_of_an_earlier_build_are_no_conflict(name: str, tmp_path: Path) -> None:
     put(tmp_path / "pkg" / name, GENERATED)
     assert why_refused(tmp_path) is None
     put(tmp_path / "pkg" / "k.abi3.so")

@@ -73,12 +73,12 @@ def test_no_more_than_the_given_number_run_at_a_time(tmp_path: Path) -> None:
     assert max(run(*[Task(str(number), count) for number in range(8)], jobs=3)) <= 3
 
 
-def test_what_a_task_raises_is_raised() -> None:
+def test_error_of_a_task_is_raised() -> None:
     with pytest.raises(LinkError, match=r"^it cannot be linked$"):
         run(Task("good", int), failing(LinkError("it cannot be linked")))
 
 
-def test_of_several_errors_the_first_is_whole_and_the_others_are_lines_below_it() -> None:
+def test_first_error_is_whole_and_others_are_lines_below_it() -> None:
     tasks = [
         failing(CompileError("one\n    in detail")),
         Task("good", int),

@@ -98,7 +98,7 @@ def test_units_share_processes_in_rows_that_grow_shorter() -> None:
     )
 
 
-def test_what_leaves_something_is_the_last_of_its_process() -> None:
+def test_unit_that_changes_state_is_the_last_of_its_process() -> None:
     processes, ended = compiled(12, lambda _: "leaves something")
     assert len(set(processes)) == 12
     assert sum(task.steps for task in ended) == 12
@@ -108,7 +108,7 @@ def warn(number: int) -> None:
     telemetry.add(telemetry.Telemetry(warnings=[f"of k{number}"]))
 
 
-def test_what_warns_is_the_last_of_its_process() -> None:
+def test_unit_that_warns_is_the_last_of_its_process() -> None:
     processes, _ = compiled(12, warn)
     assert len(set(processes)) == 12
     assert sorted(telemetry.take().warnings) == sorted(f"of k{number}" for number in range(12))

@@ -49,14 +49,14 @@ def left_in_tmp(cache):
 
 
 class TestEntries:
-    def test_what_was_put_is_found_by_another_process(self, cache, said):
+    def test_stored_entry_is_found_by_another_process(self, cache, said):
         cache.put(KEY, artifact(), RECORD)
         found = again(cache, said).get(KEY)
         assert (found.manifest, found.image) == (artifact().manifest, artifact().image)
         assert found.folder == cache.path(KEY)
         assert said == []
 
-    def test_what_was_never_put_is_missing_and_makes_no_folder(self, cache, said):
+    def test_missing_entry_makes_no_folder(self, cache, said):
         assert cache.get(KEY) is None
         assert not os.path.exists(cache.root)
         assert said == []
@@ -183,7 +183,7 @@ class TestFolder:
         assert folder.folder() == str(tmp_path / "here")
 
     @pytest.mark.parametrize("xdg", [None, "", "/var/tmp/xdg"])
-    def test_it_is_platformdirs_folder(self, monkeypatch, xdg):
+    def test_default_folder_is_that_of_platformdirs(self, monkeypatch, xdg):
         platformdirs = pytest.importorskip("platformdirs")
         monkeypatch.delenv("AOTCUDA_CACHE_DIR", raising=False)
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -215,7 +215,7 @@ class TestSize:
         with pytest.raises(ConfigError, match=r"AOTCUDA_CACHE_SIZE is .*; write a number of bytes"):
             entries.size_cap()
 
-    def test_what_was_used_longest_ago_goes_first(self, cache, monkeypatch):
+    def test_least_recently_used_entry_is_removed_first(self, cache, monkeypatch):
         keys = [f"{number:02x}" + "0" * 62 for number in range(4)]
         for age, key in enumerate(keys):
             cache.put(key, artifact(), RECORD)
@@ -227,13 +227,13 @@ class TestSize:
         cache.put(new, artifact(), RECORD)
         assert {entry.key for entry in entries.entries(cache)} == {keys[0], keys[3], new}
 
-    def test_what_was_just_made_stays_even_if_it_is_too_large(self, cache, monkeypatch):
+    def test_newest_entry_stays_even_if_it_is_too_large(self, cache, monkeypatch):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "1")
         cache.put(KEY, artifact(), RECORD)
         cache.put(OTHER, artifact(), RECORD)
         assert [entry.key for entry in entries.entries(cache)] == [OTHER]
 
-    def test_what_killed_processes_left_goes_after_an_hour(self, cache):
+    def test_files_of_killed_processes_are_removed_after_an_hour(self, cache):
         old, new = (os.path.join(cache.make("tmp"), name) for name in ("old", "new"))
         lock = os.path.join(cache.make("locks"), "some.lock")
         for path in (old, new):

@@ -54,7 +54,7 @@ def test_bash_completes_the_command(words: list[str], offered: list[str], capsys
     assert found.stdout.split() == offered
 
 
-def test_what_is_given_in_several_turns_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_options_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str] | None] = []
     monkeypatch.setattr("aotcuda.tools.cache.warming.warm", lambda module, wanted, cuda: asked.append(wanted) or [])
     for given in (["sm_75", "sm_90"], ["sm_75", "--arch", "sm_90"], ["sm_75", "sm_80", "--arch", "sm_90"]):

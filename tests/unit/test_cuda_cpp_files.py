@@ -43,7 +43,7 @@ def test_files_of_cuda_cpp_are_named(project: Path, capsys: pytest.CaptureFixtur
     ]
 
 
-def test_what_the_tables_have_is_not_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_in_tables_are_not_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "raw.cu").write_text("__global__ void k() {}\n")
     table = '[tool.aotcuda.modules."pkg.{}"]\nfrontend = "{}"\nsource = {}\n'
     (project / "pyproject.toml").write_text(HATCHLING + table.format("c", "cuda-cpp", '"raw.cu"'))

@@ -65,7 +65,7 @@ def test_the_linker_makes_the_same_of_code_without_a_library_that_it_does_not_ca
     assert b".text.k" in made[0][1][0]
 
 
-def test_what_calls_the_library_gets_it() -> None:
+def test_code_that_calls_libdevice_is_linked_with_it() -> None:
     sine = '%"s" = call float @"__nv_sinf"(float %"d")\n  store volatile float %"s", float* %"p"'
     called = text(declared='declare float @"__nv_sinf"(float)', called=sine)
     code = compiler._compile([text("other"), called], settings("sm_90"), parse("sm_90"))
@@ -88,11 +88,11 @@ def test_what_calls_the_library_gets_it() -> None:
         ("%freme = srem i64 %x, %y", False),
     ],
 )
-def test_what_may_call_the_library(line: str, *, may: bool) -> None:
+def test_calls_of_libdevice_are_found(line: str, *, may: bool) -> None:
     assert bool(compiler._MAY_CALL_LIBDEVICE.search(line.encode())) == may
 
 
-def test_what_is_wrong_is_found_for_each_target() -> None:
+def test_invalid_code_is_refused_for_each_target() -> None:
     wrong = re.sub(r"store float", "store atomic volatile float", text())
     for target in ("sm_75", "sm_80"):
         with pytest.raises(compiler.nvvm.nvvmError):
@@ -122,6 +122,6 @@ assert extended in context._defns
 """
 
 
-def test_all_that_is_registered_is_installed() -> None:
+def test_registered_lowerings_are_installed() -> None:
     done = subprocess.run([sys.executable, "-c", INSTALLED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

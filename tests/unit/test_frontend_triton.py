@@ -68,7 +68,7 @@ class TestTheTable:
         assert [", ".join(map(str, item.types)) for item in found] == wanted
         assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
 
-    def test_what_the_source_keeps_from_being_specialised_is_not(self) -> None:
+    def test_do_not_specialize_of_the_source_is_honoured(self) -> None:
         (unit,) = units({"signature": "*fp32, i32, i32:1"})
         kept = [", ".join(map(str, item.types)) for item in config.specialised(unit, {0: {16}, 1: {1, 16}, 2: {16}})]
         assert kept == ["*fp32, i32, i32:1"]
@@ -116,7 +116,7 @@ class TestTheTable:
             ([{"constexprs": {"A": 1}, "signature": "*i8:16"}, {"constexprs": {"A": 2}, "signature": "*i8"}], "A", "A"),
         ],
     )
-    def test_what_no_config_decides_has_to_be_named(self, configs: list[Any], tuned: str, named: str) -> None:
+    def test_constants_that_configs_do_not_decide_are_named(self, configs: list[Any], tuned: str, named: str) -> None:
         (unit, *_) = units({"signatures": ["*fp32", "*i8", "*i8:16"], "configs": configs})
         assert config.undecided(unit.configs, {*tuned}) == {*named}
 
@@ -315,7 +315,7 @@ def test_table_that_does_not_fit_the_source_is_refused(sources: str, text: str, 
 @pytest.mark.parametrize(
     ("python", "place"), [("wrong", "12: tl.store(x, undefined)"), ("calling", "16: return tl.minimun(value, 1.0)")]
 )
-def test_what_triton_refuses_has_the_users_line_in_helpers_too(sources: str, python: str, place: str) -> None:
+def test_errors_of_triton_have_the_users_line(sources: str, python: str, place: str) -> None:
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
     (unit,) = units({"signature": "*fp32:16", "python": python}, source=sources)
@@ -372,7 +372,7 @@ def left_out_by(variants: list[Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_tritons_jit_would_compute_has_to_be_named_and_its_defaults_hold(
+def test_launches_may_leave_out_defaults_and_constants_of_configs(
     sources: str, kernel: Any, wanted: dict[str, Any]
 ) -> None:
     kernel = {"python": "both.fn", "signature": "*fp32:16, i32:16", **kernel}

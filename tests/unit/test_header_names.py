@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 ODD = (
     "long", "long_", "long_2", "int", "template", "linux", "unix", "bool", "aotcuda", "self", "x", "_", "__x", "x_",
-    "_A", "\u00e9", "\u00e8", "\u03bc_Q", "\u03c3_Q", "u00e9", "u03bc_Q", "reserved", "aotcuda_gap0", "aotcuda_gap1", "zero",
-    "AOTCUDA_DEVICE", "AOTCUDA_COMPLEX", "AOTCUDA_PKG_K_H", "aotcuda_complex64", "t_0", "t_0_0", "f_record0",
+    "_A", "\u00e9", "\u00e8", "\u03bc_Q", "\u03c3_Q", "u00e9", "u03bc_Q", "reserved", "aotcuda_gap0", "aotcuda_gap1",
+    "zero", "AOTCUDA_DEVICE", "AOTCUDA_COMPLEX", "AOTCUDA_PKG_K_H", "aotcuda_complex64", "t_0", "t_0_0", "f_record0",
     "two_result", "pkg_k_two_parameters", "pkg_k_x", "float4", "threadIdx", "main", "size_t",
 )  # fmt: skip
 NAMES = st.sampled_from(ODD) | st.text("a\u00e9_1", min_size=1, max_size=3).filter(str.isidentifier)

@@ -112,7 +112,7 @@ kernels.typed = "void(float64[:])" # mine
 
 
 @pytest.mark.parametrize("rest", BEGUN.values(), ids=BEGUN)
-def test_what_is_there_stays_and_a_second_run_changes_nothing(rest: str, tmp_path: Path) -> None:
+def test_existing_tables_stay_and_a_second_run_changes_nothing(rest: str, tmp_path: Path) -> None:
     path = make(tmp_path, PROJECT + rest)
     before = load(path)
     assert cli.main(["init", str(tmp_path)]) == 0

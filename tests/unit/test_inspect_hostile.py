@@ -236,7 +236,7 @@ def test_a_name_that_no_compiler_makes_stays_as_it_is(name: str) -> None:
         ("\x9b31m\x7f", r"\x9b31m\x7f"),
     ],
 )
-def test_what_does_not_print_is_escaped(text: str, expected: str) -> None:
+def test_unprintable_text_is_escaped(text: str, expected: str) -> None:
     assert shown(text) == brief(text) == expected
 
 

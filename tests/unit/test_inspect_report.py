@@ -70,7 +70,7 @@ def test_json_of_a_kernel_has_the_resources_that_cuobjdump_reads_from_each_sass_
             assert image["bytes"] == code[symbol["symbol"]]
 
 
-def test_what_was_spilled_is_what_the_manifest_says_and_unknown_where_it_says_nothing(tmp_path: Path) -> None:
+def test_spilled_bytes_are_those_of_the_manifest(tmp_path: Path) -> None:
     whole, fatbins = modules.contents()
     told = {"registers": 1, "shared": 1, "local": 1, "constant": 1, "spills": 24}
     whole["kernels"][0]["overloads"][0]["resources"] = {"sm_90": told}

@@ -60,7 +60,7 @@ def test_a_line_on_a_terminal_is_written_over_and_fits() -> None:
         (None, {"AOTCUDA_PROGRESS": "lines"}, progress.Progress),
     ],
 )
-def test_what_is_shown_is_what_the_stream_can_show(
+def test_progress_has_the_form_that_the_stream_can_show(
     stream: io.StringIO | None, environ: dict[str, str], expected: type[progress.Progress]
 ) -> None:
     assert type(progress.make(stream, environ)) is expected
@@ -121,7 +121,7 @@ def warning() -> int:
 
 @pytest.mark.filterwarnings("always:mind the gap")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixture[str]) -> None:
+def test_telemetry_of_children_comes_with_their_results(capfd: pytest.CaptureFixture[str]) -> None:
     telemetry.take()
     with telemetry.collecting_warnings("/project"):
         warning()
@@ -134,7 +134,7 @@ def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixtur
     assert capfd.readouterr().err == ""
 
 
-def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> None:
+def test_largest_files_of_a_too_large_wheel_are_named() -> None:
     files = {"pkg/k.py": b"x", "pkg/k.aotcuda/kernels.fatbin": bytes(89_999_998), "pkg/k.aotcuda/manifest.json": b""}
     assert report.size_warnings(files) == []
     (text,) = report.size_warnings(files | {"pkg/j.aotcuda/functions.fatbin": bytes(2_500)})

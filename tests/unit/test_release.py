@@ -42,7 +42,7 @@ def built(tmp_path):
     return tmp_path
 
 
-def test_what_each_machine_made_is_gathered_once(release, built):
+def test_files_of_all_machines_are_gathered_once(release, built):
     found = release.gathered(built)
     assert sorted(found) == [
         "aotcuda-1.2-cp311-abi3-manylinux_2_17_aarch64.whl",

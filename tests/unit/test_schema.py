@@ -164,7 +164,7 @@ def test_unknown_keys_are_refused_by_both(path: tuple[Any, ...], validator: json
     assert not accepted(table)
 
 
-def test_both_take_the_good_table(validator: jsonschema.Draft7Validator) -> None:
+def test_schema_and_parser_take_the_good_table(validator: jsonschema.Draft7Validator) -> None:
     validator.validate(GOOD)
     assert accepted(GOOD)
 

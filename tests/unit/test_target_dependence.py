@@ -25,7 +25,7 @@ def served(ask: Callable[[Any], object], first: tuple[int, int] = (8, 0)) -> lis
     return [target for target in TARGETS if watch.serves(target)]
 
 
-def test_who_asks_nothing_is_served_for_all() -> None:
+def test_compilation_without_questions_serves_all_targets() -> None:
     assert served(lambda _: None) == TARGETS
     assert served(lambda capability: (capability, [capability], len(capability), bool(capability))) == TARGETS
 
@@ -112,9 +112,7 @@ def test_without_a_compilation_nothing_is_noted() -> None:
         ("WARP_SIZE", TARGETS),
     ],
 )
-def test_what_is_asked_of_the_gpu_meanwhile_is_answered_and_noted(
-    attribute: str, expected: list[tuple[int, int]]
-) -> None:
+def test_properties_of_the_gpu_are_answered_and_noted(attribute: str, expected: list[tuple[int, int]]) -> None:
     device = gpu.Gpu(RuntimeError)
     assert served(lambda _: getattr(device, attribute)) == expected
 
