@@ -101,7 +101,7 @@ def test_compilers_take_headers_of_any_names(compiler: str, language: str, tmp_p
     path = tmp_path / "pkg_k.h"
     command = [compiler, "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", path]
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
     @given(headers())
     def check(text: str) -> None:
         path.write_text(text)

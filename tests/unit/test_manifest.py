@@ -290,7 +290,7 @@ def test_parts_that_variants_share_stand_once_in_the_file_and_are_one_object(tmp
         lambda kernel: kernel["overloads"][3].update(launches=[0]),
         lambda kernel: kernel["overloads"][3].pop("parameters"),
         lambda kernel: kernel.update(overloads=None),
-        lambda kernel: kernel["shared"].append([0] * 10**6) or kernel["overloads"][0].update(parameters=[-1] * 1000),
+        lambda kernel: kernel["shared"].append([0] * 10**5) or kernel["overloads"][0].update(parameters=[-1] * 1000),
     ],
 )
 @pytest.mark.parametrize("digest", [True, False])
