@@ -187,6 +187,27 @@ def test_the_cap_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(store.get(any_of(*names))) == {names[0], names[4]}
 
 
+def test_cache_is_looked_through_when_it_may_be_full_or_once_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, looked, original = where(tmp_path / "cache"), [], stores.entries.trim
+    monkeypatch.setattr(stores.entries, "trim", lambda *given: looked.append(1) or original(*given))
+    monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")
+    store = opened(found)
+    for number in range(4):
+        put(store, f"{number:064x}", bytes(10_000))
+        stores.trim(found)
+    assert len(looked) == 3, "the first time, and twice because of what was written since"
+    now = stores.time.time()
+    monkeypatch.setattr(stores.time, "time", lambda: now + 86_401)
+    stores.trim(found)
+    assert len(looked) == 4
+    (tmp_path / "cache" / "v1" / "written").write_bytes(b"damaged\n")
+    stores.trim(found)
+    assert len(looked) == 5
+    assert len(list(Files(str(tmp_path / "cache")).stored())) == 2
+
+
 def test_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
     put(opened(where(tmp_path / "one", bucket, sends=True)))
     store = opened(where(tmp_path / "two", bucket))

@@ -13,7 +13,7 @@ import pytest
 
 from aotcuda.arch import parse as target_of
 from aotcuda.binary import cubin
-from aotcuda.builder import api, plan, stub
+from aotcuda.builder import plan, stub
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
@@ -119,21 +119,6 @@ class TestTheTable:
     def test_constants_that_configs_do_not_decide_are_named(self, configs: list[Any], tuned: str, named: str) -> None:
         (unit, *_) = units({"signatures": ["*fp32", "*i8", "*i8:16"], "configs": configs})
         assert config.undecided(unit.configs, {*tuned}) == {*named}
-
-    @pytest.mark.parametrize(
-        ("signature", "when", "launched"),
-        [
-            ("*fp32, i32:1", 1, True),
-            ("*fp32, i32:1", [2, 9], False),
-            ("*fp32, i32:16", 33, False),
-            ("*fp32, i32:16", [31, 33], True),
-            ("*fp32, i32:16", 4096, True),
-            ("*fp32, i32", 33, True),
-        ],
-    )
-    def test_variants_that_no_argument_fits_are_known(self, signature: str, when: Any, launched: bool) -> None:
-        (unit,) = units({"signature": signature, "configs": [{"when": {"n": when}}]})
-        assert config.launched(unit, ["x", "n"]) is launched
 
     @pytest.mark.parametrize(
         ("arch", "wanted"),
@@ -456,16 +441,3 @@ def test_no_variable_that_triton_reads_reaches_a_build() -> None:
     in_cpp = {"ALLOW_LHS_TMEM_LAYOUT_CONVERSION", "DISABLE_LLVM_OPT", "DISABLE_MMA_V3", "LLVM_PASS_PLUGIN_PATH"}
     names = {name for name in declared | in_cpp if not _OF_OTHERS.match(name)}
     assert names.intersection(process.environment(dict.fromkeys(names, "1"), "triton")) == set()
-
-
-def test_a_build_gives_the_same_whatever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("triton")
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg" / "__init__.py").write_text("")
-    (tmp_path / "pkg" / "_k.py").write_text(SOURCE)
-    given = table({"signature": ADD, "specialise": "exact", "constexprs": {"BLOCK": 64}})
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
-    before = api.build(given, tmp_path).files
-    for name, value in {"DISABLE_PTXAS_OPT": "1", "PTXAS_OPTIONS": "--opt-level=0", "DISABLE_LLVM_OPT": "1"}.items():
-        monkeypatch.setenv(name, value)
-    assert api.build(given, tmp_path).files == before

@@ -97,21 +97,6 @@ def test_the_summary_counts_and_the_slowest_steps_are_said_on_demand() -> None:
         assert len(found) == 11
 
 
-@pytest.mark.parametrize(
-    ("reused", "made", "expected"),
-    [(None, 0, "40 B"), (0, 14, "0 of 14 steps"), (1, 0, "1 of 1 step from"), (0, 0, "0 of 0 steps from")],
-)
-def test_the_summary_says_what_came_from_the_cache_where_there_is_one(
-    reused: int | None, made: int, expected: str
-) -> None:
-    summary = report.Summary(
-        modules=1, kernels=0, functions=3, targets=1, seconds=0.04, size=40, reused=reused, made=made
-    )
-    (line,) = summary.lines()
-    assert line.startswith("built 1 module: 3 device functions for 1 target; 40 B in 0.0 s")
-    assert expected in line
-
-
 def warning() -> int:
     import warnings
 

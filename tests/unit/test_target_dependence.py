@@ -115,14 +115,3 @@ def test_without_a_compilation_nothing_is_noted() -> None:
 def test_properties_of_the_gpu_are_answered_and_noted(attribute: str, expected: list[tuple[int, int]]) -> None:
     device = gpu.Gpu(RuntimeError)
     assert served(lambda _: getattr(device, attribute)) == expected
-
-
-def test_a_refusal_is_an_answer_too() -> None:
-    def ask(_: object) -> None:
-        with pytest.raises(RuntimeError, match="a build cannot tell MULTIPROCESSOR_COUNT"):
-            _ = gpu.Gpu(RuntimeError).MULTIPROCESSOR_COUNT
-
-    assert served(ask) == TARGETS
-    with target_dependence.watching((8, 0)) as watch:
-        _ = gpu.Gpu(RuntimeError).MAX_THREADS_PER_MULTIPROCESSOR
-    assert not watch.serves((11, 0))  # of which it is not known
