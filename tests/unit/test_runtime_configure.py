@@ -78,37 +78,6 @@ class Held:
     __hash__ = None  # asking for it may take longer than a launch
 
 
-def test_many_configurations_in_turn_stay_apart(cuda, k):
-    """More than are at hand by value, and such as are almost the same."""
-    stream = Held(66)
-    written = [
-        ((2, 32), (2, 32, None, 0)),
-        (((2,), 32), (2, 32, None, 0)),
-        (((2, 1), 32), (2, 32, None, 0)),
-        ((32, 2), (32, 2, None, 0)),
-        ((2, (32,)), (2, 32, None, 0)),
-        ((2, 32, None), (2, 32, None, 0)),
-        ((2, 32, 0), (2, 32, 0, 0)),
-        ((2, 32, 66), (2, 32, 66, 0)),
-        ((2, 32, stream), (2, 32, 66, 0)),
-        ((2, 32, stream, 0), (2, 32, 66, 0)),
-        ((2, 32, stream, 64), (2, 32, 66, 64)),
-        ((2, 32, 66, 64), (2, 32, 66, 64)),
-        ((2, 32, None, 64), (2, 32, None, 64)),
-        ((True, 32), (1, 32, None, 0)),
-        ((np.int64(3), 32), (3, 32, None, 0)),
-        (([3], 32), (3, 32, None, 0)),
-        ((2, 32, 0, np.int64(64)), (2, 32, 0, 64)),
-        ((2, 32, 2**64 - 1), (2, 32, 2**64 - 1, 0)),
-        ((2**31 - 1, 32), (2**31 - 1, 32, None, 0)),
-    ]
-    for _ in range(3):
-        for configuration, (grid, block, handle, shared) in written:
-            for _ in range(2):
-                run = k[configuration]
-                assert (run.grid, run.block, run.stream, run.shared) == ((grid, 1, 1), (block, 1, 1), handle, shared)
-
-
 class Alike:
     """Equal to everything that has its hash."""
 
@@ -334,8 +303,8 @@ def test_older_drivers_take_no_carveout_for_one_launch(cuda):
         ({"carveout": 101}, "carveout is 101, and it is a share in percent: 0 to 100"),
         ({"carveout": True}, "carveout is True where an int or None belongs"),
         ({"shared": -1}, "dynamic shared memory is -1 where a number of bytes belongs"),
-        ({"clustr": 2}, "configure() knows no 'clustr'; did you mean cluster?"),
-        ({"windows": 2}, "configure() knows no 'windows'; there are stream, shared, cluster, cooperative"),
+        ({"clustr": 2}, "configure() has no option 'clustr'; did you mean cluster?"),
+        ({"windows": 2}, "configure() has no option 'windows'; there are stream, shared, cluster, cooperative"),
     ],
 )
 def test_impossible_attributes_are_refused_at_once(k, given, text):
@@ -360,7 +329,7 @@ def test_wrong_streams_are_refused_at_once(cuda, k):
         for stream in (0, 55, 2**64 - 1, Held(66)):
             give(k, by_grid, stream)
         for stream in ("main", 1.0, -1, 2**64, Held(-1), Held(2**64), Held("x")):
-            with pytest.raises(ArgumentError, match=r"is no stream|is no handle of a stream|its handle cannot be told"):
+            with pytest.raises(ArgumentError, match=r"is no stream|is no handle of a stream|its handle cannot be read"):
                 give(k, by_grid, stream)
 
 
