@@ -122,7 +122,9 @@ COMPILING = {
         'kernels.NAME = "void(float32[:])"',
         ("void(float32[:]): Unknown attribute 'nothing' of type float32",),
     ),
-    "types": in_kernel('x[0] = x + "a"', "No implementation of add(array(float32, 1d, C), Literal[str](a))", "pass arguments"),
+    "types": in_kernel(
+        'x[0] = x + "a"', ("No implementation of add(array(float32, 1d, C), Literal[str](a))"), "pass arguments"
+    ),
     "undefined": in_kernel("x[0] = nowhere", "NameError: name 'nowhere' is not defined"),
     "misspelt": in_kernel("x[0] = math.sqtr(x[0])", "module 'math' has no attribute 'sqtr'"),
     "opens": Mistake(
@@ -159,8 +161,12 @@ COMPILING = {
     ),
     "numpys": in_kernel("x[0] = numpy.median(x)", "No implementation of median(array(float32", "write its computation"),
     "ufunc": in_kernel("x[0] = numpy.sqrt(x[1])", "kernels cannot call NumPy's sqrt", "math"),
-    "linear_algebra": in_kernel("x[0] = numpy.linalg.norm(x)", "linear algebra is not compiled", "write its computation"),
-    "random_numbers": in_kernel("x[0] = numpy.random.rand()", "kernels cannot call numpy.random.rand", "write its computation"),
+    "linear_algebra": in_kernel(
+        "x[0] = numpy.linalg.norm(x)", "linear algebra is not compiled", "write its computation"
+    ),
+    "random_numbers": in_kernel(
+        "x[0] = numpy.random.rand()", "kernels cannot call numpy.random.rand", "write its computation"
+    ),
     "list_": in_kernel("x[0] = [1, 2][int(x[1])]", *MEMORY),
     "dict_": in_kernel("found = {}\nfound[1] = x[0]", *MEMORY),
     "set_": in_kernel("x[0] = len({1, 2})", *MEMORY),
