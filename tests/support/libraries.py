@@ -368,13 +368,20 @@ class Instance:
 
 
 class Dlpack:
-    """An array that offers DLPack alone, in a capsule of its first version."""
+    """An array that offers DLPack alone, in a capsule of its first version.
+
+    Attributes:
+        asked: The stream and the version of each request.
+        capsules: What it gave.
+    """
 
     versioned = False
 
     def __init__(self, told: _Told) -> None:
         self._told = told
         self._kept: list[object] = []
+        self.asked: list[tuple[int | None, tuple[int, int] | None]] = []
+        self.capsules: list[object] = []
 
     def __dlpack_device__(self) -> Any:
         self._told.next()
@@ -386,10 +393,10 @@ class Dlpack:
         managed.version[:] = self._told.odd("version", (1, 0))
         managed.flags = int(bool(state.readonly))
         self._kept.append((managed, _fill(managed.tensor, state, self._told.odd)))
-        if self.versioned:
-            return self._told.odd("capsule", _capsule(ctypes.addressof(managed), b"dltensor_versioned", None))
-        address = ctypes.addressof(managed) + _Versioned.tensor.offset
-        return self._told.odd("capsule", _capsule(address, b"dltensor", None))
+        offset, name = (0, b"dltensor_versioned") if self.versioned else (_Versioned.tensor.offset, b"dltensor")
+        self.asked.append((stream, max_version))
+        self.capsules.append(_capsule(ctypes.addressof(managed) + offset, name, None))
+        return self._told.odd("capsule", self.capsules[-1])
 
 
 class VersionedDlpack(Dlpack):
