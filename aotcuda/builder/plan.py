@@ -210,7 +210,7 @@ def _part(plan: ModulePlan, toolkit: Toolkit, installed: Sequence[Toolkit]) -> M
     if front_end is not None and front_end.assembles:
         return plan if toolkit is installed[-1] else None
     targets = tuple(target for target in plan.targets if toolkits.choose(target, installed) is toolkit)
-    # A target that no toolkit knows is the first one's, whose worker refuses it.
+    # A target that no toolkit supports is assigned to the first one, whose worker refuses it.
     code = {target: toolkit.code_target(target) or code_target(target) for target in targets}
     ltoir = _ordered([*code.values(), *filter(None, map(toolkit.code_target, plan.targets))])
     units = plan.units if targets else plan.functions

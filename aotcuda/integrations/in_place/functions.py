@@ -51,7 +51,7 @@ class Function(Proxy):
         """Return the result of Numba's own decorator (see Proxy)."""
         if self._numba is None:
             made = self._decorated(*self._args, **self._options)
-            self._numba = self._numba or made  # another function of the module may have asked for it meanwhile
+            self._numba = self._numba or made  # another function of the module may have loaded it meanwhile
         return self._numba
 
     def __getattr__(self, name: str) -> Any:

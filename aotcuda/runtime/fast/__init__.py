@@ -1,7 +1,7 @@
 """The fast path in C, if this installation has it: the extension `fast._launch`, which launch.h introduces.
 
 It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds to what it knows.
+`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds specializations.
 `AOTCUDA_EXTENSION=0` leaves it out.
 """
 
@@ -65,7 +65,7 @@ def _find() -> tuple[Any, str]:
         return None, f"it cannot be imported: {error}; install aotcuda again with this Python"
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
-        return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
+        return None, f"{_launch.__file__} belongs to another version of aotcuda; install aotcuda again"
     return _launch, ""
 
 
@@ -86,7 +86,7 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
 def in_front(
     launcher: Callable[..., None], configuration: Configuration, specializations: object, named: Named | None = None
 ) -> Any:
-    """Return the launcher wrapped in the fast path; where calls may name arguments, `named` says which.
+    """Return the launcher wrapped in the fast path; `named` are the arguments that calls may name.
 
     A launcher whose calls may name more arguments than the extension takes is returned as it is.
     """
@@ -113,7 +113,7 @@ def layered(
     Args:
         layers: These, from the outside, and what the innermost is around.
         kinds: Of each, `h` for heuristics or `t` for an autotuner.
-        cache_type: The type of an autotuner's `cache`, beside dict.
+        cache_type: The type of an autotuner's `cache`, if it is not dict.
         config_type: The type of configs.
         literals: What a launch has to be given as the launcher computes it, where the layers may not: the name, the
             argument, and the value where that is None.
