@@ -45,7 +45,7 @@ class NumbaCuda(NumbaFrontEnd):
     def start(self) -> dict[str, str]:
         patches.install()
         with patches.without_scipy():
-            import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # which the first value without a type requests
+            import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # the typing of the first value without a type imports it
 
             _warm_up()
         patches.note_warm()
