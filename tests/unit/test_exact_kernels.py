@@ -268,7 +268,7 @@ def test_the_error_of_a_miss_names_the_nearest_variant_and_what_differs(cuda, pa
         (
             (x, 34, 128, None),
             {"nonsense": 8},
-            "has no argument nonsense; it takes x, n, BLOCK, ACT, num_warps, num_ctas",
+            "has no argument nonsense; it has x, n, BLOCK, ACT, num_warps, num_ctas",
         ),
         ((x, 34, 128), {}, "was not given ACT; it is packaged with None, 'relu'"),
         ((x, "34", 128, None), {}, "n is '34' where i32"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import struct
 import sys
@@ -72,24 +71,6 @@ def test_every_truncation_is_an_error_that_names_the_file(mode: str) -> None:
             fatbin.read(data[:length], "test.fatbin")
 
 
-@pytest.mark.parametrize("mode", ["none", "size", "speed"])
-def test_flipped_bits_give_images_or_an_image_error(mode: str) -> None:
-    data = packed(mode)
-    generator = random.Random(mode)
-    messages = []
-    for _ in range(1000):
-        damaged = bytearray(data)
-        for _ in range(generator.choice((1, 2, 10))):
-            # Headers are few among all the bytes; half of the flips go to the first of them.
-            damaged[generator.randrange(generator.choice((112, len(data))))] ^= 1 << generator.randrange(8)
-        try:
-            fatbin.read(bytes(damaged), "test.fatbin")
-        except ImageError as error:
-            messages.append(str(error))
-    assert len(messages) > 100
-    assert not any("\n" in message for message in messages)
-
-
 @pytest.mark.parametrize("mode", ["size", "speed"])
 @pytest.mark.parametrize("size", [0, 1, 2**31, 2**63, 2**64 - 1])
 def test_a_wrong_size_before_compression_is_refused_without_allocating_it(mode: str, size: int) -> None:
@@ -103,14 +84,14 @@ def test_a_wrong_size_before_compression_is_refused_without_allocating_it(mode: 
 def test_a_newer_container_asks_for_a_newer_aotcuda() -> None:
     data = bytearray(packed())
     struct.pack_into("<H", data, 4, 2)
-    with pytest.raises(ImageError, match=r"container is of version 2, and this aotcuda reads 1; upgrade aotcuda"):
+    with pytest.raises(ImageError, match=r"container has version 2, and this aotcuda reads 1; upgrade aotcuda"):
         fatbin.read(bytes(data), "test.fatbin")
 
 
 def test_an_image_of_an_unknown_kind_is_named_by_its_number() -> None:
     data = bytearray(packed())
     struct.pack_into("<H", data, 16, 64)
-    with pytest.raises(ImageError, match=r"entry at byte 16 is of a kind \(64\)"):
+    with pytest.raises(ImageError, match=r"entry at byte 16 has a kind \(64\)"):
         fatbin.read(bytes(data), "test.fatbin")
 
 

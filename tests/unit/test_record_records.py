@@ -85,7 +85,7 @@ def test_a_file_of_something_else_is_left_alone(text: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["pipe", "folder", "/dev/zero"])
-def test_what_is_no_file_is_refused_and_not_waited_for(name: str, tmp_path: Path) -> None:
+def test_special_files_are_refused_without_waiting(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError, match=f"^{tmp_path / name}: is .*, not a regular file; remove it"):
@@ -104,7 +104,7 @@ def test_a_folder_that_is_not_there_is_known_before_a_command_runs(
 
 def test_a_newer_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text('{"version": 2}')
-    with pytest.raises(ConfigError, match="is of version 2, which this aotcuda does not read"):
+    with pytest.raises(ConfigError, match="is of version 2, which this aotcuda cannot read"):
         records.load(tmp_path / "record.json")
 
 

@@ -40,7 +40,8 @@ def compiling(
 ) -> flows.Flow[Compiled]:
     """Compile a module's units, for those of its targets that are among `own`; less what the build has already.
 
-    Children look in the cache's folder alone. What may be at its URL is asked for at once, and compiled again then.
+    Children read the cache's folder alone. Entries that may be at its URL are fetched together, and those units are
+    compiled again.
     """
     wanted = wanted_of([item], own)
     found: Compiled = {key: built for key, built in have.items() if key[0] in wanted}
@@ -73,7 +74,7 @@ COMPILE = 0
 
 
 def _each(left: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """So many shares of each unit's targets, as far as there are."""
+    """Divide each unit's targets into `number` parts, or into one for each target if there are fewer."""
     return [
         ([unit], share)
         for unit, targets in left.items()
