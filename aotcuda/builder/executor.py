@@ -122,7 +122,9 @@ def _request(
     """Return the settings that all jobs share."""
     front_ends = sorted({plan.frontend for plan in job.plans})
     known = registry.variables(front_ends)
-    distributions = [name for item in map(registry.find, front_ends) if item is not None for name in item.distributions]
+    distributions = [
+        name for item in map(registry.find, front_ends) if item is not None for name in item.all_distributions
+    ]
     variables = {
         name: value
         for name, value in os.environ.items()

@@ -130,6 +130,6 @@ def test_batches_are_refused_or_sequential(kernels):
     assert jax.eval_shape(jax.vmap(lambda x: scaled(x, "sequential")), batch).shape == (3, 4)
 
 
-def test_types_have_the_names_of_signatures():
+def test_dtypes_have_the_names_of_signatures():
     names = [aotcuda.jax._typestr(jnp.zeros(1, dtype).dtype) for dtype in ("float32", "bool", "bfloat16", "complex64")]
     assert names == ["<f4", "|b1", "bfloat16", "<c8"]

@@ -119,7 +119,7 @@ def test_bounds_choose_a_variant(cuda, package, n, wanted):
         assert launch_of(cuda)[0] == "few"
 
 
-def test_grids_are_ints_tuples_lists_and_functions_of_the_arguments(cuda, package):
+def test_grids_are_numbers_tuples_lists_or_functions(cuda, package):
     k, x = package(), at(cuda, 0)
     seen = []
 

@@ -35,7 +35,7 @@ def skips(mark):
     return mark.kwargs["reason"] if condition else None
 
 
-def test_with_a_gpu_nothing_is_skipped(cuda):
+def test_a_gpu_skips_nothing(cuda):
     solver(cuda)
     assert testing.has_gpu()
     marks = [testing.needs_gpu, testing.needs_gpu_or_simulator, testing.needs_packaged("mypkg.solver")]
@@ -43,7 +43,7 @@ def test_with_a_gpu_nothing_is_skipped(cuda):
     assert testing.is_packaged("mypkg.solver")
 
 
-def test_without_a_gpu_the_reason_is_said(cuda, monkeypatch):
+def test_skipped_tests_without_a_gpu_give_the_reason(cuda, monkeypatch):
     solver(cuda)
     monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
     assert skips(testing.needs_gpu) == "this needs a GPU"
@@ -51,7 +51,7 @@ def test_without_a_gpu_the_reason_is_said(cuda, monkeypatch):
     assert "libnowhere.so cannot be loaded" in str(skips(testing.needs_packaged("mypkg.solver")))
 
 
-def test_in_the_simulator_only_what_needs_a_gpu_is_skipped(cuda, monkeypatch):
+def test_the_simulator_skips_tests_that_need_a_gpu(cuda, monkeypatch):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     assert skips(testing.needs_gpu) == "this needs a GPU"
     assert skips(testing.needs_gpu_or_simulator) is None

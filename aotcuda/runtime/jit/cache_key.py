@@ -27,7 +27,7 @@ FORMAT = 3
 def key(request: Request) -> str:
     """Return the key of a request: hexadecimal, and equal in every process for which the result is the same."""
     front_end = registry.find(request.frontend)
-    found = compilers.installed(front_end.distributions if front_end is not None else ())
+    found = compilers.installed(front_end.all_distributions if front_end is not None else ())
     package = front_end.package if front_end is not None else ""
     variables = registry.variables([request.frontend])
     parts = {
