@@ -336,7 +336,7 @@ typedef struct {
     ArgumentLayout *layout;
     void *kernel;
     unsigned threads, shared; /* the kernel's own, where users give the grid alone; no threads where users give the block */
-    PyObject *attributes;     /* bytes, likewise: an array of CUlaunchAttribute; NULL for none */
+    PyObject *attributes;     /* bytes: an array of CUlaunchAttribute; NULL for none */
 } Candidate;
 
 /* An array as all candidates take it. */

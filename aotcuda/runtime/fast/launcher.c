@@ -8,7 +8,7 @@ static PyObject *s_fail, *s_of_function, *s_missed;
 
 enum {
     DECLINED = -1,
-    MISSED = -2, /* no overload takes the arguments; an exact kernel's launches may be for somebody else */
+    MISSED = -2, /* no overload accepts the arguments; other code may make an exact kernel's launch */
     AFTER = 1 << 16, /* added to the driver's code where the launch was made, and a stream does not wait for it */
 };
 
@@ -476,7 +476,7 @@ static int launcher_clear(Launcher *self) {
     self->general = Py_NewRef(Py_None);
     Py_XDECREF(general);
     Py_CLEAR(self->stream_object);
-    return 0; /* likewise the function and the kernel: calls use them */
+    return 0; /* calls use the function and the kernel, so they are not cleared either */
 }
 
 static void launcher_dealloc(Launcher *self) {

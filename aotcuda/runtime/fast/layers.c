@@ -128,7 +128,7 @@ static int has_no_dtype(PyObject *value) {
 static int append_dtypes(const Call *call, const Layered *self, PyObject *key) {
     PyObject *name, *value;
     Py_ssize_t at = 0;
-    while (PyDict_Next(call->given, &at, &name, &value)) { /* nobody else has the dict */
+    while (PyDict_Next(call->given, &at, &name, &value)) { /* no other code has the dict */
         int is_argument = has_no_dtype(value) ? 0 : PySet_Contains(self->arg_set, name);
         PyObject *dtype = is_argument > 0 ? PyObject_GetAttr(value, s_dtype) : NULL;
         if (!dtype && is_argument > 0 && PyErr_ExceptionMatches(PyExc_AttributeError))
@@ -387,7 +387,7 @@ static int layered_traverse(Layered *self, visitproc visit, void *arg) {
     return 0; /* the rest refers to nothing that could refer back */
 }
 
-/* Layers refer to the base. A launch with it fails from now on, and nobody can make one. */
+/* Layers refer to the base. A launch with it fails from now on. */
 static int layered_clear(Layered *self) {
     if (self->known)
         PyDict_Clear(self->known);
