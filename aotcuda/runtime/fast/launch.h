@@ -434,7 +434,14 @@ typedef struct Launcher {
     Derived *derived;
 } Launcher;
 
+/* How each object of the extension that is called begins. */
+typedef struct {
+    PyObject_HEAD
+    Vectorcall vectorcall;
+} Vectorcallable;
+
 extern PyTypeObject *launcher_type;
+PyObject *call_by_vector(PyObject *object, PyObject *args, PyObject *keywords);
 
 /* --------------------------------------------------------------------------------------------- small functions, and the module */
 
