@@ -254,13 +254,16 @@ def unpack(package: Package, folder: Path, project: Path) -> str:
 
 
 def change_imports(project: Path, package: Package) -> None:
-    """Have modules that name `cuda` import it from `aotcuda.numba`."""
+    """Have modules that name `cuda`, or `nb.cuda`, import it from `aotcuda.numba`."""
     for file in sources(project, package):
         text = file.read_text()
         if "/tests/" not in str(file):
             text = re.sub(
                 r"^(\s*)from numba import cuda\b", r"\1from aotcuda.numba import cuda", text, flags=re.MULTILINE
             )
+            if "nb.cuda." in text:
+                text = re.sub(r"^import numba as nb$", r"\g<0>\nfrom aotcuda.numba import cuda", text, flags=re.MULTILINE)
+                text = text.replace("nb.cuda.", "cuda.")
             file.write_text(text)
 
 
