@@ -80,7 +80,7 @@ class GeneralPath:
                 if selection is None:
                     launch_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
                     return
-                self.submit(loaded, selection)
+                self.submit(loaded, selection, args)
                 if self._specializations is not None:
                     self.settle(loaded, selection, args)
             except aotcuda.errors.MissingVariantError:
@@ -93,7 +93,7 @@ class GeneralPath:
             else:
                 return
 
-    def submit(self, loaded: KernelTable, selection: Selection) -> None:
+    def submit(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with arguments that were selected and packed already, and give their slot back.
 
         Raises:
@@ -105,7 +105,7 @@ class GeneralPath:
                 raise aotcuda.errors.UnloadedError.of(self.where)
             target = overload.targets.get(self.configuration)
             if target is None or (pending and not self._submit_ordered(loaded, selection, *target)):
-                self._submit_checked(loaded, selection)
+                self._submit_checked(loaded, selection, args)
             elif not pending:
                 configurations, kernel = target
                 code = loaded.library.driver.launch(configurations[stream], kernel, *slot.handed)
@@ -169,7 +169,7 @@ class GeneralPath:
             return
         current = driver.current_device()
         if code == drivers.INVALID_CONTEXT and current is None:
-            self.submit(loaded, loaded.select_or_refuse(self.name, args, self.configuration.stream))
+            self.submit(loaded, loaded.select_or_refuse(self.name, args, self.configuration.stream), args)
             return
         stream = loaded.table(self.name).stream(args, self.configuration.stream)
         configured, kernel = self.configuration, None
@@ -199,7 +199,7 @@ class GeneralPath:
             library.driver.events.append(event)
         return True
 
-    def _submit_checked(self, loaded: KernelTable, selection: Selection) -> None:
+    def _submit_checked(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with all checks, and note the target where the next launch needs none of them."""
         overload, slot, _, pending, stream, _ = selection
         library, configured = loaded.library, self.configuration
@@ -239,7 +239,7 @@ class GeneralPath:
         if failed:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-            raise launch_problems.failed(self.where, failed, driver, kernel, selection, configuration)
+            raise launch_problems.failed(self.where, failed, driver, kernel, selection, configuration, args)
         is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
         if is_cached and kernel.watch is None and scratch is None and not library.synchronous:
             if len(overload.targets) >= _MOST_TARGETS:

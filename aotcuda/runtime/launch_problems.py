@@ -9,13 +9,14 @@ import ctypes
 
 import aotcuda
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.arguments import parameter_kinds
+from aotcuda.runtime.arguments import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from aotcuda.errors import CudaError
+    from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Device, Driver
@@ -57,23 +58,43 @@ def refused(
 
 
 def failed(
-    where: str, code: int, driver: Driver, kernel: DeviceKernel, selection: Selection, configuration: Configuration
+    where: str,
+    code: int,
+    driver: Driver,
+    kernel: DeviceKernel,
+    selection: Selection,
+    configuration: Configuration,
+    args: tuple[object, ...],
 ) -> CudaError:
     """Return the error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
-    overload, slot, _, _, stream, _ = selection
-    block = slot.buffer.raw
+    overload, _, _, _, stream, _ = selection
     error = driver.error(code, f"{where} failed on {kernel.device}", late=False)
     lines = [
         f"{error}",
         f"signature: {overload.record['signature']}",
         f"launched with {configuration.on(stream)}",
         *[
-            f"argument {number}, {parameter['name']}: {parameter_kinds.of(parameter).given(parameter, block)}"
-            for number, parameter in enumerate(overload.parameters, 1)  # from the block, as the arguments may be gone
+            f"argument {number}, {parameter['name']}: {parameter['type']}{_given(parameter, arg)}"
+            for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1)
         ],
     ]
     error.args = ("\n  ".join(lines),)
     return error
+
+
+def _given(parameter: Parameter, arg: object) -> str:
+    """Return the value of an argument, or the shape and the address of an array; an empty text where it tells none."""
+    try:
+        read = arrays.reader(arg)
+        view = read(arg, [], 0) if read is not None else None
+    except Exception:  # noqa: BLE001 (the context is lost)
+        return ""
+    if view is None:
+        is_address = parameter["kind"] == "pointer" and type(arg) is int
+        return f" at {arg:#x}" if is_address else f" {aotcuda.errors.quoted(arg)}"
+    _, address, shape, strides, _ = view
+    steps = f" and strides {strides} in bytes" if strides is not None else ""
+    return f" of shape {shape}{steps} at {address:#x}"
 
 
 def check_capture(

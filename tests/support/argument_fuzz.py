@@ -93,6 +93,7 @@ class Fuzz:
     Attributes:
         taken: How many launches each path took, by the kernel's path and the one that it was launched by.
         errors: How many tuples were refused.
+        messages: The errors of these.
         tuples: How many there were.
     """
 
@@ -104,6 +105,7 @@ class Fuzz:
         self._submitted = 0
         self.taken: dict[str, dict[str, int]] = {path: dict.fromkeys(PATHS, 0) for path in PATHS}
         self.errors = self.tuples = 0
+        self.messages: set[str] = set()
 
     def run(self, case: Case) -> None:
         """Raise DifferenceError if the paths differ in a case."""
@@ -129,7 +131,9 @@ class Fuzz:
                 message = f"{described}: {found['general']}"
                 raise DifferenceError(message)
             self.tuples += 1
-            self.errors += found["general"][0] == "refused"
+            if found["general"][0] == "refused":
+                self.errors += 1
+                self.messages.add(found["general"][2])
 
     def launcher(self, path: str, case: Case) -> Any:
         """Return a launcher of a new kernel, which takes one of the paths."""
@@ -138,11 +142,6 @@ class Fuzz:
         loader = Loader(self._module._loader.source)
         loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
         return Kernel(case.record["name"], loader)[1, 1, case.stream]
-
-    def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
-        """Return what a path does with an argument after others; `launched`, or `refused` with error and text."""
-        launcher = self.launcher(path, Case(record, [], 0))
-        return [self._outcome(path, launcher, (item,), count=False) for item in (*before, last)][-1]
 
     def _outcome(self, path: str, launcher: Any, described: tuple[Any, ...], *, count: bool = True) -> tuple[Any, ...]:
         fast_extension._found[:] = [self._extension if path == "extension" else None]
@@ -262,6 +261,12 @@ def _open_array() -> Any:
     return found
 
 
+class _Unhashable(type):
+    """A class of classes without a hash, which no table of types can hold."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class _Void(ctypes.c_void_p):
     def __repr__(self) -> str:
         return "void"
@@ -313,6 +318,8 @@ _MAKERS: dict[str, Callable[[], Any]] = {
     "float and complex": _with(object, __float__=0.25, __complex__=0.5j),
     "index of true": _with(object, __index__=True),
     "index of a float": _with(object, __index__=1.5),
+    "of an unhashable class": _Unhashable("Odd", (), {"__repr__": lambda _: "odd"}),
+    "int of an unhashable class": lambda: _Unhashable("Odd", (int,), {})(1),
     "index that raises": _with(object, __index__=Raises(ValueError)),
     "index that overflows": _with(object, __index__=Raises(OverflowError)),
     "float of an int": _with(object, __float__=1),

@@ -451,12 +451,12 @@ class Differential:
         command = [sys.executable, "-m", "aotcuda", "record", "--execute", "--write", "--"]
         self._launch("record", [[*case, True, None] for case in cases], command)
 
-    def compare(self, wheel: Path, packaged: list[Case], others: list[Case]) -> None:
+    def compare(self, wheel: Path, packaged: list[Case], others: list[Case], arch: str = "sm_90a") -> None:
         """Launch what the wheel has, and by the JIT, and compare the two; of the others only the keys are compared."""
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(self._folder / "packages")
             data = f"{self._source.replace('.', '/')}.aotcuda/kernels.fatbin"
-            codes = _codes(archive.read(data))
+            codes = _codes(archive.read(data), arch)
         cases = [*packaged, *others]
         ours = self._launch("packaged", cases)
         given = [[*case, at < len(packaged), ours[at].get("config")] for at, case in enumerate(cases)]
@@ -546,9 +546,9 @@ class Differential:
         self.problems.append(f"{case[0]} {case[1]}: {problem}")
 
 
-def _codes(data: bytes) -> dict[str, str]:
+def _codes(data: bytes, arch: str) -> dict[str, str]:
     """Return the digest of each packaged kernel's machine code, by its symbol."""
-    images = [entry.content for entry in fatbin.read(data, "") if entry.kind == "sass" and entry.arch == "sm_90a"]
+    images = [entry.content for entry in fatbin.read(data, "") if entry.kind == "sass" and entry.arch == arch]
     return {kernel.name: code_of(image, kernel.name) for image in images for kernel in cubin.read(image, "").kernels}
 
 

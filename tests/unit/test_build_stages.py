@@ -54,10 +54,6 @@ def test_a_front_end_that_others_wait_for_comes_first() -> None:
     assert split(a=("", []), b=(NEW, []), c=("", ["b"])) == [(NEW, "b"), (OLD, "a c")]
 
 
-def test_modules_of_other_packages_are_not_waited_for() -> None:
-    assert split(a=("", ["otherpkg.kernels"]), b=("", ["a"])) == [(OLD, "a"), (OLD, "b")]
-
-
 class Workers:
     """Stands for worker processes: notes the jobs, and answers that everything was built or that something failed."""
 

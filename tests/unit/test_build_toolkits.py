@@ -120,26 +120,6 @@ def test_a_toolkit_without_targets_builds_the_functions_alone(wide: tuple[Toolki
     assert described(his) == [("pkg.both", "k f", "sm_90", "sm_90"), ("pkg.kernels", "k", "sm_90", "sm_90")]
 
 
-def test_one_toolkit_builds_everything_as_it_is_listed(tmp_path: Path) -> None:
-    whole = plans("sm_90", "sm_75", "compute_75")
-    assert plan.share(whole, ()) == [(None, whole)]
-    toolkit(tmp_path, 13, "13.0.88")
-    installed = toolkits.installed([str(tmp_path)])
-    assert plan.share(whole, installed) == [(installed[0], whole)]
-
-
-def test_what_a_front_end_assembles_itself_is_not_shared_out(wide: tuple[Toolkit, ...]) -> None:
-    kernels = {"k": "*fp32, i32"}
-    table = {
-        "arch": ["sm_80", "sm_100", "sm_107"],
-        "frontend": "triton",
-        "modules": {"pkg.kernels": {"source": "pkg._kernels", "kernels": kernels}},
-    }
-    ((maker, parts),) = plan.share(plan.make(parser.parse(table, environ={})), wide)
-    assert maker == wide[1]
-    assert described(parts) == [("pkg.kernels", "k", "sm_80 sm_100a sm_107a", "sm_80 sm_100a sm_107a")]
-
-
 def jit_toolkit(target: str, driver: tuple[int, int]) -> Toolkit | None:
     table = {"arch": [target], "modules": {"pkg.k": {"source": "pkg._s", "kernels": {"k": "void(int32)"}}}}
     settings = parser.parse(table, environ={})
@@ -164,11 +144,6 @@ def test_a_jit_build_takes_a_toolkit_whose_code_the_driver_loads(
     )
     monkeypatch.setattr(toolkits, "installed", tuple)
     assert jit_toolkit("sm_90", (12, 2)) is None
-
-
-def test_a_toolkit_that_cannot_be_loaded_is_said_in_one_line(wide: tuple[Toolkit, ...]) -> None:
-    with pytest.raises(ToolchainError, match=r"libnvrtc\.so\.12 cannot be loaded .*install the extra"):
-        toolchain.load(wide[0])
 
 
 def test_another_toolkits_library_is_found_out(monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from aotcuda.arch import Target
 from aotcuda.builder.config.parser import parse
-from aotcuda.builder.frontends.cuda_cpp import compiler, config, parameters
+from aotcuda.builder.frontends.cuda_cpp import config, parameters
 from aotcuda.builder.frontends.cuda_cpp.compiler import FrontEnd, _kernel
 from aotcuda.errors import AotcudaError, SourceError
 from support.errors import MODULE as KEY
@@ -281,30 +281,6 @@ def test_a_file_that_nvrtc_would_read_a_part_of_is_refused(settle, data, line):
     )
 
 
-def test_files_that_do_not_compile_are_compiled_once_for_all_kernels(settle, monkeypatch, tmp_path):
-    _, ((unit, _),) = settle("kernels.plain = {}")
-    (tmp_path / "raw.cu").write_text("no code")
-    front = FrontEnd()
-    calls = []
-    loaded = compiler._loaded
-    monkeypatch.setattr(compiler, "_loaded", lambda *args: (calls.append(args), loaded(*args))[1])
-    with front.importing(TARGET):
-        for _ in range(3):
-            with pytest.raises(AotcudaError, match=r"raw\.cu does not compile"):
-                front.load(unit, str(tmp_path))
-    assert len(calls) == 1
-
-
-def test_of_many_errors_the_first_are_shown(settle):
-    code = "\n".join(f"__device__ int f{number}() {{ return x{number}; }}" for number in range(40))
-    with pytest.raises(AotcudaError) as caught:
-        settle("kernels.plain = {}", f"{CODE}\n{code}")
-    text = str(caught.value)
-    assert text.endswith("\n... and 35 more errors")
-    assert '"x4" is undefined' in text
-    assert '"x5" is undefined' not in text
-
-
 def test_code_for_later_gpus_says_which(settle):
     code = f"{CODE}\n#if __CUDA_ARCH__ < 900\n#error too old\n#endif\n"
     with pytest.raises(AotcudaError, match=r"too old \(raw\.cu:16\); it compiles for sm_90: list that and later ones"):
@@ -317,15 +293,6 @@ def test_functions_of_two_files_are_two_modules(settle):
     functions = [front.compile_function(unit, files, TARGET) for unit, files in found]
     with pytest.raises(AotcudaError, match=r"these are of raw\.cu and b\.cu; make a module for each"):
         front.merge_functions(functions, TARGET, found[0][0].options)
-
-
-def test_no_launch_asks_for_other_types():
-    (module,) = parse(
-        {"arch": ["sm_80"], "frontend": "cuda-cpp", "modules": {"pkg.k": {"source": "raw.cu", "kernels": {"k": {}}}}},
-        environ={},
-    ).modules
-    with pytest.raises(AotcudaError, match=r"kernels\.k: a kernel in CUDA C\+\+ takes what it declares, and not void"):
-        config.widened(module.kernels[0], "void(int64)")
 
 
 def test_the_example_is_right():

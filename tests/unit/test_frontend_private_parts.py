@@ -102,15 +102,6 @@ def test_the_extras_accept_the_tested_releases_from_first_to_last(name: str) -> 
     assert registry.BUILT_IN[name].beside.keys() < {*tested}
 
 
-def test_the_documentation_names_the_first_and_the_last() -> None:
-    page = (ROOT / "docs" / "systems.md").read_text()
-    rows = [
-        f"| `{name}` | {one.tested[0]} | {one.tested[-1]} |" for name, one in registry.BUILT_IN.items() if one.tested
-    ]
-    assert len(rows) > 1
-    assert all(row in page for row in rows)
-
-
 def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private_parts, "version", lambda name: "0.31.0")
     monkeypatch.delenv("AOTCUDA_UNTESTED", raising=False)

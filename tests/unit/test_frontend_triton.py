@@ -18,10 +18,8 @@ from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
 from aotcuda.builder.frontends.triton import config, ptx
-from aotcuda.builder.frontends.triton.type_notation import parse_signature
 from aotcuda.builder.worker import process
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
-from support.errors import MODULE as KEY
 from support.errors import assert_message, cases
 
 ADD = "*fp32, *fp32, *fp32, i32"
@@ -51,13 +49,6 @@ class TestTheTable:
                 (element, block, warps) for element in ("*fp32", "*fp16") for block in (64, 128) for warps in (4, 8)
             )
         ]
-
-    def test_the_order_of_names_does_not_matter_since_the_jit_fallback_sorts_them(self) -> None:
-        first, second = (
-            [unit.constexprs for unit in units({"signature": ADD, "constexprs": names})]
-            for names in ({"B": [1, 2], "A": [3, 4]}, {"A": [3, 4], "B": [1, 2]})
-        )
-        assert first == second
 
     @pytest.mark.parametrize(
         ("signature", "specialise", "wanted"),
@@ -174,39 +165,6 @@ def test_mistake_in_a_table_is_named_with_its_key(text: str, expected: str) -> N
     with pytest.raises(ConfigError) as caught:
         plan.make(parse(given(text), environ={}))
     assert_message(str(caught.value), expected)
-
-
-@pytest.mark.parametrize(
-    "kernel", [{"signature": ADD, "constexprs": {"BLOCK": 64}}, {"signature": ADD, "num-warps": 4}], ids=str
-)
-def test_a_table_that_triton_would_take_is_told_so_where_no_front_end_is_named(kernel: Any) -> None:
-    whole = table(kernel)
-    del whole["frontend"]
-    with pytest.raises(ConfigError) as caught:
-        parse(whole, environ={})
-    assert str(caught.value).endswith(f'; or write frontend = "triton" at {KEY}, which would take it')
-    whole["modules"]["pkg.k"]["frontend"] = "numba-cuda"
-    with pytest.raises(ConfigError, match=r"kernels\.add\.(constexprs|num-warps): unknown key") as caught:
-        parse(whole, environ={})
-    assert "triton" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("arch", "said"),
-    [
-        (
-            "compute_90",
-            "tool.aotcuda.arch: compute_90 cannot be built for pkg.k: Triton's PTX for 9.0 and later is for that",
-        ),
-        (
-            "sm_100f",
-            "tool.aotcuda.arch: sm_100f cannot be built for pkg.k: Triton compiles for one architecture or for all",
-        ),
-    ],
-)
-def test_targets_that_triton_makes_nothing_for_are_named(arch: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        plan.make(parse(table(ADD, arch=(arch,)), environ={}))
 
 
 class TestPtx:
@@ -357,32 +315,6 @@ def test_table_that_does_not_fit_the_source_is_refused(sources: str, text: str, 
     assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
 
 
-def test_what_tritons_passes_print_is_kept_from_the_terminal(sources: str, capfd: pytest.CaptureFixture[str]) -> None:
-    from aotcuda.builder.frontends.triton.compiler import FRONT_END
-
-    (unit,) = units({"signature": "fp32", "python": "helper"}, source=sources)
-    with pytest.raises(CompileError):
-        compiled(unit, FRONT_END.load(unit, "/"), "sm_80")
-    assert capfd.readouterr().err == ""
-
-
-def test_one_fault_of_all_variants_and_targets_is_told_once(sources: str) -> None:
-    from aotcuda.builder import failures
-    from aotcuda.builder.frontends.triton.compiler import FRONT_END
-
-    with pytest.raises(CompileError) as caught, failures.gathered() as attempt:
-        for python in ("wrong", "calling"):
-            (unit,) = units({"signature": "*fp32", "python": python}, source=sources)
-            loaded = FRONT_END.load(unit, "/")
-            for settled in FRONT_END.settled(unit, loaded):
-                for arch in ("sm_80", "sm_90a"):
-                    with attempt():
-                        compiled(settled, loaded, arch)
-    lines = str(caught.value).splitlines()
-    assert [line.count("void(*fp32:16; num_warps") for line in lines] == [1, 1]
-    assert all(line.endswith("; likewise for 3 more of its variants and targets") for line in lines)
-
-
 @pytest.mark.parametrize(
     ("python", "place"), [("wrong", "12: tl.store(x, undefined)"), ("calling", "16: return tl.minimun(value, 1.0)")]
 )
@@ -498,16 +430,6 @@ def test_types_and_none_are_constexprs(sources: str) -> None:
     texts = [item.code[0].data.decode() for item in found]
     assert ["cvt.rn.f16.f32" in text for text in texts] == [True, False, True, False]
     assert ["neg." in text or "sub." in text or "xor." in text for text in texts] == [False, False, True, True]
-
-
-def test_types_of_one_signature() -> None:
-    assert [str(item) for item in parse_signature(" *kfp32:16 ,none,i32:1, u1 ")] == [
-        "*kfp32:16",
-        "none",
-        "i32:1",
-        "u1",
-    ]
-    assert parse_signature("") == ()
 
 
 def test_a_target_that_tritons_assembler_lacks_is_named_with_those_that_it_has(sources: str) -> None:

@@ -7,7 +7,6 @@ import inspect
 import pickle
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,12 +25,6 @@ from aotcuda.runtime import driver
 from aotcuda.runtime.arguments import host_arrays
 from support import in_place
 from support import manifests as generated
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.quick import Quick
-    from support.stand_in import StandIn
 
 SOURCE = """
 from aotcuda.numba import cuda, float32, int32, njit, types, void
@@ -82,7 +75,7 @@ class Solver:
 def launch(x, y, out):
     add[1, BLOCK](x, y, out)
 """
-KERNELS: dict[str, tuple[str, ...]] = {
+KERNELS = {
     "add": ("void(float32[::1], float32[::1], float32[::1])",),
     "scale": ("void(float64, float32[::1])", "void(int64, float32[::1])", "void(float32, float32[::1])"),
     "shift": ("void(float32, float32[::1])",),
@@ -101,7 +94,7 @@ OF_NUMBA_ALONE = (
 
 
 @pytest.fixture(autouse=True, params=["numba", "numba_cuda_mlir"])
-def _settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _settings(request, monkeypatch):
     if request.param != "numba" and request.node.originalname in OF_NUMBA_ALONE:
         pytest.skip("of what Numba-CUDA-MLIR does not have: njit, vectorize, config, Numba's own errors")
     monkeypatch.setattr(in_place, "package", request.param)
@@ -110,32 +103,32 @@ def _settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.delenv(name, raising=False)
 
 
-def solver(cuda: StandIn, text: str = SOURCE, kernels: dict[str, tuple[str, ...]] = KERNELS, **options: Any) -> Any:
+def solver(cuda, text=SOURCE, kernels=KERNELS, **options):
     """Return the source, packaged in place and imported."""
     in_place.write(cuda.packages, text, kernels, eager=("shift",), **options)
     importlib.invalidate_caches()
     return importlib.import_module("mypkg.solver")
 
 
-def symbols(cuda: StandIn) -> list[str]:
+def symbols(cuda):
     return [call["kernel"] for call in cuda.launches()]
 
 
-def test_an_import_needs_neither_numba_nor_driver(cuda: StandIn) -> None:
+def test_an_import_needs_neither_numba_nor_driver(cuda):
     in_place.write(cuda.packages, SOURCE, KERNELS)
     code = f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.add.__doc__, 'ctypes' in sys.modules)"
     assert cuda.run(code) == "Adds. False\n"
     assert cuda.calls() == []
 
 
-def test_kernels_launch_what_was_packaged(cuda: StandIn) -> None:
+def test_kernels_launch_what_was_packaged(cuda):
     s = solver(cuda)
     s.launch(cuda.array(), cuda.array(), cuda.array())
     (launch,) = cuda.launches()
     assert (launch["kernel"], launch["block"], launch["stream"]) == ("add_0", [32, 1, 1], 0)
 
 
-def test_launches_take_the_fast_path(cuda: StandIn, quick: Quick) -> None:
+def test_launches_take_the_fast_path(cuda, quick):
     s = solver(cuda)
     for factor in (2.0, 3.0, 2, 3, 2.0):
         s.scale[1, 32](factor, cuda.array())
@@ -153,20 +146,20 @@ def test_launches_take_the_fast_path(cuda: StandIn, quick: Quick) -> None:
         (np.float32(2), "scale_2"),
     ],
 )
-def test_numbers_select_overloads_by_numbas_types(cuda: StandIn, value: object, symbol: str) -> None:
+def test_numbers_select_overloads_by_numbas_types(cuda, value, symbol):
     s = solver(cuda)
     s.scale[1, 32](value, cuda.array())
     assert symbols(cuda) == [symbol]
 
 
 @pytest.mark.parametrize("value", [True, np.bool_(True), 2**63, np.int32(2), np.uint8(2), 1j, np.float16(1)])
-def test_numbers_of_other_types_are_refused(cuda: StandIn, value: object) -> None:
+def test_numbers_of_other_types_are_refused(cuda, value):
     s = solver(cuda)
     with pytest.raises(ArgumentError):
         s.scale[1, 32](value, cuda.array())
 
 
-def test_ints_up_to_int64_are_no_uint64(cuda: StandIn) -> None:
+def test_ints_up_to_int64_are_no_uint64(cuda):
     s = solver(cuda, SOURCE, {**KERNELS, "scale": ("void(uint64, float32[::1])",)})
     s.scale[1, 32](np.uint64(7), cuda.array())
     with pytest.raises(ArgumentError, match="argument 1, a, is int where uint64 is packaged"):
@@ -176,27 +169,27 @@ def test_ints_up_to_int64_are_no_uint64(cuda: StandIn) -> None:
 
 
 @pytest.mark.parametrize("value", [2.0, 2, np.float64(2), np.int32(2)])
-def test_a_kernel_with_signatures_of_its_own_converts_numbers_as_numba_does(cuda: StandIn, value: object) -> None:
+def test_a_kernel_with_signatures_of_its_own_converts_numbers_as_numba_does(cuda, value):
     s = solver(cuda)
     s.shift[1, 32](value, cuda.array())
     assert np.frombuffer(cuda.parameters()[:4], "<f4") == 2
 
 
 @pytest.mark.parametrize("configuration", [(1, 32), (1, 32, 0), (1, 32, None), (1, 32, 0, 0)])
-def test_a_launch_with_no_stream_is_on_the_default_one(cuda: StandIn, configuration: tuple[Any, ...]) -> None:
+def test_a_launch_with_no_stream_is_on_the_default_one(cuda, configuration):
     s = solver(cuda)
     s.add[configuration](cuda.array(), cuda.array(), cuda.array())
     assert cuda.launches()[0]["stream"] == 0
 
 
-def test_forall_takes_numbas_arguments(cuda: StandIn) -> None:
+def test_forall_takes_numbas_arguments(cuda):
     s = solver(cuda)
     s.add.forall(100, tpb=32)(cuda.array(), cuda.array(), cuda.array())
     s.add.forall(100)(cuda.array(), cuda.array(), cuda.array())
     assert cuda.launches()[0]["grid"] == [4, 1, 1]
 
 
-def test_numpys_arrays_are_copied_with_numbas_warning(cuda: StandIn) -> None:
+def test_numpys_arrays_are_copied_with_numbas_warning(cuda):
     s = solver(cuda)
     host = np.ones(8, "<f4")
     with pytest.warns(HostArrayWarning, match="Host array used in CUDA kernel will incur copy overhead") as caught:
@@ -205,7 +198,7 @@ def test_numpys_arrays_are_copied_with_numbas_warning(cuda: StandIn) -> None:
     assert len(cuda.calls("cuMemAlloc")) == 1
 
 
-def test_forall_copies_numpys_arrays(cuda: StandIn) -> None:
+def test_forall_copies_numpys_arrays(cuda):
     s = solver(cuda)
     with pytest.warns(HostArrayWarning):
         s.add.forall(8)(np.ones(8, "<f4"), cuda.array(), cuda.array())
@@ -213,7 +206,7 @@ def test_forall_copies_numpys_arrays(cuda: StandIn) -> None:
 
 
 @pytest.mark.parametrize("first", [np.ones(0, "<f4"), np.ones(8, "<f8"), None], ids=["host", "another", "none"])
-def test_forall_of_no_elements_checks_no_arguments(cuda: StandIn, first: object) -> None:
+def test_forall_of_no_elements_checks_no_arguments(cuda, first):
     """As with Numba, whose `forall(0)` looks at none."""
     s = solver(cuda)
     for _ in range(2):
@@ -222,14 +215,14 @@ def test_forall_of_no_elements_checks_no_arguments(cuda: StandIn, first: object)
     assert not cuda.calls("cuMemAlloc")
 
 
-def test_the_copy_warning_is_numbas_class(cuda: StandIn) -> None:
+def test_the_copy_warning_is_numbas_class(cuda):
     errors = importlib.import_module("numba.core.errors")
     s = solver(cuda)
     with pytest.warns(errors.NumbaPerformanceWarning):
         s.add[1, 32](np.ones(8, "<f4"), cuda.array(), cuda.array())
 
 
-def test_numbas_variable_silences_the_copy_warning(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbas_variable_silences_the_copy_warning(cuda, monkeypatch):
     monkeypatch.setenv("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "0")
     s = solver(cuda)
     with warnings.catch_warnings(record=True) as caught:
@@ -239,7 +232,7 @@ def test_numbas_variable_silences_the_copy_warning(cuda: StandIn, monkeypatch: p
     assert len(cuda.launches()) == 1
 
 
-def test_arrays_with_hints_are_copied(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_with_hints_are_copied(cuda, monkeypatch):
     monkeypatch.setenv("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "0")
     s = solver(cuda)
     host = np.ones(8, "<f4")
@@ -249,10 +242,10 @@ def test_arrays_with_hints_are_copied(cuda: StandIn, monkeypatch: pytest.MonkeyP
     assert len(cuda.launches()) == 1
 
 
-def test_arrays_hinted_as_input_are_not_copied_back(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_hinted_as_input_are_not_copied_back(cuda, monkeypatch):
     monkeypatch.setenv("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "0")
     s = solver(cuda)
-    back: list[object] = []
+    back = []
 
     monkeypatch.setattr(host_arrays._Copy, "bring_back", lambda self: back.append(self._array))
     read, written = np.ones(8, "<f4"), np.zeros(8, "<f4")
@@ -260,17 +253,17 @@ def test_arrays_hinted_as_input_are_not_copied_back(cuda: StandIn, monkeypatch: 
     assert [array is written for array in back] == [True]
 
 
-def test_load_returns_the_module(cuda: StandIn) -> None:
+def test_load_returns_the_module(cuda):
     s = solver(cuda)
     module = aotcuda.load("mypkg.solver")
     assert module is s.__aotcuda__
     assert sorted(module.kernels) == ["add", "scale", "shift"]
-    module.attribute("add")[1, 32](cuda.array(), cuda.array(), cuda.array())  # type: ignore[index]
+    module.attribute("add")[1, 32](cuda.array(), cuda.array(), cuda.array())
     assert symbols(cuda) == ["add_0"]
     assert type(s.add).__module__ == "aotcuda.integrations.in_place.functions"
 
 
-def test_kernels_look_like_their_functions(cuda: StandIn) -> None:
+def test_kernels_look_like_their_functions(cuda):
     s = solver(cuda)
     assert s.add.py_func.__name__ == "add"
     assert inspect.unwrap(s.add) is s.add.py_func
@@ -278,7 +271,7 @@ def test_kernels_look_like_their_functions(cuda: StandIn) -> None:
     assert s.scale.signatures == list(KERNELS["scale"])
 
 
-def test_kernels_and_functions_are_pickled_by_name(cuda: StandIn) -> None:
+def test_kernels_and_functions_are_pickled_by_name(cuda):
     s = solver(cuda)
     for value in (s.add, s.twice, s.Solver.step, s.on_the_processor):
         assert pickle.loads(pickle.dumps(value)) is value
@@ -286,7 +279,7 @@ def test_kernels_and_functions_are_pickled_by_name(cuda: StandIn) -> None:
     assert pickle.loads(pickle.dumps(packaged)) is packaged
 
 
-def test_wrong_calls_say_how_to_launch(cuda: StandIn) -> None:
+def test_wrong_calls_say_how_to_launch(cuda):
     s = solver(cuda)
     with pytest.raises(TypeError, match=r"mypkg.solver.twice is a device function: kernels call it"):
         s.twice(1, b=1)
@@ -298,7 +291,7 @@ def test_wrong_calls_say_how_to_launch(cuda: StandIn) -> None:
             launch(1, b=1)
 
 
-def test_a_helper_finds_its_kernels_in_the_modules_that_package_them(cuda: StandIn) -> None:
+def test_a_helper_finds_its_kernels_in_the_modules_that_package_them(cuda):
     helper = "from aotcuda.numba import cuda\n\n\n@cuda.jit\ndef fill(values):\n    values[0] = 1\n"
     text = SOURCE + "\nfrom mypkg.helper import fill\n"
     record = generated.kernel("fill", "void(float32[::1])")
@@ -313,7 +306,7 @@ def test_a_helper_finds_its_kernels_in_the_modules_that_package_them(cuda: Stand
     assert importlib.import_module("mypkg.solver").fill is alone.fill
 
 
-def test_a_wrapped_kernel_is_found_by_its_definition(cuda: StandIn) -> None:
+def test_a_wrapped_kernel_is_found_by_its_definition(cuda):
     text = """
 from aotcuda.numba import cuda
 
@@ -336,9 +329,9 @@ def fill(values):
     assert symbols(cuda) == ["fill_0"]
 
 
-def test_numba_compiles_kernels_that_are_not_packaged(cuda: StandIn, monkeypatch: Any) -> None:
+def test_numba_compiles_kernels_that_are_not_packaged(cuda, monkeypatch):
     s = solver(cuda, SOURCE, KERNELS, fallback="jit")
-    made: list[object] = []
+    made = []
     monkeypatch.setattr(
         type(s.missing), "_decorated", lambda self, *args, **_: made.append(args) or {(1, 1): "Numba's"}
     )
@@ -349,7 +342,7 @@ def test_numba_compiles_kernels_that_are_not_packaged(cuda: StandIn, monkeypatch
     assert made == [s.missing._args]
 
 
-def test_nothing_is_compiled_where_the_fallback_is_off(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_compiled_where_the_fallback_is_off(cuda, monkeypatch):
     s = solver(cuda)
     with pytest.raises(
         NoImageError, match="is in no image that was packaged, and nothing may be compiled here; name it"
@@ -360,7 +353,7 @@ def test_nothing_is_compiled_where_the_fallback_is_off(cuda: StandIn, monkeypatc
         s.Solver.step[1, 1]
 
 
-def test_without_numba_errors_say_what_to_install(cuda: StandIn) -> None:
+def test_without_numba_errors_say_what_to_install(cuda):
     in_place.write(cuda.packages, SOURCE, KERNELS, fallback="jit")
     code = f"""{in_place.NO_NUMBA}
 import mypkg.solver as s
@@ -386,7 +379,7 @@ for call, *args in calls:
     assert event.startswith(in_place.named("DependencyError numba.cuda.event is Numba's own"))
 
 
-def test_a_function_that_moved_since_the_build_is_not_launched(cuda: StandIn) -> None:
+def test_a_function_that_moved_since_the_build_is_not_launched(cuda):
     text = SOURCE.replace("@nb.cuda.jit\n", "if True:\n    pass\n\n\n@nb.cuda.jit\n")
     folder = in_place.write(cuda.packages, SOURCE, KERNELS)
     (folder.parent / "solver.py").write_text(text)
@@ -395,7 +388,7 @@ def test_a_function_that_moved_since_the_build_is_not_launched(cuda: StandIn) ->
         s.add[1, 1]
 
 
-def test_an_edited_source_is_stale(cuda: StandIn) -> None:
+def test_an_edited_source_is_stale(cuda):
     folder = in_place.write(cuda.packages, SOURCE, KERNELS)
     (folder.parent / "solver.py").write_text(SOURCE.replace("x + x", "x * 2"))
     s = importlib.import_module("mypkg.solver")
@@ -417,7 +410,7 @@ def test_an_edited_source_is_stale(cuda: StandIn) -> None:
         ),
     ],
 )
-def test_altered_files_are_refused_at_the_first_launch(cuda: StandIn, file: str, change: Any, expected: str) -> None:
+def test_altered_files_are_refused_at_the_first_launch(cuda, file, change, expected):
     folder = in_place.write(cuda.packages, SOURCE, KERNELS)
     (folder / file).write_bytes(change((folder / file).read_bytes()))
     s = importlib.import_module("mypkg.solver")
@@ -425,7 +418,7 @@ def test_altered_files_are_refused_at_the_first_launch(cuda: StandIn, file: str,
         s.add[1, 32](cuda.array(), cuda.array(), cuda.array())
 
 
-def test_devices_work_without_numba(cuda: StandIn) -> None:
+def test_devices_work_without_numba(cuda):
     in_place.write(cuda.packages, SOURCE, KERNELS)
     code = f"""{in_place.NO_NUMBA}
 from mypkg.solver import cuda
@@ -450,7 +443,7 @@ print(cuda.get_current_device().id)
     assert len(cuda.calls("cuCtxSynchronize")) == 1
 
 
-def test_without_a_driver_there_is_no_gpu(cuda: StandIn) -> None:
+def test_without_a_driver_there_is_no_gpu(cuda):
     in_place.write(cuda.packages, SOURCE, KERNELS)
     code = f"""{in_place.NO_NUMBA}
 from mypkg.solver import cuda
@@ -463,7 +456,7 @@ except cuda.CudaSupportError as error:
     assert cuda.run(code, LD_LIBRARY_PATH="/nowhere").splitlines() == ["False 0 []", "NoDriverError"]
 
 
-def test_declarations_at_import_need_no_numba(cuda: StandIn) -> None:
+def test_declarations_at_import_need_no_numba(cuda):
     text = """
 import math
 from aotcuda.numba import cuda, float32, from_dtype, int32, types, vectorize
@@ -532,7 +525,7 @@ except Exception as error:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_numbas_driver_modules_tell_whether_there_is_a_gpu(cuda: StandIn, there: bool) -> None:
+def test_numbas_driver_modules_tell_whether_there_is_a_gpu(cuda, there):
     in_place.write(cuda.packages, f"{SOURCE}\nfrom aotcuda.numba import errors as nb_errors, prange\n", KERNELS)
     environ = {} if there else {"LD_LIBRARY_PATH": "/nowhere"}
     said = cuda.run(in_place.NO_NUMBA + HAS_CUDA, **environ).splitlines()
@@ -544,7 +537,7 @@ def test_numbas_driver_modules_tell_whether_there_is_a_gpu(cuda: StandIn, there:
     ]
 
 
-def test_values_of_numba_are_numbas(cuda: StandIn) -> None:
+def test_values_of_numba_are_numbas(cuda):
     s = solver(cuda, SOURCE + "\nfrom aotcuda.numba import config, errors\n")
     numba = importlib.import_module("numba")
     assert bool(s.config.DISABLE_JIT) is bool(numba.config.DISABLE_JIT)
@@ -555,7 +548,7 @@ def test_values_of_numba_are_numbas(cuda: StandIn) -> None:
     assert s.float32[:] == s.float32[:]
 
 
-def test_a_missing_gpu_raises_numbas_own_error(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_gpu_raises_numbas_own_error(cuda, monkeypatch):
     s = solver(cuda)
     error = importlib.import_module("numba.cuda.cudadrv.error").CudaSupportError
     monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
@@ -566,7 +559,7 @@ def test_a_missing_gpu_raises_numbas_own_error(cuda: StandIn, monkeypatch: pytes
         assert isinstance(caught.value, NoDriverError)
 
 
-def test_numbas_classes_need_no_import_of_numba(cuda: StandIn) -> None:
+def test_numbas_classes_need_no_import_of_numba(cuda):
     in_place.write(cuda.packages, SOURCE, KERNELS)
     code = f"""{in_place.NO_NUMBA}
 from mypkg.solver import cuda, float32, int32, types
@@ -576,7 +569,7 @@ print(isinstance(1, cuda.devicearray.DeviceNDArray), cuda.syncthreads, float32[:
     assert cuda.run(code) == in_place.named(said)
 
 
-def test_other_names_are_numbas_own(cuda: StandIn) -> None:
+def test_other_names_are_numbas_own(cuda):
     s = solver(cuda)
     numba, devicearray = (importlib.import_module(name) for name in ("numba", "numba.cuda.cudadrv.devicearray"))
     real = importlib.import_module("numba.cuda")
@@ -591,7 +584,7 @@ def test_other_names_are_numbas_own(cuda: StandIn) -> None:
         s.cuda.nonsense()
 
 
-def test_cpu_functions_are_compiled_at_their_first_call(cuda: StandIn) -> None:
+def test_cpu_functions_are_compiled_at_their_first_call(cuda):
     text = """
 from aotcuda.numba import cuda, njit, prange, float64
 
@@ -623,7 +616,7 @@ def total(n):
     assert len(s.eager.signatures) == 1
 
 
-def test_numba_gets_functions_with_its_own_names(cuda: StandIn) -> None:
+def test_numba_gets_functions_with_its_own_names(cuda):
     s = solver(cuda)
     real = s.add.of_numba()
     numba = importlib.import_module("numba")
@@ -636,7 +629,7 @@ def test_numba_gets_functions_with_its_own_names(cuda: StandIn) -> None:
     assert s.twice.of_numba().targetoptions["device"] is True
 
 
-def test_kernels_of_other_modules_take_its_device_functions(cuda: StandIn) -> None:
+def test_kernels_of_other_modules_take_its_device_functions(cuda):
     s = solver(cuda)
     typeof = importlib.import_module("numba.cuda.typing.typeof").typeof
     assert typeof(s.twice) == typeof(s.twice.of_numba())
@@ -647,9 +640,7 @@ def test_kernels_of_other_modules_take_its_device_functions(cuda: StandIn) -> No
 @pytest.mark.parametrize(
     ("name", "value"), [("AOTCUDA_BUILDING", "1"), ("AOTCUDA_IN_PLACE", "0"), ("NUMBA_ENABLE_CUDASIM", "1")]
 )
-def test_numba_is_used_in_builds_and_in_the_simulator(
-    cuda: StandIn, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
+def test_numba_is_used_in_builds_and_in_the_simulator(cuda, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     in_place.write(cuda.packages, SOURCE.replace("@cuda.jit([", "@cuda.jit(device=True) if 1 else (["), KERNELS)
     namespace = {"__name__": "mypkg.solver", "__file__": str(cuda.packages / "mypkg" / "solver.py")}
@@ -657,7 +648,7 @@ def test_numba_is_used_in_builds_and_in_the_simulator(
     assert entry.attribute("numba", "float32", namespace) is importlib.import_module("numba").float32
 
 
-def test_a_module_that_was_never_built_gets_numba(cuda: StandIn) -> None:
+def test_a_module_that_was_never_built_gets_numba(cuda):
     package = cuda.packages / "mypkg"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -670,7 +661,7 @@ def test_a_module_that_was_never_built_gets_numba(cuda: StandIn) -> None:
     assert built.cuda is not plain.cuda
 
 
-def test_a_module_that_was_never_built_says_that_numba_is_missing(cuda: StandIn) -> None:
+def test_a_module_that_was_never_built_says_that_numba_is_missing(cuda):
     package = cuda.packages / "mypkg"
     package.mkdir(parents=True)
     (package / "plain.py").write_text("from aotcuda.numba import cuda\n")
@@ -686,7 +677,7 @@ def test_a_module_that_was_never_built_says_that_numba_is_missing(cuda: StandIn)
 @pytest.mark.parametrize("package", ["numba", "numba_cuda_mlir"])
 @pytest.mark.parametrize("statement", ["from aotcuda.{}.cuda.libdevice import sinf", "import aotcuda.{}.cuda"])
 @pytest.mark.parametrize("built", [True, False])
-def test_importing_a_submodule_says_what_to_import(cuda: StandIn, package: str, statement: str, built: bool) -> None:
+def test_importing_a_submodule_says_what_to_import(cuda, package, statement, built):
     line = statement.format(package)
     in_place.write(
         cuda.packages, f"{SOURCE}\ntry:\n    {line}\nexcept ImportError as error:\n    print(error)", KERNELS
@@ -701,7 +692,7 @@ def test_importing_a_submodule_says_what_to_import(cuda: StandIn, package: str, 
     )
 
 
-def test_names_of_submodules_need_no_numba_in_place(cuda: StandIn) -> None:
+def test_names_of_submodules_need_no_numba_in_place(cuda):
     names = "cuda.random.xoroshiro128p_uniform_float32, cuda.libdevice.sinf, cuda.types.float32"
     in_place.write(cuda.packages, f"{SOURCE}\nFOUND = {names}", KERNELS)
     assert cuda.run(f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.FOUND[0])") == in_place.named(
@@ -714,7 +705,7 @@ def test_names_of_submodules_need_no_numba_in_place(cuda: StandIn) -> None:
     assert found[0] is importlib.import_module("numba.cuda.random").xoroshiro128p_uniform_float32
 
 
-def test_a_frozen_application_without_data_is_told_how_to_pack_it(cuda: StandIn) -> None:
+def test_a_frozen_application_without_data_is_told_how_to_pack_it(cuda):
     package = cuda.packages / "mypkg"
     package.mkdir(parents=True)
     (package / "plain.py").write_text("from aotcuda.numba import cuda\n")
@@ -731,14 +722,14 @@ except ImportError as error:
     assert said in cuda.run(code)
 
 
-def test_a_script_launches_packaged_kernels(cuda: StandIn, tmp_path: Path) -> None:
+def test_a_script_launches_packaged_kernels(cuda, tmp_path):
     assert entry.is_numba("numba", {"__name__": "__main__", "__file__": str(tmp_path / "x.py")})
     in_place.write(cuda.packages, SOURCE + "\nprint(__name__, __aotcuda__.name)\nscale[1, 1]\n", KERNELS)
     code = f"{in_place.NO_NUMBA}\nimport runpy\nrunpy.run_module('mypkg.solver', run_name='__main__')"
     assert cuda.run(code) == "__main__ mypkg.solver\n"
 
 
-def test_a_package_may_be_its_own_source(cuda: StandIn) -> None:
+def test_a_package_may_be_its_own_source(cuda):
     in_place.write(cuda.packages, SOURCE, KERNELS, name="mypkg.solver")
     package = cuda.packages / "mypkg" / "solver"
     package.mkdir()
@@ -749,7 +740,7 @@ def test_a_package_may_be_its_own_source(cuda: StandIn) -> None:
     assert symbols(cuda) == ["add_0"]
 
 
-def test_launches_of_an_editable_install_notice_edits(cuda: StandIn) -> None:
+def test_launches_of_an_editable_install_notice_edits(cuda):
     folder = in_place.write(cuda.packages, SOURCE, KERNELS, editable=True)
     s = importlib.import_module("mypkg.solver")
     arrays = [cuda.array() for _ in range(3)]
@@ -759,7 +750,7 @@ def test_launches_of_an_editable_install_notice_edits(cuda: StandIn) -> None:
         s.launch(*arrays)
 
 
-def test_other_modules_of_the_package_need_no_numba(cuda: StandIn) -> None:
+def test_other_modules_of_the_package_need_no_numba(cuda):
     in_place.write(cuda.packages, SOURCE, KERNELS)
     package = cuda.packages / "mypkg"
     in_place.mark(package / "__init__.aotcuda", {})

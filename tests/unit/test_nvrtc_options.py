@@ -33,15 +33,12 @@ MACRO = 'extern "C" __global__ void k(int *a) { a[0] ^= VALUE; }'
 
 EFFECTS = {
     "--ftz=true": (MATH, r"FFMA\.FTZ", r"fma\.rn\.ftz\.f32"),
-    "-ftz=true": (MATH, r"FFMA\.FTZ", r"fma\.rn\.ftz\.f32"),
     "--ftz|true": (MATH, r"FFMA\.FTZ", r"fma\.rn\.ftz\.f32"),
     "--prec-div=false": (MATH, None, r"div\.(full|approx)\.f32"),
     "--prec-sqrt=false": (MATH, None, r"sqrt\.approx\.f32"),
     "-Ofc=max": (LOOP, None, None),
-    "-Xptxas=-O1": (LOOP, None, None),
     "--ptxas-options|-O1": (LOOP, None, None),
     "-jtd=0": (SWITCH, None, r"brx\.idx"),
-    "-DVALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
     "-D|VALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
     "-D VALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
 }

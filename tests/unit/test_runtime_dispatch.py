@@ -10,6 +10,8 @@ import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.manifest.dtypes import structured
+from support import libraries
+from support.libraries import Array, State
 from support.manifests import kernel
 from support.stand_in import DeviceArray
 
@@ -80,6 +82,21 @@ def test_arguments_dimensions_dtype_and_layout_select(cuda):
 )
 def test_the_nearest_scalar_type_is_taken(cuda, types, value, taken):
     assert types[selected(cuda, [f"void({type_})" for type_ in types], value)] == taken
+
+
+@pytest.mark.general("overloads for other dimensions than the one that is taken are in the group")
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_dimensions_select_after_launches_in_a_row(cuda, current, library):
+    """A parameter for any number of dimensions does not take what another overload is nearer to."""
+    record = kernel("k", "void(float32[:,::1])", "void(float32[::1])")
+    buffer = record["overloads"][1]["parameters"][0]
+    buffer.update(kind="buffer", type="float *")
+    run = cuda.package(record).k[1, 1]
+    line, matrix = (libraries.make(Array(library, (State(shape=shape, address=1 << 41),))) for shape in [(4,), (4, 4)])
+    for value in (line, line, line, line, matrix, line, matrix, matrix, matrix, matrix, line):
+        run(value)
+    taken = [call["kernel"] for call in cuda.launches()]
+    assert taken == [f"k_{number}" for number in (1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 1)]
 
 
 def test_equal_overloads_go_by_their_order(cuda):

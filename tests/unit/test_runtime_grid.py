@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("path")
 FLOATS = np.zeros(64, "<f4")
 
 
-def launch_of(cuda) -> tuple[str, list[int], list[int], int]:
+def launch_of(cuda):
     """Return what the last launch was: kernel, grid, block and shared memory."""
     call = [call for call in cuda.calls() if call["call"].startswith("cuLaunchKernel")][-1]
     return call["kernel"], call["grid"], call["block"], call["shared"]
@@ -29,7 +29,7 @@ def package(cuda):
     return lambda record=PAIR: cuda.package(record, by_grid=True, frontend="triton").k
 
 
-def at(cuda, shift: int, like=FLOATS):
+def at(cuda, shift, like=FLOATS):
     array = cuda.array(like)
     array.interface["data"] = (array.address + shift, False)
     return array
@@ -46,7 +46,7 @@ def at(cuda, shift: int, like=FLOATS):
         (0, 32, 1024, "large"),
     ],
 )
-def test_the_most_specific_variant_is_launched(cuda, package, shift, n, block, wanted) -> None:
+def test_the_most_specific_variant_is_launched(cuda, package, shift, n, block, wanted):
     k, x, other = package(), at(cuda, shift), at(cuda, 0)
     for _ in range(3):
         k[(3, 2)](x, 1.5, n, BLOCK=block)
@@ -65,7 +65,7 @@ def test_the_most_specific_variant_is_launched(cuda, package, shift, n, block, w
         np.zeros((), "<f4"),
     ],
 )
-def test_arrays_of_any_shape_and_strides_are_launched(cuda, package, general, like) -> None:
+def test_arrays_of_any_shape_and_strides_are_launched(cuda, package, general, like):
     k, x, line = package(), at(cuda, 0, like), at(cuda, 0)
     for _ in range(3):
         k[4](x, 1.0, 16, BLOCK=128)
@@ -75,7 +75,7 @@ def test_arrays_of_any_shape_and_strides_are_launched(cuda, package, general, li
 
 
 @pytest.mark.parametrize(("act", "wanted"), [("relu", "relu"), (True, "flag"), (None, "large")])
-def test_constants_may_be_strings_bools_and_none(cuda, package, act, wanted) -> None:
+def test_constants_may_be_strings_bools_and_none(cuda, package, act, wanted):
     k, x = package(), at(cuda, 0)
     for _ in range(3):
         k[1](x, 1.0, 16, BLOCK=1024, ACT=act)
@@ -85,14 +85,14 @@ def test_constants_may_be_strings_bools_and_none(cuda, package, act, wanted) -> 
             k[1](x, 1.0, 16, BLOCK=1024, ACT=wrong)
 
 
-def test_options_choose_as_constants_do(cuda, package) -> None:
+def test_options_choose_as_constants_do(cuda, package):
     k, x = package(kernel(variant("one", 128), variant("one", 128))), at(cuda, 0)
     k[1](x, 1.0, 16, BLOCK=128, num_warps=1)
     with pytest.raises(ArgumentError, match="num_warps, is 8"):
         k[1](x, 1.0, 16, BLOCK=128, num_warps=8)
 
 
-def test_a_variant_without_an_image_is_skipped(cuda, package) -> None:
+def test_a_variant_without_an_image_is_skipped(cuda, package):
     record = kernel(variant("other", 128), variant("own", 128))
     launches = record["overloads"][0]["launches"]
     launches["sm_80"] = launches.pop("sm_90")
@@ -102,7 +102,7 @@ def test_a_variant_without_an_image_is_skipped(cuda, package) -> None:
         assert launch_of(cuda)[0] == "own"
 
 
-def test_a_kernel_without_an_image_is_refused(cuda, package) -> None:
+def test_a_kernel_without_an_image_is_refused(cuda, package):
     record = kernel(variant("other", 128))
     launches = record["overloads"][0]["launches"]
     launches["sm_80"] = launches.pop("sm_90")
@@ -111,7 +111,7 @@ def test_a_kernel_without_an_image_is_refused(cuda, package) -> None:
 
 
 @pytest.mark.parametrize(("n", "wanted"), [(1, "few"), (100, "few"), (101, "many"), (0, "many")])
-def test_bounds_choose_a_variant(cuda, package, n, wanted) -> None:
+def test_bounds_choose_a_variant(cuda, package, n, wanted):
     k, x = package(kernel(variant("few", 128, least=1, most=100), variant("many", 128))), at(cuda, 0)
     for _ in range(3):
         k[1](x, 1.0, n, 128)
@@ -120,7 +120,7 @@ def test_bounds_choose_a_variant(cuda, package, n, wanted) -> None:
         assert launch_of(cuda)[0] == "few"
 
 
-def test_grids_are_ints_tuples_lists_and_functions_of_the_arguments(cuda, package) -> None:
+def test_grids_are_ints_tuples_lists_and_functions_of_the_arguments(cuda, package):
     k, x = package(), at(cuda, 0)
     seen = []
 
@@ -150,7 +150,7 @@ def test_grids_are_ints_tuples_lists_and_functions_of_the_arguments(cuda, packag
 @pytest.mark.parametrize(
     "zero", [0, np.int64(0), np.uint8(0), np.array(0), (0,), (4, 0), [np.int32(4), 0, 1], (np.int16(0), 1)]
 )
-def test_a_grid_of_zero_launches_nothing(cuda, package, zero, stream) -> None:
+def test_a_grid_of_zero_launches_nothing(cuda, package, zero, stream):
     k, x = package(), at(cuda, 0)
     for launched in range(3):
         k.configure(zero, stream=stream)(x, 1.0, 1024, BLOCK=128)
@@ -161,7 +161,7 @@ def test_a_grid_of_zero_launches_nothing(cuda, package, zero, stream) -> None:
 
 
 @pytest.mark.parametrize("many", [62, 63, 64, 200])
-def test_a_kernel_may_have_many_arguments(cuda, package, many) -> None:
+def test_a_kernel_may_have_many_arguments(cuda, package, many):
     numbers = [
         {"name": f"a{at}", "type": "i32", "kind": "number", "offset": 4 * at, "format": "i"} for at in range(many)
     ]
@@ -177,7 +177,7 @@ def test_a_kernel_may_have_many_arguments(cuda, package, many) -> None:
     assert len(cuda.launches()) == 12
 
 
-def test_a_grid_function_gets_constants_that_the_launch_omits(cuda, package) -> None:
+def test_a_grid_function_gets_constants_that_the_launch_omits(cuda, package):
     chosen = [variant("few", 128, least=1, most=100), variant("many", 1024)]
     for item in chosen:
         item["parameters"][3]["optional"] = True
@@ -201,7 +201,7 @@ def test_a_grid_function_gets_constants_that_the_launch_omits(cuda, package) -> 
         (("y", 16), {"BLOCK": 128}, "argument 2, factor, is str"),
     ],
 )
-def test_wrong_arguments_are_named(cuda, package, args, named, said) -> None:
+def test_wrong_arguments_are_named(cuda, package, args, named, said):
     x = at(cuda, 0)
     given = (x, *args) if "n" not in said.split() else (x, args[0])
     k = package()
@@ -214,7 +214,7 @@ def test_wrong_arguments_are_named(cuda, package, args, named, said) -> None:
     assert "packaged: void(*fp32, fp32, i32; BLOCK=1024)" in str(caught.value)
 
 
-def test_an_array_of_another_dtype_or_read_only_is_refused(cuda, package) -> None:
+def test_an_array_of_another_dtype_or_read_only_is_refused(cuda, package):
     k, x = package(), at(cuda, 0)
     k[1](x, 1.0, 16, BLOCK=128)
     with pytest.raises(ArgumentError, match=r"argument 1, x, is float64\[::1\] where \*fp32 is packaged"):
@@ -224,7 +224,7 @@ def test_an_array_of_another_dtype_or_read_only_is_refused(cuda, package) -> Non
         k[1](x, 1.0, 16, BLOCK=128)
 
 
-def test_more_shared_memory_than_the_default_is_requested(cuda, package) -> None:
+def test_more_shared_memory_than_the_default_is_requested(cuda, package):
     large = variant("large", 1024, launches={"sm_90": {"threads": 256, "shared": 100_000}})
     k, x = package(kernel(large)), at(cuda, 0)
     for _ in range(3):
@@ -233,7 +233,7 @@ def test_more_shared_memory_than_the_default_is_requested(cuda, package) -> None
     assert [call for call in cuda.calls("cuKernelSetAttribute") if call["attribute"] == 8]
 
 
-def test_clusters_multiply_the_grid(cuda, package) -> None:
+def test_clusters_multiply_the_grid(cuda, package):
     launch = {"threads": 128, "shared": 0, "cluster": [2, 1, 1]}
     k, x = package(kernel(variant("pairs", 128, launches={"sm_90": launch}))), at(cuda, 0)
     for _ in range(3):
@@ -242,7 +242,7 @@ def test_clusters_multiply_the_grid(cuda, package) -> None:
         assert cuda.launches()[-1]["attributes"] == {"4": [2, 1, 1], "5": [1, 0, 0]}  # spread, as Triton launches
 
 
-def test_configure_takes_a_stream_alone(cuda, package) -> None:
+def test_configure_takes_a_stream_alone(cuda, package):
     k, x = package(), at(cuda, 0)
     k.configure(3, stream=0)(x, 1.0, 16, BLOCK=128)
     assert launch_of(cuda)[1] == [3, 1, 1]
@@ -256,7 +256,7 @@ def test_configure_takes_a_stream_alone(cuda, package) -> None:
 
 
 @pytest.mark.parametrize("grid", [3.0, (3.0, 2), (3, 2.0), np.float32(3), Fraction(3), (3, (2,)), "3", (3, 77, 0, 0)])
-def test_a_grid_that_equals_integers_is_refused(cuda, package, grid) -> None:
+def test_a_grid_that_equals_integers_is_refused(cuda, package, grid):
     k, x = package(), at(cuda, 0)
     for stream in (None, 77):
         for plain in (3, np.int64(3), (3, 2), (np.int32(3), np.int64(2))):
@@ -267,7 +267,7 @@ def test_a_grid_that_equals_integers_is_refused(cuda, package, grid) -> None:
     assert [launch["grid"][:2] for launch in cuda.launches()] == [[3, 1], [3, 1], [3, 2], [3, 2]] * 2
 
 
-def test_help_shows_names_and_defaults(package) -> None:
+def test_help_shows_names_and_defaults(package):
     k = package()
     assert k.__doc__.splitlines()[0] == "k[grid](x, factor, n, BLOCK, ACT, num_warps=...)"
     shown = "(x: '*fp32', factor: 'fp32', n: 'i32', BLOCK: '128 | 1024', ACT: \"None | 'relu' | True\" = None, *, "
@@ -275,7 +275,7 @@ def test_help_shows_names_and_defaults(package) -> None:
 
 
 @pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
-def test_driver_errors_name_grid_and_block_at_every_launch(cuda, devices) -> None:
+def test_driver_errors_name_grid_and_block_at_every_launch(cuda, devices):
     cuda.set(devices=devices)
     clusters = {"sm_90": {"threads": 64, "shared": 128, "cluster": [2, 1, 1]}}
     record = kernel(variant("plain", 128), variant("clustered", 1024, launches=clusters))
@@ -296,7 +296,7 @@ def test_driver_errors_name_grid_and_block_at_every_launch(cuda, devices) -> Non
     assert "clusters of (2, 1, 1) blocks" in said[1]
 
 
-def test_named_arguments_come_in_any_order(cuda, package, general) -> None:
+def test_named_arguments_come_in_any_order(cuda, package, general):
     k, x = package(), at(cuda, 0)
     for _ in range(2):
         k[1](x, 2.0, 16, BLOCK=128)
@@ -308,7 +308,7 @@ def test_named_arguments_come_in_any_order(cuda, package, general) -> None:
     assert len(general) == 1
 
 
-def test_launchers_work_after_an_unload(cuda, package) -> None:
+def test_launchers_work_after_an_unload(cuda, package):
     k, x = package(), at(cuda, 0)
     held = k[3]
     for _ in range(3):

@@ -260,34 +260,25 @@ class TestWhatIsMissing:
         assert "the CUDA driver library libcuda.so.nowhere cannot be loaded" in message
         assert "install NVIDIA's driver" in message
 
-    def test_the_toolkits_stub(self, cuda):
-        cuda.set(fail="cuInit=34")
-        assert "is the toolkit's stub, not a driver" in self.launch_error(cuda, NoDriverError)
+    @pytest.mark.parametrize(
+        ("settings", "error", "said"),
+        [
+            ({"fail": "cuInit=34"}, NoDriverError, "is the toolkit's stub, not a driver"),
+            ({"fail": "cuInit=999"}, CudaError, "the CUDA driver could not be started: CUDA_ERROR_UNKNOWN, unknown"),
+            ({"devices": ""}, NoDeviceError, "the CUDA driver shows no GPU"),
+            ({"version": 11080}, DriverTooOldError, "the driver supports CUDA 11.8; aotcuda needs"),
+            ({"version": 12080}, DriverTooOldError, "CUDA 12.8, and the images need CUDA 13.0, which driver 580.65"),
+            ({"devices": "7.0"}, NoImageError, "mypkg.kernels has no image for GPU 0 (Stand-in A, compute capability"),
+        ],
+    )
+    def test_a_missing_driver_gpu_or_image_is_named(self, cuda, settings, error, said):
+        cuda.set(**settings)
+        assert said in self.launch_error(cuda, error)
 
-    def test_no_gpu(self, cuda):
-        cuda.set(devices="")
-        assert self.launch_error(cuda, NoDeviceError) == "the CUDA driver shows no GPU"
-
-    def test_no_gpu_because_the_environment_hides_them(self, cuda, monkeypatch):
+    def test_gpus_that_the_environment_hides_are_named(self, cuda, monkeypatch):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         cuda.set(devices="")
         assert "CUDA_VISIBLE_DEVICES is ''" in self.launch_error(cuda, NoDeviceError)
-
-    def test_a_driver_from_before_cuda_12(self, cuda):
-        cuda.set(version=11080)
-        assert "the driver supports CUDA 11.8; aotcuda needs" in self.launch_error(cuda, DriverTooOldError)
-
-    def test_a_driver_too_old_for_the_images(self, cuda):
-        cuda.set(version=12080)
-        message = self.launch_error(cuda, DriverTooOldError)
-        assert "the driver supports CUDA 12.8, and the images need CUDA 13.0" in message
-        assert "580.65" in message
-
-    def test_no_image_for_the_gpu(self, cuda):
-        cuda.set(devices="7.0")
-        assert "mypkg.kernels has no image for GPU 0 (Stand-in A, compute capability 7.0)" in self.launch_error(
-            cuda, NoImageError
-        )
 
     def test_images_that_the_driver_refuses(self, cuda):
         message = self.launch_error(cuda, CudaError, data=b"not a fatbin at all")

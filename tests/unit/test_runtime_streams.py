@@ -45,7 +45,7 @@ def current(current):
     return current
 
 
-def array(library: str) -> object:
+def array(library):
     """Return an array of a library; "free" ones are on no stream of their own."""
     stream = OWN if library in ("numba", "interface", "instance") else None
     return libraries.make(Array(library.removeprefix("free "), (State(stream=stream),)))
@@ -64,9 +64,9 @@ def ordered(cuda):
     return found
 
 
-def expected(stream: int, arrays: tuple[str, ...]) -> list[tuple[object, int]]:
+def expected(stream, arrays):
     """Return the same as the table has it, for one launch."""
-    others: dict[int, bool] = {}
+    others = {}
     for library in arrays:
         ready, mutual = ON[library]
         if ready is not None and not streams.same(ready, stream):

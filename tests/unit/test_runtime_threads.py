@@ -13,7 +13,6 @@ import struct
 import sys
 import sysconfig
 import threading
-import types
 from collections import Counter
 from pathlib import Path
 
@@ -22,7 +21,7 @@ import pytest
 
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.fast import specializations as fast_path
-from support import threads
+from support import libraries, threads
 from support.manifests import kernel
 from support.quick import needs_extension
 
@@ -241,35 +240,12 @@ def test_threads_launch_more_types_than_the_tables_hold(cuda, path):
     assert logged(cuda) == expected
 
 
-class Streamed:
-    """CuPy's arrays, in so far as a launch reads them, on a stream that is current for all of them."""
-
-    class ndarray:  # noqa: N801 (CuPy's name)
-        _c_contiguous = _f_contiguous = True
-        ndim = 1
-
-        def __init__(self, array):
-            self.dtype = np.dtype(array.interface["typestr"])
-            self.shape = array.shape
-            self.data = types.SimpleNamespace(ptr=array.address)
-
-        def __len__(self):
-            return self.shape[0]
-
-    ndarray.__module__ = "cupy"
-
-
-def test_launches_wait_for_other_streams_while_others_learn(cuda, path, monkeypatch):
-    """Where CuPy tells its current stream is written whenever CuPy's arrays are learnt, and read by every launch."""
-    cupy = types.ModuleType("cupy")
-    cupy._util = types.SimpleNamespace(CUDA_ARRAY_INTERFACE_EXPORT_VERSION=3)
-    # Made anew at each question, as a method would be: nobody but the reader keeps it.
-    cupy.cuda = type("cuda", (), {"get_current_stream": lambda _self: types.SimpleNamespace(ptr=77)})()
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.delitem(sys.modules, "cupy_backends.cuda.stream", raising=False)
+def test_launches_wait_for_other_streams_while_others_learn(cuda, current, path):
+    """The fast path stores where CuPy tells its stream whenever it learns CuPy's arrays; every launch reads that."""
+    current.update(cupy=77)
     k = cuda.package(kernel("k", "void(int64, float32[::1])")).k
     plain = cuda.array(np.zeros(9, "<f4"))
-    array = Streamed.ndarray(plain)
+    array = libraries.of("cupy", plain)
 
     def work(stream):
         for value in range(2 * LAUNCHES):
@@ -277,9 +253,9 @@ def test_launches_wait_for_other_streams_while_others_learn(cuda, path, monkeypa
 
     def learn():
         if path == "extension":
-            fast_path._use_cupy()  # what matters here of all that learning does
+            fast_path._use_cupy()
         else:
-            k[1, 1, 77](0, type("ndarray", (Streamed.ndarray,), {})(plain))
+            k[1, 1, 77](0, libraries.of("cupy", plain))
 
     at_once(*background(learn, lambda: at_once(*[lambda: work(0)] * 2, *[lambda: work(77)] * 2)))
     ordered = [call["stream"] for call in cuda.calls("cuEventRecord")]

@@ -305,16 +305,6 @@ def test_altered_and_newer_parts_are_said_in_one_line(
     assert main(["inspect", str(wheel)]) == 1
 
 
-def test_commands_show_what_a_part_holds(parts: Parts, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(parts["variants/sm80"]), "--json"]) == 0
-    (module,) = json.loads(capsys.readouterr().out)["modules"]
-    axpy = next(symbol for symbol in module["symbols"] if symbol["name"] == "axpy")
-    assert {image["arch"] for image in axpy["images"]} == {"sm_80", "compute_75"}
-    for name, said in (("variants/sm80", VARIANT), ("providers/main", NEED.replace(", which is not installed", ""))):
-        assert main(["check", str(parts[name]), "--gpu", "H100", "--driver", "580.65"]) == 0
-        assert f"sm_90 {said}" in " ".join(capsys.readouterr().out.split())
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [

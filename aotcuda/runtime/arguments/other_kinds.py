@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import aotcuda
 from aotcuda.runtime.arguments import (
     array_view,
@@ -44,9 +42,6 @@ class Pointer(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return parameter_errors.out_of_range(self, parameter, arg, read)
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter_errors.given_address(parameter, block)
-
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return "p", "Q", parameter["offset"], "C", 0, 0, 0, b"", ""
 
@@ -74,10 +69,6 @@ class Datetime(Kind):
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        (count,) = struct.unpack_from("<q", block, parameter["offset"])
-        return f"{parameter['type']} {count}"
 
 
 class SmallFloat(Kind):
@@ -108,11 +99,6 @@ class SmallFloat(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return parameter_errors.out_of_range(self, parameter, arg, read)
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        ((offset, form, _),) = self.fields(parameter)
-        (code,) = struct.unpack_from(f"<{form}", block, offset)
-        return f"{parameter['type']} {small_floats.decode(parameter['dtype'], code)}"
-
 
 _CODES = {1: "B", 2: "H"}
 
@@ -125,9 +111,6 @@ class Address(Kind):
 
     def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], "Q", True)]
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter_errors.given_address(parameter, block)
 
 
 class Record(Address):
@@ -249,10 +232,6 @@ class Struct(Kind):
             else f"is a record {read[0]} where {self.wanted(parameter)}"
         )
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        start = parameter["offset"]
-        return f"{parameter['type']} of the bytes {block[start : start + parameter['bytes']].hex(' ', 8)}"
-
 
 class Type(Kind):
     """A type, as `float64` is: a class or dtype of NumPy, a dtype of PyTorch, a type of Numba. Nothing of it is packed.
@@ -272,9 +251,6 @@ class Type(Kind):
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter["type"]  # the block may end with it, in one byte: the front end says how many it takes
 
 
 class Tuple(Kind):
@@ -307,9 +283,6 @@ class Tuple(Kind):
             parameter_kinds.of(member).is_exact(member, item)
             for member, item in zip(parameter["members"], arg, strict=True)
         )
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return f"({', '.join([parameter_kinds.of(member).given(member, block) for member in parameter['members']])})"
 
 
 class Elements(Address):
@@ -412,9 +385,6 @@ class Constant(Kind):
         if read is None or read == parameter["value"]:
             return None
         return f"is {aotcuda.errors.shown(arg)} where {self.wanted(parameter)}"
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter["type"]
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         optional = int(bool(parameter.get("optional")))

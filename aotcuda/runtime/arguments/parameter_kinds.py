@@ -74,10 +74,6 @@ class Kind:
         """
         return True
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        """Return what a kernel was given, in words, from its parameter block."""
-        raise NotImplementedError
-
     def record(self, parameter: Parameter) -> tuple[object, ...] | None:
         """Return the parameter for the fast path in C; None if that does not take it.
 
@@ -114,11 +110,6 @@ class Scalar(Kind):
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         large = parameter["kind"] == "scalar" and parameter["format"] == "Q"
         return not large or scalars.numpy_dtype(arg) is not None
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (likewise)
-
-        return parameter_errors.given_number(parameter, block)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return parameter["kind"][0], parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
@@ -199,11 +190,6 @@ class Array(Kind):
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         return parameter["layout"] == "C" and not parameter.get("readonly", False)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (likewise)
-
-        return parameter_errors.given_array(parameter, block)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 import tomllib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.common.replacing import replacing
 from aotcuda.errors import ConfigError, DependencyError
 from aotcuda.gpus import default_targets
 from aotcuda.tools.record import variants
@@ -233,15 +233,10 @@ def write(path: Path, text: str) -> None:
     Raises:
         ConfigError: It cannot be written.
     """
-    path = path.resolve()  # where a link leads to
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_bytes(text.encode())
-        if path.exists():
-            partial.chmod(path.stat().st_mode & 0o7777)
-        partial.replace(path)
+        with replacing(path) as partial:
+            partial.write_bytes(text.encode())
     except OSError as error:
-        partial.unlink(missing_ok=True)
         message = f"{path} cannot be written ({error.strerror}); it is left as it is"
         raise ConfigError(message) from error
 

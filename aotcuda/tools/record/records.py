@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.common import foreign
+from aotcuda.common.replacing import replacing
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -245,15 +246,12 @@ def add(path: Path, more: Recorded) -> Recorded:
         data = {"version": _VERSION, "runs": found.runs, "functions": [asdict(record) for record in found.records]}
         if found.choices:
             data["choices"] = [asdict(choice) for choice in found.choices]
-        partial = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
-            partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-            partial.replace(path)
+            with replacing(path) as partial:
+                partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         except OSError as error:
             message = f"{path} cannot be written ({error.strerror}); name another file with --out"
             raise ConfigError(message) from error
-        finally:
-            partial.unlink(missing_ok=True)
     return found
 
 
