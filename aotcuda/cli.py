@@ -1,6 +1,7 @@
 """The command line: parse arguments, call the tool, and turn errors into one line and an exit code.
 
-Exit codes: 0 fine; 1 the thing asked about has a problem, said on standard error; 2 wrong usage; 130 interrupted (143
+Exit codes: 0 fine; 1 the inspected object has a problem, reported on standard error; 2 wrong usage; 130 interrupted
+    (143
 by SIGTERM).
 """
 
@@ -68,7 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is not None or error.errno not in _FULL:
             raise
         _drop_output()
-        print(f"aotcuda: writing failed ({error.strerror}); make room, or write elsewhere", file=sys.stderr)
+        print(
+            (f"aotcuda: writing failed ({error.strerror}); free some space, or write to another folder"),
+            file=sys.stderr,
+        )
         return 1
     return status or 0
 
@@ -88,7 +92,7 @@ def _open_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (as Python opens its own)
 
 
-@functools.cache  # whoever calls `main` again and again waits for this most of the time
+@functools.cache  # this takes most of the time of repeated calls of `main`
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
     parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")
@@ -109,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_build(commands)
 
-    check = commands.add_parser("check", help="show which code each GPU and driver takes from a wheel or module")
+    check = commands.add_parser("check", help="show which code of a wheel or module each GPU and driver runs")
     check.add_argument("target", metavar="TARGET", help="wheel, importable module or package, or folder")
     check.add_argument("--gpu", metavar="NAME", help="show only this GPU: a name, or sm_XY")
     check.add_argument("--driver", metavar="VERSION", help="show only this driver: a version, or its CUDA version")
@@ -304,7 +308,7 @@ def _config(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.inspect import flags  # noqa: PLC0415
 
     if arguments.cmakedir != (arguments.module is None):
-        arguments.usage("name MODULE, unless it is --cmakedir that you want")
+        arguments.usage("name MODULE, or pass --cmakedir")
     if arguments.cmakedir:
         from aotcuda.builder import cmake  # noqa: PLC0415
 

@@ -46,7 +46,7 @@ class Capability:
     Attributes:
         number: `(9, 0)`.
         architecture: `Hopper`.
-        first_cuda: The first CUDA version whose toolkit builds for it and whose driver knows its GPUs.
+        first_cuda: The first CUDA version whose toolkit builds for it and whose driver supports its GPUs.
         last_cuda: The last toolkit that builds for it; None if no toolkit has dropped it.
         last_driver: The last driver branch for its GPUs; None if no branch has dropped them.
         renamed: The number in later toolkits; None if it is the same.
@@ -362,7 +362,7 @@ BY_NUMBER = {row.number: row for row in CAPABILITIES}
 
 
 def example(capability: tuple[int, int]) -> str:
-    """Return the name that stands for all GPUs of a compute capability while sources are imported for it."""
+    """Return the name that represents all GPUs of a compute capability while sources are imported for it."""
     row = BY_NUMBER.get(capability)
     return f"NVIDIA {row.examples[0]}" if row is not None and row.examples else "NVIDIA GPU {}.{}".format(*capability)
 

@@ -28,21 +28,25 @@ def use(name: str) -> None:
 
 
 def start() -> None:
-    """Import the packs that `AOTCUDA_PACKS` names when the program imports Triton."""
-    from aotcuda.common import after_import  # noqa: PLC0415 (an import of a pack needs none of it)
+    """Import the packs that `AOTCUDA_PACKS` names; of those that cannot be, warn when the program imports Triton."""
+    import importlib  # noqa: PLC0415 (an import of a pack needs none of these)
 
-    after_import.call("triton", lambda _: _import(os.environ.get(VARIABLE, "")))
+    from aotcuda.common import after_import  # noqa: PLC0415 (likewise)
 
-
-def _import(names: str) -> None:
-    import importlib  # noqa: PLC0415 (as above)
-    import warnings  # noqa: PLC0415
-
-    from aotcuda.errors import FallbackWarning  # noqa: PLC0415
-
-    for name in filter(None, map(str.strip, names.split(","))):
+    problems = []
+    for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         try:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001 (the program runs without the pack)
-            message = f"{VARIABLE}: the pack {name} cannot be imported ({error}), so Triton compiles its kernels"
-            warnings.warn(message, FallbackWarning, stacklevel=2)
+            problems.append(f"{VARIABLE}: the pack {name} cannot be imported ({error}), so Triton compiles its kernels")
+    if problems:
+        after_import.call("triton", lambda _: _warn(problems))
+
+
+def _warn(problems: list[str]) -> None:
+    import warnings  # noqa: PLC0415 (as above)
+
+    from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (likewise)
+
+    for problem in problems:
+        warnings.warn(problem, FallbackWarning, stacklevel=2)

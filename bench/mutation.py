@@ -5,7 +5,7 @@
 
 A mutant is a module with one change: a comparison, a constant, a condition, an operator, a result or a statement. The
 changes are drawn by a seed, so `before` and `after` have the same mutants while the module stays the same. A mutant is
-killed by the first test that fails; `after` runs only mutants that survived, or whose killer is gone.
+killed by the first test that fails; `after` runs only mutants that survived, or whose killer no longer exists.
 """
 
 from __future__ import annotations

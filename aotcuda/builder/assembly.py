@@ -126,7 +126,7 @@ def _dependencies(
 
 
 def _needed(dependencies: Dependencies, carried: Collection[str], project: Project) -> list[str]:
-    """Return the sources that the wheel must contain for the JIT fallback, beside those that it carries."""
+    """Return the sources that the wheel must contain for the JIT fallback, in addition to those that it carries."""
     paths = [item["path"] for item in dependencies.sources if item["path"] not in carried]
     return [path for path in paths if not _is_of_nested_project(path, project)]
 

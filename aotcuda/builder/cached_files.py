@@ -1,6 +1,6 @@
 """Accept from the build cache the files that a build would write, and no others.
 
-Nobody vouches for an entry of the cache: it may name any path, and hold any text. So the plan decides which paths there
+An entry of the cache is not trusted: it may name any path, and hold any text. So the plan decides which paths there
 are. What aotcuda generates from a manifest, Python among it, is generated again and compared; what a wheel carries of
 the project is compared with the project. Left to the entry are the manifest, in its declared shape, machine code, and
 the C header.
@@ -41,7 +41,7 @@ def check(
 ) -> None:
     """Check the files of a cached build.
 
-    `folders` are the project's folder and those that its packages are imported from: carried files lie there.
+    `folders` are the project's folder and those that its packages are imported from: carried files are in these.
 
     Raises:
         ManifestError: The build would not write these files.

@@ -1,4 +1,4 @@
-"""Run one shard of another machine's build: what a worker of an executor is handed.
+"""Run one shard of another machine's build: the function that a worker of an executor calls.
 
 The shard runs in a process of its own, which ends with the worker and when the build is cancelled.
 """
@@ -33,15 +33,15 @@ _PATIENCE = 5.0
 
 
 class CancelledError(Exception):
-    """The build that asked for the shard does not want it any more."""
+    """The build that requested the shard has cancelled it."""
 
 
 def run(archive: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Build a shard of a project; return what became of it, and the entries of the build cache.
+    """Build a shard of a project; return its outcome, and the entries of the build cache.
 
     Args:
         archive: The project's files.
-        request: The shard, as `remote_build.main` takes it.
+        request: The shard, in the form for `remote_build.main`.
     """
     folder = temporary.folder()
     try:
@@ -91,7 +91,7 @@ def _run(folder: Path) -> str:
 def _is_cancelled() -> bool:
     """Return True if this is a task of Dask that was cancelled; Dask does not end a running task."""
     distributed: Any = sys.modules.get("distributed")
-    with suppress(Exception):  # no task of Dask
+    with suppress(Exception):  # not a task of Dask
         worker = distributed.get_worker()
         task = worker.state.tasks.get(worker.get_current_task())
         return task is None or task.state == "cancelled"

@@ -1,11 +1,11 @@
 """Write the software bill of materials of a wheel's GPU code: CycloneDX 1.6, for PEP 770.
 
 https://github.com/CycloneDX/specification/blob/master/schema/bom-1.6.schema.json, https://peps.python.org/pep-0770/. It
-says nothing that a second build would say otherwise: no time, no serial number, no path of the machine.
+has nothing that differs in a second build: no time, no serial number, no path of the machine.
 
 The components are the packaged modules, the compilers, linkers and headers that made them (their libraries of device
-code, such as libdevice, are parts of those), and what was linked; `dependencies` says which module took which. A
-property `aotcuda:role` says which of the three a component is.
+code, such as libdevice, are parts of those), and what was linked; `dependencies` lists them for each module. A
+property `aotcuda:role` has the kind of a component.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import BuiltModule, LinkedItem, Result
 
 FILE_NAME = "aotcuda.cdx.json"
-"""Its name in a wheel, in the folder `sboms` beside the metadata."""
+"""Its name in a wheel, in the folder `sboms` of the metadata."""
 
 RUN_TIME = "aotcuda"
 """The reference of the copy of the run time that a wheel may hold."""
@@ -108,7 +108,7 @@ def _tools(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterato
             yield _distribution(about, "application", "compiler")
     toolkit = next((one for one in installed if ".".join(map(str, one.cuda)) == versions["cuda"]), None)
     if toolkit is None:
-        # The machine's own: nothing installed says its licence, NVIDIA's page does (docs.nvidia.com/cuda/eula).
+        # The machine's own: no installed file has its licence; NVIDIA's page does (docs.nvidia.com/cuda/eula).
         version, terms = versions["cuda"], [{"license": {"name": "NVIDIA Software License Agreement"}}]
         ref = f"cuda-toolkit@{version}"
         yield _component("application", ref, "NVIDIA CUDA Toolkit", "compiler", version=version, licenses=terms)

@@ -143,7 +143,7 @@ def describe(
     """Return the manifest of `module` without its files and sources; for `sizes` see `files`.
 
     Raises:
-        LinkError: An image is not what the front end said it would be.
+        LinkError: An image differs from the front end's description.
     """
     toolkit = gpu_facts.pair(result.toolchain["cuda"])
     units = module.plan.functions

@@ -1,4 +1,4 @@
-"""Recognise Triton's heuristics that only ask if an argument is None; the build and launches in place do."""
+"""Recognise Triton's heuristics that only test if an argument is None, for the build and for launches in place."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import inspect
 import json
 import textwrap
 from types import CodeType, FunctionType, ModuleType
@@ -33,14 +34,19 @@ def digest(function: Any, computed: Mapping[str, Asked | None]) -> str:
             them.
     """
     asked = [[name, *(question or ())] for name, question in computed.items()]
-    whole = [_Reader().function(function), asked]
+    whole = [_Reader(_top(function.fn)).function(function), asked]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
 class _Reader:
-    """Describe functions and values as JSON; a function that was described before is its number."""
+    """Describe functions and values as JSON; a function that was described before is its number.
 
-    def __init__(self) -> None:
+    Args:
+        package: The package of the kernel. Of functions of other packages, Triton's among them, globals do not count.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
         self._numbers: dict[int, int] = {}
 
     def function(self, function: Any) -> list[object]:
@@ -48,7 +54,7 @@ class _Reader:
         if id(function) in self._numbers:
             return ["function", self._numbers[id(function)]]
         self._numbers[id(function)] = len(self._numbers)
-        python = function.fn
+        python = getattr(function, "fn", function)
         parameters = [
             [item.name, bool(item.do_not_specialize), bool(item.do_not_specialize_on_alignment)]
             for item in getattr(function, "params", ())
@@ -56,10 +62,10 @@ class _Reader:
         around = [*(python.__defaults__ or ()), *(python.__kwdefaults__ or {}).values()]
         around += [value for value in python.__annotations__.values() if not isinstance(value, str)]
         return [
-            *("function", textwrap.dedent(function.src).rstrip(), parameters),
+            *("function", textwrap.dedent(_text(function)).rstrip(), parameters),
             bool(getattr(function, "noinline", False)),
             [*map(self._value, around)],
-            self._globals(python),
+            self._globals(python) if hasattr(function, "src") or _top(python) == self._package else [],
         ]
 
     def _globals(self, python: FunctionType) -> list[object]:
@@ -93,20 +99,21 @@ class _Reader:
             return self._of_triton(value)
         if isinstance(value, enum.Enum):
             return ["enum", kind.__qualname__, value.name, self._value(value.value)]
-        if isinstance(value, FunctionType):  # no kernel can call it; of another release of Python it is another one
-            constants = [item for item in value.__code__.co_consts if type(item) in _PLAIN]
-            return ["Python", value.__code__.co_code.hex(), repr(constants)]
+        if isinstance(value, FunctionType):
+            return self.function(value)
         if kind in (tuple, list):
             return [kind.__name__, *map(self._value, value)]
         if kind is dict:
             return ["dict", *([self._value(key), self._value(item)] for key, item in value.items())]
         if isinstance(value, type):
             return ["type", value.__module__, value.__qualname__, *self._methods(value)]
-        return ["object", kind.__module__, kind.__qualname__]  # Triton refuses a kernel that reads one
+        name = getattr(value, "__qualname__", "")
+        return ["object", kind.__module__, kind.__qualname__, name]  # Triton refuses a kernel that reads one
 
     def _methods(self, kind: type) -> list[object]:
-        """Describe the functions for kernels that a class has."""
-        return [[name, self._value(item)] for name, item in vars(kind).items() if hasattr(item, "src")]
+        """Describe the functions for kernels that a class has, and its fields."""
+        fields = [[name, str(item)] for name, item in getattr(kind, "__annotations__", {}).items()]
+        return [*fields, *([name, self._value(item)] for name, item in vars(kind).items() if hasattr(item, "src"))]
 
     def _of_triton(self, value: Any) -> list[object]:
         """Describe what Triton defines: `exp` of its module `math` is not that of `libdevice`."""
@@ -118,6 +125,18 @@ def _is_of_triton(value: Any) -> bool:
     """Return True for a module, class or function of Triton's own."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return str(name).partition(".")[0] == "triton"
+
+
+def _top(function: Any) -> str:
+    return str(function.__module__).partition(".")[0]
+
+
+def _text(function: Any) -> str:
+    """Return the source of a function; of one of Triton's from its `def` on, as Triton compiles it."""
+    try:
+        return str(function.src) if hasattr(function, "src") else inspect.getsource(function)
+    except (OSError, TypeError):  # a program made it; of another release of Python it is another one
+        return str(function.__code__.co_code.hex())
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 The classes are what mypy holds readers and writers to, and what the check is made from: a key is declared here alone.
 They are plain dicts in a program, so nothing imports this at launches. The run time reads manifests whose SHA-256 the
-generated module knows, and pays for no check; `aotcuda inspect` reads whatever it is given, and comes here.
+generated module knows, and pays for no check; `aotcuda inspect` reads any manifest, and checks it here.
 
-All numbers are in bytes unless they say otherwise; those with no other bound are from 0 to 2**63 - 1.
+All numbers are in bytes unless noted otherwise; those with no other bound are from 0 to 2**63 - 1.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ class TensorMap(TypedDict):
 
 
 class Parameter(TypedDict):
-    """One Python argument of a kernel, and how it lies in the kernel's parameter block.
+    """One Python argument of a kernel, and how it is in the kernel's parameter block.
 
-    `kind` says which other keys are there:
+    `kind` determines the other keys:
 
     - `scalar`: `format` is its `struct` character: `?bBhHiIqQefd` (`e` is float16; a bool takes one byte).
     - `complex`: two floats, real then imaginary; `format` is `f` or `d`.
@@ -233,9 +233,9 @@ class Resources(TypedDict):
 
     registers: int  # a thread
     shared: int  # static, a block
-    local: int | None  # a thread; None when the code itself cannot say (recursion)
+    local: int | None  # a thread; None if it cannot be computed from the code (recursion)
     constant: int
-    spills: NotRequired[int]  # bytes stored and loaded for want of registers; absent where no linker's log told
+    spills: NotRequired[int]  # bytes stored and loaded for want of registers; absent without a linker's log
 
 
 class Raised(TypedDict):
@@ -260,8 +260,8 @@ class Overload(TypedDict):
     launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
-    launches: NotRequired[dict[str, FixedLaunch]]  # by arch, where users say the grid alone; others' images lack it
-    one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it lies depends on the GPU
+    launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if users set the grid alone; absent in other images
+    one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it is depends on the GPU
     reserved: NotRequired[list[Block]]  # where it is so: the places of parameters that are no arguments
     apart: NotRequired[list[list[Block]]]  # pairs of arguments, by number: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
@@ -313,7 +313,7 @@ class Linked(TypedDict):
     """A foreign item that was linked into the images."""
 
     name: str  # a file's path from the project's folder, or the name of an object in memory
-    symbols: list[str]  # the functions that it defines, as far as they can be told
+    symbols: list[str]  # the functions that it defines, as far as they are known
 
 
 class Toolchain(TypedDict):
@@ -333,7 +333,7 @@ class Source(TypedDict):
 
 
 class Read(TypedDict):
-    """An input of a build beside its sources; `aotcuda.common.stamp` has the questions."""
+    """An input of a build other than its sources; `aotcuda.common.stamp` defines the questions."""
 
     ask: str
     path: str  # of the project: relative to the folder that holds the package; of others: absolute
@@ -346,7 +346,7 @@ class Rebuild(TypedDict):
     table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
     names: dict[str, list[str]]  # every module that the wheel gains, with its names
     root: str  # the folder that paths in the table are relative to, relative to the folder that holds the package
-    files: list[File]  # what lies in it, for this purpose
+    files: list[File]  # its content, for this purpose
 
 
 class Pack(TypedDict):

@@ -20,7 +20,7 @@ _readers: dict[type, Callable[[object], int | None]] = {}
 
 
 def find(launchers: dict[object, Any], configuration: object) -> Any:
-    """Return the launcher of a configuration; None if none is kept, or whoever makes one has to look at its parts."""
+    """Return the cached launcher of a configuration; None if there is none, or if its parts must be checked."""
     if type(configuration) is not tuple:
         return None
     for part in configuration:
@@ -40,7 +40,7 @@ def find(launchers: dict[object, Any], configuration: object) -> Any:
         return None
     try:
         handle = read(stream)
-    except Exception:  # noqa: BLE001 (whoever makes the launcher reads it once more, and says what is wrong)
+    except Exception:  # noqa: BLE001 (making the launcher reads it again, and raises the error)
         return None
     key = grid, block, handle, shared
     launcher = launchers.get(key) if type(handle) is int and are_exact(key) else None

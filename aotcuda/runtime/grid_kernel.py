@@ -1,6 +1,6 @@
 """Kernels that are launched by their grid alone, `kernel[grid](*args, **constants)`, as Triton's are.
 
-Block, shared memory, clusters and attributes are known of each variant. What stands in brackets is always the grid:
+Block, shared memory, clusters and attributes are known of each variant. The brackets always hold the grid:
 one to three ints, or a function that gets what the launch was given, by name, and returns them. Constants may be given
 by name or by position; with the options (`num_warps` and such) they are arguments like the others, of which nothing is
 packed (`aotcuda.runtime.arguments.other_kinds.Constant`). So one look at the arguments chooses the variant.
@@ -90,14 +90,14 @@ class GridKernel(Kernel):
     def forall(
         self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
     ) -> ForAll:
-        """Raise LaunchError: how many programs `n` elements take, only the kernel's source knows."""
+        """Raise LaunchError: only the kernel's source determines how many programs `n` elements need."""
         del n, block, stream, shared
         self._refuse(f"forall is for kernels that count threads; write {self.__name__}[grid](...)")
 
     if not TYPE_CHECKING:  # as in Kernel
 
         def __call__(self, *_args: object, **_named: object) -> NoReturn:
-            """Say how a kernel is launched.
+            """Raise an error that shows how a kernel is launched.
 
             Raises:
                 CallError: Always.
@@ -120,7 +120,7 @@ class GridKernel(Kernel):
         return found
 
     def record(self) -> Record:
-        """Return what the manifest says of it.
+        """Return its entry in the manifest.
 
         Raises:
             LaunchError: The images that are launched now have no such kernel.
@@ -168,7 +168,7 @@ class GridKernel(Kernel):
         self._chosen(args)
 
     def run(self, grid: Any, args: tuple[object, ...]) -> None:
-        """Launch with a grid that a function told, and arguments that are in order already."""
+        """Launch with a grid that a function returned, and arguments that are in order already."""
         launcher = self._launchers.get((grid, None)) if are_exact((grid,)) else None
         if launcher is None:
             self[grid].run(args)
@@ -184,7 +184,7 @@ class GridKernel(Kernel):
             return self._with_function(grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid
         parts = key if isinstance(key, tuple) else (key,)
-        numbers = [integer(part) for part in parts]  # whether one is none is for the launcher to say
+        numbers = [integer(part) for part in parts]  # the launcher checks if one is None
         if None not in numbers and 1 <= len(numbers) <= 3 and 0 in numbers:
             if stream is not None:
                 from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few programs launch nothing)
@@ -215,13 +215,13 @@ class GridKernel(Kernel):
         return result  # type: ignore[no-any-return]
 
     def of_function(self, function: Callable[..., Any], *told: object) -> GridLauncher:
-        """Return the launcher in Python whose grid a function returns; if it was called, `told` is what it returned."""
+        """Return the launcher in Python whose grid a function returns; if it was called, `told` is its result."""
         if not told:
             return self._by_name(None, function, None, function)
         return self._by_name(None, lambda _arguments: told[0], None, told[0])
 
     def _with_function(self, function: Callable[..., Any], stream: object) -> GridLauncher:
-        """Return what launches with the grid that a function returns, in C where that knows all arguments."""
+        """Return a launcher with the grid that a function returns, in C if the C path has all arguments."""
         record = self._loader.kernels.get(self.__name__)
         if stream is None and type(function) is _FUNCTION and record is not None and record.get("exact"):
             front: Any = self[1]
@@ -297,7 +297,7 @@ class GridLauncher(OfThisProcess):
                 self._kernel.check(full)
 
     def missed(self, *args: object, **named: object) -> Any:
-        """Launch where the fast path knows that no variant takes the arguments."""
+        """Launch if the fast path has found that no variant accepts the arguments."""
         return self(*args, **named)
 
     def run(self, args: tuple[object, ...]) -> None:
@@ -313,7 +313,7 @@ class GridLauncher(OfThisProcess):
             raise LaunchError(message)
 
     def __getattr__(self, name: str) -> object:
-        launcher = None if name in GridLauncher.__slots__ else self._launcher  # a slot that is empty asks here, too
+        launcher = None if name in GridLauncher.__slots__ else self._launcher  # an empty slot leads here, too
         if launcher is None:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)

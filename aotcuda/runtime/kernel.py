@@ -52,7 +52,7 @@ class Kernel:
         self._loader = loader
         self._launchers: dict[object, Any] = {}  # the cache's, once there is a launcher
 
-    # What is indexed by numbers, and says nothing of their end, would else be gone through for ever.
+    # An object that is indexed by numbers without an end would otherwise be iterated for ever.
     __iter__ = None
     __contains__ = None
 
@@ -144,7 +144,7 @@ class Kernel:
         carveout: int | None = None,
         **unknown: Never,
     ) -> Launcher:
-        """Return the kernel with a configuration that says more than `kernel[grid, block]`; it is called alike.
+        """Return the kernel with a configuration with further options; call the result with the arguments.
 
         Args:
             grid: Blocks of the grid: an int, or a tuple of one to three.
@@ -160,7 +160,8 @@ class Kernel:
             unknown: Attributes that there are none of.
 
         Raises:
-            LaunchError: One of these is not a possible one, or unknown. What depends on the GPU is said at the launch.
+            LaunchError: One of these is not a possible one, or unknown. Errors that depend on the GPU are raised by the
+                launch.
             ArgumentError: The stream is none.
         """
         from aotcuda.runtime import launch_attributes  # noqa: PLC0415 (few programs want more)
@@ -218,19 +219,19 @@ class Kernel:
         return self._ask("registers", signature)
 
     def get_shared_mem_per_block(self, signature: str | None = None) -> int | dict[str, int]:
-        """Return the bytes of static shared memory of a block, likewise."""
+        """Return the bytes of static shared memory of a block on the current GPU."""
         return self._ask("shared", signature)
 
     def get_const_mem_size(self, signature: str | None = None) -> int | dict[str, int]:
-        """Return the bytes of constant memory, likewise."""
+        """Return the bytes of constant memory on the current GPU."""
         return self._ask("constant", signature)
 
     def get_local_mem_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
-        """Return the bytes of local memory of a thread, likewise."""
+        """Return the bytes of local memory of a thread on the current GPU."""
         return self._ask("local", signature)
 
     def get_max_threads_per_block(self, signature: str | None = None) -> int | dict[str, int]:
-        """Return the most threads that a block of this kernel may have, likewise."""
+        """Return the most threads that a block of this kernel may have on the current GPU."""
         return self._ask("max_threads", signature)
 
     def occupancy(self, block: object, shared: int = 0, signature: str | None = None) -> int:
@@ -249,7 +250,7 @@ class Kernel:
         return blocks * kernel.device.limit("multiprocessors")
 
     def inspect_sass(self, signature: str | None = None) -> str | dict[str, str]:
-        """Return the machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`, likewise.
+        """Return the machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`.
 
         Raises:
             DependencyError: It is not installed.
@@ -260,7 +261,7 @@ class Kernel:
         return kernel_attributes.sass(self._loader, self.__name__, str(self), signature)
 
     def cuda_core_kernel(self, signature: str | None = None) -> Any:
-        """Return the kernel as a `cuda.core.Kernel`, for who launches it otherwise; it dies with `module.unload()`.
+        """Return the kernel as a `cuda.core.Kernel`, for launches by other code; `module.unload()` invalidates it.
 
         Its parameters are as the packaged header declares them: aotcuda packs none for it.
 
@@ -279,10 +280,10 @@ class Kernel:
 
         return OnThisGpu(self._loader, self.__name__, str(self))
 
-    if not TYPE_CHECKING:  # to a type checker a call is an error, after which it goes on
+    if not TYPE_CHECKING:  # a type checker treats a call as an error
 
         def __call__(self, *_args: object, **_named: object) -> NoReturn:
-            """Say how a kernel is launched.
+            """Raise an error that shows how a kernel is launched.
 
             Raises:
                 CallError: Always.

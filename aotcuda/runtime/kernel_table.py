@@ -1,9 +1,9 @@
-"""The kernels of loaded images: their overloads, their kernels on each GPU, and what launches have learnt of them."""
+"""The kernels of loaded images: their overloads, their kernels on each GPU, and their caches."""
 
 # A `KernelTable` is made when images are loaded, and never changed into another one. Where images are replaced or
-# unloaded, its validity flag is emptied, its caches are retired, and a launch asks the loader for the table of today.
-# A launch goes one way through it: arguments -> overload -> kernel on a GPU. Where the images have nothing for either,
-# the JIT fallback compiles it, through `aotcuda.runtime.jit.overloads`.
+# unloaded, its validity flag is emptied, its caches are retired, and a launch gets the current table from the loader. A
+# launch goes through it in this order: arguments -> overload -> kernel on a GPU. Where the images have nothing for
+# either, the JIT fallback compiles it, through `aotcuda.runtime.jit.overloads`.
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KernelCache:
         return self.specializations
 
     def retire(self) -> None:
-        """Let nobody find a launcher here any more: the kernel then asks its loader for the cache of today."""
+        """Remove the launchers: the kernel then gets the current cache from its loader."""
         self.launchers.clear()
 
 
@@ -210,7 +210,7 @@ class KernelTable:
         return found
 
     def is_compiled_elsewhere(self, overload: PackedOverload, device: int) -> bool:
-        """Return True if asking for an overload on a GPU could compile it first."""
+        """Return True if a request for an overload on a GPU may compile it first."""
         jit = self._jit
         return jit is not None and jit.holds(overload) and device not in overload.kernels
 
@@ -229,7 +229,7 @@ class KernelTable:
         return self._jit is None or self._jit.is_idle()
 
     def _compiled(self) -> JitOverloads:
-        """Return what the fallback has compiled beside the images."""
+        """Return what the fallback has compiled in addition to the images."""
         if self._jit is None:
             from aotcuda.runtime.jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
 

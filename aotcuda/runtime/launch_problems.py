@@ -103,7 +103,7 @@ def check_capture(
     """Raise LaunchError if setup callbacks would have to run while a stream that a launch has to do with is captured.
 
     `concerned` has the launch's stream, and what is `pending`; `whose` callbacks they are, and what is to be done
-    before the capture, is said.
+    before the capture, is named.
     """
     from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
 
@@ -123,7 +123,7 @@ def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int],
     """Check that a launch on one of several GPUs can reach its arrays, and that its stream is that GPU's.
 
     Raises:
-        ArgumentError: An array lies on another GPU, which this one cannot read.
+        ArgumentError: An array is on another GPU, which this one cannot read.
         LaunchError: The stream is of another context than the current one.
     """
     for address in addresses:
@@ -156,7 +156,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
         raise aotcuda.errors.LaunchError(message)
     owner, popped = ctypes.c_void_p(), ctypes.byref(ctypes.c_void_p())
     code = driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
-    driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {where}")
+    driver.check(code, f"the context of stream {stream:#x} could not be read, for a launch of {where}")
     if (owner.value or 0) == driver.current_context():
         return
     push, pop = driver.call["cuCtxPushCurrent_v2"], driver.call["cuCtxPopCurrent_v2"]
@@ -170,6 +170,6 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
             pop(popped)
     message = (
         f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} is of a context on "
-        f"{driver.devices[home]}; make that context current, or take a stream of this one"
+        f"{driver.devices[home]}; make that context current, or use a stream of this one"
     )
     raise aotcuda.errors.LaunchError(message)

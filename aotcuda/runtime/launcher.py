@@ -32,7 +32,7 @@ class OfThisProcess:
         return self
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuse: its stream, and what it has learnt, are this process's.
+        """Refuse: its stream and its specializations belong to this process.
 
         Raises:
             TypeError: Always.
@@ -71,7 +71,7 @@ class Launcher(OfThisProcess, GeneralPath):
             self.launch(args)
 
     def missed(self, *args: object) -> None:
-        """Raise the error of a launch for which the fast path knows no overload.
+        """Raise the error of a launch for which the fast path has no overload.
 
         Raises:
             ArgumentError: As for a call.

@@ -25,7 +25,7 @@ def teach(
     configuration: Configuration,
     where: str,
 ) -> None:
-    """Teach the fast path in C a specialization, after a launch with `args`, unless it knows it for this context.
+    """Add a specialization to the fast path in C after a launch with `args`, unless it has it for this context.
 
     The fast path takes no debug kernels and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the kernel.
     """

@@ -514,7 +514,7 @@ print(json.dumps([calls, numbers, _hooks.VALUES]))
 
 @pytest.fixture
 def run_there(run_clean, installed):
-    """As `run_clean`, with what was given beside the wheels to import as well."""
+    """As `run_clean`, with what was given together with the wheels to import as well."""
 
     def run(script, wheel="quickstart", **environment):
         folders = [installed / wheel, REPOSITORY, REPOSITORY / "tests", LIBRARIES]

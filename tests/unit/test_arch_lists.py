@@ -143,13 +143,13 @@ def test_native_without_a_driver_is_said_in_words(monkeypatch):
     monkeypatch.setattr(driver, "LIBRARY", "libcuda-that-is-nowhere.so.1")
     monkeypatch.setattr(driver, "_driver", None)
     says = refusal("native")
-    assert says.startswith('tool.aotcuda.arch[0]: "native" means the GPUs of this machine, and there is none to ask: ')
+    assert says.startswith('tool.aotcuda.arch[0]: "native" means the GPUs of this machine, and none was found: ')
     assert says.endswith('; name the targets, such as "sm_90"')
 
 
 def test_native_without_a_gpu_is_said_in_words(cuda):
     cuda.set(devices="")
-    assert "there is none to ask" in refusal("native")
+    assert "none was found" in refusal("native")
 
 
 @pytest.mark.parametrize(

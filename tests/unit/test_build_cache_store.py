@@ -78,7 +78,9 @@ def test_a_damaged_entry_counts_as_missing_and_is_replaced(tmp_path: Path, file:
 
 
 def spoilt(place: Path | str) -> str:
-    return f"the build cache in {place} has entries that are damaged or of another version; what they had is made anew"
+    return (
+        f"the build cache in {place} has entries that are damaged or of another version; their results are made again"
+    )
 
 
 def test_damage_is_said_once_for_each_place(tmp_path: Path, bucket: str) -> None:
@@ -146,7 +148,7 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -
     assert store.get(any_of(NAME)) == {}
     put(store, OTHER)
     (problem,) = store.problems
-    assert problem.startswith("the build cache is not used, and the build goes on without: ")
+    assert problem.startswith("the build continues without the build cache: ")
     assert f"chmod go-w {folder}" in problem
     folder.chmod(0o700)
     assert opened(where(folder)).get(any_of(OTHER)) == {}
@@ -170,7 +172,7 @@ def test_what_is_there_is_taken_where_nothing_can_be_written(tmp_path: Path, mon
     put(store, OTHER)
     put(store, OTHER)
     place = tmp_path / "cache"
-    said = f"the build keeps nothing of what it makes: {place} cannot be written (No space left on device)"
+    said = f"the build stores nothing in its cache: {place} cannot be written (No space left on device)"
     assert store.problems == [said]
     assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
 
@@ -384,7 +386,7 @@ def test_a_folder_may_be_for_reading_alone(tmp_path: Path, monkeypatch: pytest.M
         ("AOTCUDA_CACHE_SIZE", "big", "AOTCUDA_CACHE_SIZE is 'big'"),
         *(("AOTCUDA_BUILD_CACHE", value, f"is '{value}'; .* 0 for no cache") for value in ("off", "False", "1", "00")),
         *(("AOTCUDA_BUILD_CACHE", value, f"is '{value}'; .* ./{value}") for value in ("s3:b", "file:/x", "http:/x/y")),
-        *(("AOTCUDA_BUILD_CACHE", value, f"is '{value}'; write what kind of store") for value in ("://", "://b/x")),
+        *(("AOTCUDA_BUILD_CACHE", value, f"is '{value}'; write a URL with a protocol") for value in ("://", "://b/x")),
     ],
 )
 def test_variables_with_values_that_say_nothing_are_refused(

@@ -141,7 +141,7 @@ class TestWhereItCannotBeKept:
         assert again(cache, []).get(KEY) is None
         assert len(said) == 1
         assert what in said[0]
-        assert said[0].startswith("what the JIT fallback compiles is kept in this process alone, because ")
+        assert said[0].startswith("the JIT fallback's code is not stored beyond this process, because ")
 
     def test_no_home(self, said, monkeypatch):
         monkeypatch.setattr(folder.os.path, "expanduser", lambda path: path)

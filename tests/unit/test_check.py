@@ -176,10 +176,12 @@ def test_bad_input_is_one_line_that_says_what_to_write(package, capsys, argument
 def test_what_cannot_be_checked_says_why(package, tmp_path, capsys):
     folder = package(functions=("add",))
     fatbin = next(tmp_path.rglob("kernels.fatbin"))
-    assert "is an image alone, which does not tell its toolchain" in run(capsys, str(fatbin))[2]
+    assert "is an image without a manifest, so its toolchain is unknown" in run(capsys, str(fatbin))[2]
     assert run(capsys, str(tmp_path / "nothing"))[0] == 1
     manifests.write(tmp_path / "b", [], functions=("add",), min_driver=None, images=[])
-    assert "has no kernels; device functions are linked by what uses them" in run(capsys, str(tmp_path / "b"))[2]
+    assert ("has no kernels; device functions run where the code that links them runs") in run(
+        capsys, str(tmp_path / "b")
+    )[2]
     assert run(capsys, folder)[0] == 1 or check.check(folder).modules
 
 

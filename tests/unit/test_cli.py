@@ -223,7 +223,7 @@ def test_the_folder_of_the_cmake_package_needs_no_module_and_all_else_does(capsy
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == 2
-        assert "name MODULE, unless it is --cmakedir that you want" in capsys.readouterr().err
+        assert "name MODULE, or pass --cmakedir" in capsys.readouterr().err
 
 
 def test_a_full_disk_is_one_line(wheel: Path) -> None:
@@ -232,5 +232,5 @@ def test_a_full_disk_is_one_line(wheel: Path) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        "aotcuda: writing failed (No space left on device); make room, or write elsewhere\n",
+        "aotcuda: writing failed (No space left on device); free some space, or write to another folder\n",
     )

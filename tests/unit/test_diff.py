@@ -144,7 +144,7 @@ def axpy(manifest: dict[str, Any]) -> dict[str, Any]:
         (lambda m: m.update(min_driver="595.45"), True, "the lowest was 580.65 and is 595.45"),
         (lambda m: m.update(min_driver="525.60"), False, "the lowest was 580.65 and is 525.60"),
         (lambda m: m.update(fallback="error"), True, "fallback: was jit and is error"),
-        (lambda m: m.pop("rebuild"), True, "the recipe to build from is gone"),
+        (lambda m: m.pop("rebuild"), True, "the build table was removed"),
         (lambda m: m.update(load="first-use"), False, "load: was import and is first-use"),
         (lambda m: m.update(format=9), True, "an older run time refuses it"),
         (lambda m: m.update(floor="9.10"), True, "oldest run time: was 0.1.0 and is 9.10; an older"),

@@ -291,7 +291,7 @@ def test_functions_of_two_files_are_two_modules(settle):
     keys = 'source = ["raw.cu", "b.cu"]\nfunctions = { exported = {}, other = {} }'
     front, found = settle(keys, b_cu='extern "C" __device__ int other() { return 1; }')
     functions = [front.compile_function(unit, files, TARGET) for unit, files in found]
-    with pytest.raises(AotcudaError, match=r"these are of raw\.cu and b\.cu; make a module for each"):
+    with pytest.raises(AotcudaError, match=r"these are in raw\.cu and b\.cu; make a module for each"):
         front.merge_functions(functions, TARGET, found[0][0].options)
 
 
@@ -322,5 +322,5 @@ def test_the_example_is_right():
     ],
 )
 def test_static_kernel_in_a_header_is_named_with_the_header(settle, instance, declared):
-    with pytest.raises(SourceError, match=r": k(<float>)? of k\.h is static, .* raw\.cu .*; take static away$"):
+    with pytest.raises(SourceError, match=r": k(<float>)? of k\.h is static, .* raw\.cu .*; remove static$"):
         settle(f"kernels.k = {{ {instance} }}", '#include "first.h"', **{"first.h": '#include "k.h"', "k.h": declared})

@@ -441,7 +441,7 @@ def test_a_target_that_tritons_assembler_lacks_is_named_with_those_that_it_has(s
     with pytest.raises(ToolchainError) as caught:
         FRONT_END.check_target(target_of("sm_130a"), "AOTCUDA_ARCH")
     assert re.match(
-        r"AOTCUDA_ARCH: sm_130 is not known to Triton \d.*, which builds for sm_\d+, .*sm_100, .*; leave it out, or",
+        r"AOTCUDA_ARCH: sm_130 is not known to Triton \d.*, which builds for sm_\d+, .*sm_100, .*; remove it, or",
         str(caught.value),
     )
 

@@ -285,7 +285,7 @@ def test_wrong_calls_say_how_to_launch(cuda):
         s.twice(1, b=1)
     with pytest.raises(ValueError, match=r"mypkg.solver.add needs a configuration: add\[grid, block\]"):
         s.add(1, b=1)
-    refused = r"^mypkg.solver.add takes its arguments by position, not by name \('b'\): write add"
+    refused = r"^mypkg.solver.add accepts positional arguments, not names \('b'\): write add"
     for launch, how in ((s.add[1, 8], r"\[grid, block\]"), (s.add.forall(8), r"\.forall\(n\)")):
         with pytest.raises(ArgumentError, match=refused + how):
             launch(1, b=1)

@@ -103,14 +103,14 @@ def test_a_wrong_size_before_compression_is_refused_without_allocating_it(mode: 
 def test_a_newer_container_asks_for_a_newer_aotcuda() -> None:
     data = bytearray(packed())
     struct.pack_into("<H", data, 4, 2)
-    with pytest.raises(ImageError, match=r"container is of version 2, and this aotcuda reads 1; upgrade aotcuda"):
+    with pytest.raises(ImageError, match=r"container has version 2, and this aotcuda reads 1; upgrade aotcuda"):
         fatbin.read(bytes(data), "test.fatbin")
 
 
 def test_an_image_of_an_unknown_kind_is_named_by_its_number() -> None:
     data = bytearray(packed())
     struct.pack_into("<H", data, 16, 64)
-    with pytest.raises(ImageError, match=r"entry at byte 16 is of a kind \(64\)"):
+    with pytest.raises(ImageError, match=r"entry at byte 16 has a kind \(64\)"):
         fatbin.read(bytes(data), "test.fatbin")
 
 

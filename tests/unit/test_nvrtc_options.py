@@ -136,16 +136,16 @@ REFUSED = """
 -Icsrc                  is set by a key of its own; name the folder in include-dirs
 -I csrc                 is set by a key of its own; name the folder in include-dirs
 -I|csrc                 is set by a key of its own; name the folder in include-dirs
--dlto                   cannot be used in a build; leave it out
--rdc=false              cannot be used in a build; leave it out
--dc                     cannot be used in a build; leave it out
+-dlto                   cannot be used in a build; remove it
+-rdc=false              cannot be used in a build; remove it
+-dc                     cannot be used in a build; remove it
 --restrict              cannot be used in a build; write __restrict__ at the parameters
---extra-device-vectorization  cannot be used in a build; leave it out
---device-stack-protector=true cannot be used in a build; leave it out
--pch                    cannot be used in a build; leave it out
--time=x.csv             cannot be used in a build; leave it out
+--extra-device-vectorization  cannot be used in a build; remove it
+--device-stack-protector=true cannot be used in a build; remove it
+-pch                    cannot be used in a build; remove it
+-time=x.csv             cannot be used in a build; remove it
 --ftz                   has no value; write --ftz=true
---ftz=1                 takes true or false; write --ftz=true
+--ftz=1                 must be true or false; write --ftz=true
 -w=true                 takes no value; write -w
 -std c++17              has no value; write -std=VALUE
 --fnad=false            is no option of NVRTC; did you mean --fmad?

@@ -227,7 +227,7 @@ def test_several_signatures_are_listed_beside_what_was_passed(cuda):
     refuse = Refusals(cuda, "void(float32, float32[::1])", "void(float64, float64[::1])")
     assert refuse(2.0, cuda.array(np.zeros(4, "<i4"))).splitlines() == [
         (
-            "no packaged signature of mypkg.kernels.k takes these arguments; in the nearest one, "
+            "no packaged signature of mypkg.kernels.k accepts these arguments; in the nearest one, "
             "argument 2, b, is int32[::1] where float32[::1] is packaged"
         ),
         "  passed:   (float, int32[::1])",

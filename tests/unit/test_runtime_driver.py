@@ -72,7 +72,7 @@ class TestReset:
         cuda.destroy_context()
         for _ in range(2):
             with pytest.raises(
-                CudaError, match=r"CONTEXT_IS_DESTROYED.*was reset.*arrays and streams are gone"
+                CudaError, match=r"CONTEXT_IS_DESTROYED.*was reset.*freed its arrays and streams"
             ) as caught:
                 k[1, 1](1)
         assert caught.value.name == "CUDA_ERROR_CONTEXT_IS_DESTROYED"

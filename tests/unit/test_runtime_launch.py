@@ -152,7 +152,7 @@ class TestConfiguration:
                     ready(1, **names)
                 given = ", ".join(map(repr, names))
                 assert str(caught.value).splitlines() == [
-                    f"mypkg.kernels.k takes its arguments by position, not by name ({given}): write {how}{called}",
+                    f"mypkg.kernels.k accepts positional arguments, not names ({given}): write {how}{called}",
                     "  packaged: void(float32[::1])",
                     "  packaged: void(int32, int32)",
                 ]

@@ -93,9 +93,7 @@ class TestSet:
         """For example, a kernel that another library launched."""
         module = cuda.package(kernel("k", "void(int32)"), kernel("guilty", "void(int32)"))
         cuda.set(fail="cuStreamSynchronize=700@1")
-        with pytest.raises(
-            CudaError, match=r"k was not launched, because what ran before it on its stream has failed: "
-        ):
+        with pytest.raises(CudaError, match=r"k was not launched, because earlier work on its stream has failed: "):
             module.k[1, 1](1)
         assert cuda.launches() == []
 

@@ -316,7 +316,7 @@ def test_altered_and_newer_parts_are_said_in_one_line(
         ("providers/main other", "are parts of different wheels; name all wheels of one of the folders"),
         ("newer", "was split by a newer aotcuda than this one; upgrade it: pip install --upgrade aotcuda"),
         ("garbled variants/sm75 variants/sm90 variants/sm100 variants/sm120", "was altered after it was split"),
-        ("short variants/sm75 variants/sm90 variants/sm100 variants/sm120", "does not come back byte for byte: its"),
+        ("short variants/sm75 variants/sm90 variants/sm100 variants/sm120", "cannot be restored byte for byte: its"),
     ],
 )
 def test_wheels_that_cannot_be_joined_are_said_in_one_line(given: str, said: str, parts: Parts, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_an_operator_has_the_name_of_the_module(kernels):
 @pytest.mark.parametrize(
     ("kernel", "options", "message"),
     [
-        ("axpy", {}, r"say which of its arrays \(x, y, z\) it writes to: mutates=\(...\), or outputs="),
+        ("axpy", {}, r"name those of its arrays \(x, y, z\) it writes to: mutates=\(...\), or outputs="),
         ("axpy", {"mutates": ("a",)}, "it has no array 'a'"),
         ("axpy", {"mutates": ("zz",)}, "it has no array 'zz'; did you mean z?"),
         ("axpy", {"mutates": ("z",), "outputs": {"z": "x"}}, "z is in mutates and in outputs"),
@@ -121,7 +121,7 @@ def test_other_kinds_of_kernels_are_refused(kernels):
 
     for kind in (GridKernel, PackagedKernel, kernels.axpy[1, 1]):
         kernel = kind("axpy", kernels.axpy.loader) if isinstance(kind, type) else kind
-        with pytest.raises(ArgumentError, match=r"aotcuda\.torch\.op takes kernels of modules that the build made"):
+        with pytest.raises(ArgumentError, match=r"aotcuda\.torch\.op needs a kernel of a module that the build made"):
             make(kernel, mutates=("z",))
 
 

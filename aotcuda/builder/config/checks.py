@@ -68,8 +68,8 @@ def _check_types(types: Mapping[str, str]) -> None:
             for name in rules.names_in_type(types[way[-1]]):
                 if name == first:
                     message = (
-                        f"{keys.ROOT}.types.{first}: it is made of itself ({' -> '.join([*way, first])}); write what "
-                        "one of them stands for"
+                        f"{keys.ROOT}.types.{first}: it is made of itself ({' -> '.join([*way, first])}); define "
+                        "one of them by another type"
                     )
                     raise ConfigError(message)
                 if name in types and name not in way:
@@ -93,7 +93,7 @@ def _check_content(module: Module) -> None:
     functions = {function.name: function.key for function in module.functions}
     for kernel in module.kernels:
         if kernel.name in functions:
-            message = f"{kernel.key}: the name is taken by {functions[kernel.name]}; rename one of them"
+            message = f"{kernel.key}: the name is already used by {functions[kernel.name]}; rename one of them"
             raise ConfigError(message)
 
 
@@ -156,7 +156,7 @@ def _check_module_names(config: Config) -> None:
 
 
 def _check_in_place(module: Module) -> None:
-    """Check that each Python function of an in-place module stands for one kernel."""
+    """Check that each Python function of an in-place module represents one kernel."""
     seen: dict[str, str] = {}
     for kernel in module.kernels:
         python = getattr(kernel, "python", kernel.name)
@@ -225,7 +225,8 @@ def _check_function_names(modules: Sequence[Module]) -> None:
         for function in module.functions:
             if function.name in seen:
                 message = (
-                    f"{function.key}: the C ABI name is taken by {seen[function.name]}, and modules of a wheel may be "
+                    f"{function.key}: the C ABI name is already used by {seen[function.name]}, and modules of a "
+                    "wheel may be "
                     "linked together; rename one of them"
                 )
                 raise ConfigError(message)

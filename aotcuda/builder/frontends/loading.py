@@ -1,4 +1,4 @@
-"""Import the two sides of a front end that `aotcuda.registry` names."""
+"""Import a front end of `aotcuda.registry`: its configuration side, or its compiler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tables(name: str) -> Tables:
 
 
 def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
-    """Return the compiler of the front end called `name`; errors begin with `asker`, its key and modules.
+    """Return the compiler side of the front end called `name`; errors begin with `asker`, the table's key and modules.
 
     Raises:
         ToolchainError: It is not installed.
@@ -45,7 +45,7 @@ def prepared(front: FrontEnd, root: str, name: str, asker: str, *, jit: bool = F
     """Return the versions of a front end's compilers, which it imports now; the arguments are those of `compiler`.
 
     Raises:
-        ToolchainError: They are not installed, or are not such as it takes.
+        ToolchainError: They are not installed, or are not of a supported version.
     """
     try:
         return front.prepare(root)
@@ -63,7 +63,7 @@ def _not_installed(
 
 
 def _beside(found: registry.Registration) -> list[str]:
-    """Return the requirements that the installed release of a compiler has beside it."""
+    """Return the further requirements of the installed release of a compiler."""
     try:
         return [found.beside[metadata.version(found.name)]] if found.beside else []
     except (KeyError, metadata.PackageNotFoundError):

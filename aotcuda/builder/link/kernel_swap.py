@@ -1,7 +1,7 @@
 """Put kernels of one PTX text into another text of the same link, which was generated with other options.
 
-nvJitLink takes options for a whole link. Where one kernel has an option of its own, the link is made twice, and the
-second text lends that kernel, with the functions that it calls.
+nvJitLink takes options for a whole link. If one kernel has an option of its own, the module is linked twice, and that
+kernel, with the functions that it calls, comes from the second text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def swapped(text: str, other: str, names: Collection[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, list[tuple[str, str, str]]]:
-    """Return what stands before the first function, and kind, name and text of each function or declaration."""
+    """Return the text before the first function, and kind, name and text of each function or declaration."""
     found = list(_FUNCTION.finditer(text))
     ends = [later.start() for later in found[1:]] + [len(text)]
     parts = [(match[1], match[2], text[match.start() : end]) for match, end in zip(found, ends, strict=True)]

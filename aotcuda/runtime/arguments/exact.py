@@ -16,7 +16,7 @@ each argument, and so has a launch. A launch finds the overload of its key, or n
 #     constexpr  its type and value: 1, 1.0 and True are three constants
 #     descriptor its dtype and block shape
 #
-# `hints` of an argument says what Triton does not look for: with "none" (do_not_specialize) neither 1 nor multiples,
+# `hints` of an argument lists what Triton does not check: with "none" (do_not_specialize) neither 1 nor multiples,
 # with "no alignment" no multiples. `annotation` fixes the type: then 1 is no constant, and numbers of other types fit.
 
 from __future__ import annotations

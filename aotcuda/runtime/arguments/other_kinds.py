@@ -1,4 +1,4 @@
-"""The kinds of parameters beside numbers and arrays; see `aotcuda.runtime.arguments.parameter_kinds`."""
+"""The kinds of parameters other than numbers and arrays; see `aotcuda.runtime.arguments.parameter_kinds`."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Buffer(Address):
         if strides is not None:
             return (
                 f"has shape {shape} and strides {strides} in bytes, which is not contiguous in C order, and "
-                f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
+                f"{parameter['type']} passes no strides to the kernel; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} lets the kernel write to it; {parameter_errors.WRITABLE}"
@@ -275,7 +275,7 @@ class Tuple(Kind):
         return [field for member in parameter["members"] for field in parameter_kinds.of(member).fields(member)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        raise NotImplementedError  # its members are asked, by aotcuda.runtime.arguments.errors
+        raise NotImplementedError  # aotcuda.runtime.arguments.errors uses its members
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
@@ -330,7 +330,7 @@ class Elements(Address):
 class Number(Scalar):
     """A number that is passed by value, of which the first overload in order takes what fits it.
 
-    So an int goes to the narrowest type that is listed first, where a `Scalar` prefers the widest.
+    So an int selects the narrowest type that is listed first; a `Scalar` prefers the widest.
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:

@@ -67,11 +67,11 @@ def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
     if packs(kind, parameter, read):
         return None
     sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
-    return f"has shape {read[2]}, of which {sizes} cannot hold what the kernel takes; pass parts of it"
+    return f"has shape {read[2]}, of which {sizes} is too small for the kernel's parameter; pass parts of the array"
 
 
 def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    """Return what `Kind.problem` says of a number."""
+    """Return `Kind.problem` of a number."""
     if packs(kind, parameter, read):
         return None
     return f"is {aotcuda.errors.shown(arg)}, which is out of range for {parameter['type']}"

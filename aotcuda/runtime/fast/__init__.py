@@ -1,7 +1,7 @@
 """The fast path in C, if this installation has it: the extension `fast._launch`, which launch.h introduces.
 
 It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds to what it knows.
+`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds specializations.
 `AOTCUDA_EXTENSION=0` leaves it out.
 """
 
@@ -27,10 +27,10 @@ _VERSION = 30
 _VARIABLE = "AOTCUDA_EXTENSION"
 
 _MOST = 0xFFFFFFFF
-"""The largest dimension of a grid that the driver's call has room for."""
+"""The largest dimension of a grid in the driver's call."""
 
-_found: list[Any] = []  # the module or None, once it was looked for
-_missing: list[str] = []  # why it is None, then
+_found: list[Any] = []  # the module, or None if it was not found; unset before the search
+_missing: list[str] = []  # the reason why it is None
 _lock = new_lock()  # held while specializations are made: launchers of a kernel share them
 
 
@@ -44,7 +44,7 @@ def in_use() -> Any:
 
 
 def why_not() -> str | None:
-    """Return why launches go without the extension; None if they do not."""
+    """Return the reason why launches do not use the extension; None if they use it."""
     return None if in_use() is not None else " ".join(_missing)
 
 
@@ -65,7 +65,7 @@ def _find() -> tuple[Any, str]:
         return None, f"it cannot be imported: {error}; install aotcuda again with this Python"
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
-        return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
+        return None, f"{_launch.__file__} belongs to another version of aotcuda; install aotcuda again"
     return _launch, ""
 
 
@@ -74,10 +74,10 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
     module = in_use()
     if module is None or configuration.largest() > _MOST:  # no grid has so many; a launch raises the error
         return None
-    driver = sys.modules.get("aotcuda.runtime.driver")  # without it nothing was started that a fork could be after
+    driver = sys.modules.get("aotcuda.runtime.driver")  # without it CUDA was not started, so no fork can be too late
     if driver is not None and getattr(driver, "forked", False):
         return None
-    if configuration.attributes is not None:  # whether a kernel can take them is known of this configuration alone
+    if configuration.attributes is not None:  # the kernel's limits were checked for this configuration alone
         return module.Specializations()
     with _lock:
         return cache.share_specializations(module.Specializations)
@@ -86,7 +86,7 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
 def in_front(
     launcher: Callable[..., None], configuration: Configuration, specializations: object, named: Named | None = None
 ) -> Any:
-    """Return the launcher wrapped in the fast path; where calls may name arguments, `named` says which.
+    """Return the launcher wrapped in the fast path; `named` are the arguments that calls may name.
 
     A launcher whose calls may name more arguments than the extension takes is returned as it is.
     """
@@ -108,15 +108,15 @@ def layered(
 ) -> Any:
     """Return the fast path of launches with Triton's heuristics and autotuners; None without the extension.
 
-    Its method `with_grid(launcher, grid)` returns what launches.
+    Its method `with_grid(launcher, grid)` returns a callable that launches.
 
     Args:
-        layers: These, from the outside, and what the innermost is around.
+        layers: The heuristics and autotuners from the outside, and the innermost function.
         kinds: Of each, `h` for heuristics or `t` for an autotuner.
-        cache_type: The type of an autotuner's `cache`, beside dict.
+        cache_type: The type of an autotuner's `cache`, if it is not dict.
         config_type: The type of configs.
-        literals: What a launch has to be given as the launcher computes it, where the layers may not: the name, the
-            argument, and the value where that is None.
+        literals: Arguments that the launcher computes itself: the name, the argument that is tested for None, and the
+            value for None.
     """
     module = in_use()
     arg_names = layers[0].arg_names

@@ -43,7 +43,7 @@ class Lock:
         _renew(self._path, self._stop)
 
     def release(self) -> None:
-        """Give it back, unless somebody has taken it over."""
+        """Release it, unless another process has taken it over."""
         self._stop.set()
         _remove(self._path, self._content)
 
@@ -53,11 +53,11 @@ def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | Non
 
     Args:
         path: The file; its folder is there.
-        ready: Tells that what the holder makes is there, so there is nothing to wait for any more.
+        ready: Returns True if the holder's result exists, so that the wait can end.
         patience: Seconds to wait.
 
     Returns:
-        The lock; None if `ready` said so, if patience ran out, or if no file can be made there.
+        The lock; None if `ready` returned True, if patience ran out, or if no file can be made there.
     """
     content = _me()
     pause, deadline = _FIRST_PAUSE, time.monotonic() + patience

@@ -46,7 +46,7 @@ class Checked:
         fallback: `jit` or `error`.
         recipe: Whether it carries what the JIT fallback builds from.
         images: Its images.
-        cells: What each pair that was asked about takes.
+        cells: The image for each requested pair.
         left_out: The kernels that its images for some targets lack.
     """
 
@@ -124,7 +124,7 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
     found = [_kernels(module) for module in targets.find(target)]
     modules = [module for module in found if module is not None]
     if not modules:
-        message = f"{target} has no kernels; device functions are linked by what uses them, and run where that does"
+        message = f"{target} has no kernels; device functions run where the code that links them runs"
         raise TargetError(message)
     unmet = [
         Demand(item=item, why=why)
@@ -141,7 +141,9 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
 
 def _kernels(found: PackagedModule | targets.BareImage) -> PackagedModule | None:
     if not isinstance(found, PackagedModule):
-        message = f"{found.where} is an image alone, which does not tell its toolchain; name a wheel, module or folder"
+        message = (
+            f"{found.where} is an image without a manifest, so its toolchain is unknown; name a wheel, module or folder"
+        )
         raise TargetError(message)
     return found if found.manifest["kernels"] else None
 

@@ -1,6 +1,6 @@
 """Predict the image that a GPU and a driver take from a module, by the run time's own choice.
 
-The choice itself is made by `aotcuda.runtime.images.choice`, which is what a launch asks too, so the two cannot differ.
+The choice itself is made by `aotcuda.runtime.images.choice`, which launches use too, so the two cannot differ.
 Added here is what the run time need not know: whether such a pair exists, and what the JIT fallback would take.
 """
 

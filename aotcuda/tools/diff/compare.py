@@ -90,7 +90,7 @@ def compare(old: str, new: str) -> Difference:
 
     Args:
         old: A wheel, an importable module or package, or a folder.
-        new: The build to compare with it, likewise.
+        new: The build to compare with it.
 
     Raises:
         TargetError: There is no such build, or nothing in it was built by aotcuda.

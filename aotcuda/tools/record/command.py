@@ -136,7 +136,7 @@ def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
 def _add(path: Path, more: Recorded, owner: Project, out: Path | None) -> Recorded:
     every = records.add(path, more)
     if out is None and owner.text is not None and (ignoring := records.ignore(owner.root)):
-        report.say(f"{ignoring}: {records.FILE_NAME} added, so that git and sdists leave it out")
+        report.say(f"{ignoring}: {records.FILE_NAME} added, so that git and sdists remove it")
     return every
 
 
@@ -160,7 +160,7 @@ def _check_writable(owner: Project) -> None:
 def _check(done: Run, owner: Project) -> list[str]:
     launched = [item for item in done.records if item.launches]
     if not launched and not done.cuda_cpp:
-        report.say("no kernel was launched, so nothing says what the table lacks; run what launches them")
+        report.say("no kernel was launched, so nothing was recorded; run a command that launches the kernels")
         return []
     wanted, left, _ = tables.sort(launched, owner)
     in_toml, in_files = variant_files.split(wanted, owner)
@@ -179,8 +179,10 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
     wanted, left, _ = tables.sort(every.records, owner)
     files_of_cpp, _ = cuda_cpp.plan(launched, owner)
     if not wanted and not files_of_cpp:
-        what = "what was launched was left out" if left else "no kernel of the project was launched"
-        report.say(f"{what}, so there is nothing to write into {owner.pyproject}; run what launches the kernels")
+        what = "all launches were left out" if left else "no kernel of the project was launched"
+        report.say(
+            f"{what}, so there is nothing to write into {owner.pyproject}; run a command that launches the kernels"
+        )
         return
     in_toml, in_files = variant_files.split(wanted, owner)
     known = tables.Tables(owner.aotcuda)

@@ -34,8 +34,8 @@ def _explained() -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = (
-            f"the tables cannot be merged into a pyproject.toml of this form ({error}); it is left as it is: "
-            "copy what `aotcuda record` prints"
+            f"the tables cannot be merged into a pyproject.toml of this form ({error}); the file was not changed: "
+            "paste the output of `aotcuda record`"
         )
         raise ConfigError(message) from error
 
@@ -124,7 +124,7 @@ class Editor:
             gap = "" if not text else newline if text.endswith("\n") else newline * 2
             text += gap + block.replace("\n", newline)
         if tomllib.loads(text) != self._expected:
-            message = "the result would say something else"
+            message = "the result would have another meaning"
             raise ValueError(message)
         lost = [line for line in _comments(self._text) if line not in _comments(text)]
         if lost:
@@ -251,7 +251,9 @@ def check(text: str) -> None:
     try:
         _parsed(text)
     except ValueError as error:
-        message = f"pyproject.toml cannot be edited ({error}); it is left as it is: copy what `aotcuda record` prints"
+        message = (
+            f"pyproject.toml cannot be edited ({error}); the file was not changed: paste the output of `aotcuda record`"
+        )
         raise ConfigError(message) from error
 
 

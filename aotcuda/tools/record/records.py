@@ -37,14 +37,14 @@ class Record:
         function: Its qualified name.
         signature: What it was compiled for; None for a device function that was inlined before it had types.
         options: The options of `@cuda.jit` that change the code.
-        file: The source file, relative to the project where it lies in it.
+        file: The source file, relative to the project where it is in it.
         line: The first line.
         path: The name that leads to it in its module, if there is one.
         behind: The type of the object that has its name and does not lead to it, as decorators may make one.
         site: `file:line` of its first launch.
         refused: Why no wheel can hold it.
         types_refused: Which of its types no packaged kernel takes.
-        declared: The signature stands in the source.
+        declared: The signature is in the source.
         launches: How often it was launched, by GPU.
     """
 
@@ -175,7 +175,7 @@ def load(path: Path) -> Recorded:
             return Recorded()
         data = json.loads(foreign.read(path, _LARGEST, remedy=_REMEDY, error=ConfigError))
         if data["version"] != _VERSION:
-            message = f"{path} is of version {data['version']}, which this aotcuda does not read; update aotcuda"
+            message = f"{path} is of version {data['version']}, which this aotcuda cannot read; update aotcuda"
             raise ConfigError(message)
         return Recorded(
             records=[Record(**_known(item, Record)) for item in data["functions"]],
@@ -214,7 +214,7 @@ def check(path: Path) -> None:
 
 
 def ignore(root: Path) -> Path | None:
-    """Have git ignore the file of records in a project, so that packagers that follow git leave it out of sdists.
+    """Have git ignore the file of records in a project, so that packagers that follow git remove it of sdists.
 
     The nearest `.gitignore` of the project or of the repository around it gets a line, unless one of its patterns fits;
     a new one in the project would keep hatchling from reading that of the repository.

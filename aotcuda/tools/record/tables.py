@@ -118,7 +118,7 @@ def is_of_the_wheel(record: Record, owner: Project) -> bool:
 
 
 def _inside(record: Record) -> bool:
-    """Return True if a file lies in the project, outside environments."""
+    """Return True if a file is in the project, outside environments."""
     return not record.file.startswith("/") and "site-packages" not in record.file
 
 
@@ -146,8 +146,8 @@ def _reason(record: Record, importable: bool, *, in_table: bool) -> str | None:
     if record.path is None and ("<" in record.function or record.launches):
         if record.behind is not None:
             return (
-                f"it is behind a decorator: {record.function} is a {record.behind} that does not lead to it; let the "
-                "decorator keep it in `__wrapped__`"
+                f"it is behind a decorator: {record.function} is a {record.behind} without a reference to it; "
+                "let the decorator store it in `__wrapped__`"
             )
         inside = record.function.rpartition(".<locals>")[0]
         made = f"it is made inside {inside}() and " if inside else ""

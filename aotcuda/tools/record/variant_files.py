@@ -32,7 +32,7 @@ _GPU = re.compile(r"(.*), compute capability (\d+\.\d+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantModule:
-    """A module whose variants lie in a file, with the variants that the file lacks.
+    """A module whose variants are in a file, with the variants that the file lacks.
 
     Attributes:
         module: Its name in `[tool.aotcuda.modules]`.

@@ -1,4 +1,4 @@
-"""Compiling the files of a module, by NVRTC: once to learn what they declare, then once for each target."""
+"""Compile the files of a module with NVRTC: once to read their declarations, then once for each target."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class File:
     """One file of a module.
 
     Attributes:
-        item: Its content and place.
-        folders: Where its headers are searched, beside its own folder.
-        names: The kernels that are compiled of it, as C++ calls them.
+        item: The file as a link input.
+        folders: Where its headers are searched, in addition to its own folder.
+        names: The C++ name expressions of its compiled kernels.
         symbols: Their symbols.
-        declared: All that it defines, by symbol.
+        declared: Its kernels and functions, by symbol.
     """
 
     item: LinkInput
@@ -70,7 +70,7 @@ class FrontEnd:
         self._named: dict[tuple[str, str], CppUnit] = {}
 
     def prepare(self, root: str) -> dict[str, str]:
-        """Implement FrontEnd.prepare: there is nothing to warm up."""
+        """Implement FrontEnd.prepare: NVRTC needs no preparation."""
         self._root = root
         _, major, minor = bindings.nvrtcVersion()
         return {"nvrtc": f"{major}.{minor}"}
@@ -81,7 +81,7 @@ class FrontEnd:
 
     @contextmanager
     def importing(self, target: Target) -> Iterator[Iterable[Question]]:
-        """Implement FrontEnd.importing: what files declare, they declare for some target."""
+        """Implement FrontEnd.importing: the declarations of files may depend on the target."""
         self._target = target
         yield ()
 
@@ -98,7 +98,7 @@ class FrontEnd:
             assert self._target is not None  # noqa: S101 (`importing` comes first)
             try:
                 self._modules[unit.module] = _loaded(unit, root, self._target, self._cache)
-            except AotcudaError as error:  # of each of the module's kernels the same, after as long
+            except AotcudaError as error:  # all kernels of the module would give this error
                 self._refused[unit.module] = error
                 raise
         files = self._modules[unit.module]
@@ -128,7 +128,7 @@ class FrontEnd:
         return tuple(file.item for file in files)
 
     def declared(self, unit: CppUnit, files: tuple[File, ...]) -> object:
-        """Implement FrontEnd.declared: what the files declare, for the target that they were read for."""
+        """Implement FrontEnd.declared: the declarations of the files for the target of the reading."""
         del unit
         return [(file.names, file.symbols, file.declared) for file in files]
 
@@ -136,7 +136,7 @@ class FrontEnd:
         """Return the signature; a kernel's has the C++ types.
 
         Raises:
-            CompileError: The table and the declaration do not go together, or no launch could choose this one.
+            CompileError: The table contradicts the declaration, or no launch could choose this kernel.
             SourceError: There is no such kernel or function.
         """
         if unit.kind == "function":
@@ -146,8 +146,8 @@ class FrontEnd:
         known = self._signatures.setdefault((unit.module, unit.name, found), unit)
         if known.symbol != unit.symbol:
             message = (
-                f"{unit.signature_key}: {unit.expression} takes {found} as {known.expression} does, so a launch could "
-                "not choose between the two by its arguments; make them two kernels"
+                f"{unit.signature_key}: {unit.expression} takes {found} as {known.expression} does, so a launch "
+                "cannot choose between the two by its arguments; make two kernels"
             )
             raise CompileError(message)
         return found
@@ -175,7 +175,7 @@ class FrontEnd:
 
     @functools.cache  # noqa: B019 (it lives as long as the child that it runs in)
     def _code(self, module: str, options: Options, target: Target) -> tuple[LinkInput, ...]:
-        """Return the files of a module compiled, for the kernels of a batch."""
+        """Return the compiled files of a module, for the kernels of a batch."""
         files = self._modules[module]
         folders = files[0].folders
         items = file_variables.kept_apart([file.item for file in files], target, options, folders)
@@ -208,7 +208,8 @@ class FrontEnd:
         paths = list(dict.fromkeys(path for function in functions for path in function.ir))
         if len(paths) > 1:
             message = (
-                f"functions of one module are of one file, and these are of {' and '.join(paths)}; make a module for "
+                f"the functions of one module must be in one file, and these are in {' and '.join(paths)}; make a "
+                "module for "
                 "each file, or include one in the other"
             )
             raise CompileError(message)
@@ -223,23 +224,26 @@ class FrontEnd:
             return _compiled(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
 
     def include_dirs(self) -> list[str]:
-        """Implement FrontEnd.include_dirs: none beside the toolkit's and the files' own."""
+        """Implement FrontEnd.include_dirs: none except the toolkit's and the files' own."""
         return []
 
 
 FRONT_END = FrontEnd()
 
 _ALIGNMENT = 16
-"""What the beginning of the parameters is aligned by on every GPU: ptxas aligns each by its address, and not by its
-place in the block, so what is aligned by more lies elsewhere on some GPUs (KPARAM_INFO in `cuobjdump -elf`)."""
+"""The alignment of the first parameter on every GPU.
+
+ptxas aligns each parameter by its address, not by its offset in the block, so parameters with a larger alignment have
+other offsets on some GPUs (KPARAM_INFO in `cuobjdump -elf`).
+"""
 
 _QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
 
 
 def _without_kernels(item: LinkInput, word: str) -> LinkInput:
-    """Return a file whose kernels are device functions, since entry points would be in every image that links it.
+    """Return the file with its kernels turned into device functions.
 
-    Inline ones that nobody calls are no code at all.
+    As entry points they would be in every image that links it. Inline functions that are not called produce no code.
     """
     head = f"#undef __global__\n#define __global__ __device__ {word}\n"
     head += "#undef __grid_constant__\n#define __grid_constant__\n"
@@ -300,14 +304,14 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
         tasks.append(pool.Task(f"what {path} declares", run, key=key))
     done = dict(zip(plain, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
     made = {path: description for path, (_, description) in done.items() if path not in have}
-    after = named()  # a header that was edited meanwhile was read nobody knows when
+    after = named()  # a header that was edited meanwhile was read at an unknown time
     same = {path: names for path, names in before.items() if names == after[path]}
     cache.keep(made, same, {path: f"what {path} declares" for path in made}, "declarations")
     return tuple(file for file, _ in done.values())
 
 
 def _placed(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
-    """Return the file of a kernel, which is looked for by its text alone, and what C++ calls it there."""
+    """Return the file of a kernel, which is found by text search, and its C++ name expression."""
     path, colon, name = expression.partition(".cu:")
     if colon and f"{path}.cu" in texts and not name.startswith(":"):
         return f"{path}.cu", name
@@ -321,11 +325,12 @@ def _plain(expression: str) -> str:
 
 
 def _kernels_in(text: bytes) -> list[str]:
-    """Return the names that a text seems to declare as kernels, to choose and to suggest from."""
+    """Return the names that a text seems to declare as kernels, for the search and for suggestions."""
     return [name.decode() for name in re.findall(rb"__global__(?:[^;{}()]|\([^;{}()]*\))*?\b(?!__)(\w+)\s*\(", text)]
 
 
-# What NVRTC says of names is said of a file that it makes of them; all else is the file's own, or a header's.
+# NVRTC reports errors of name expressions in a file that it makes of them; other errors are the file's own, or a
+# header's.
 _FILE_ERROR = re.compile(r"^(?!__nv_name_map)\S.*\(\d+\): (?:catastrophic )?error: ", re.MULTILINE)
 _NAME_ERROR = re.compile(r"^__nv_name_map\(\d+\): error: (.*)$", re.MULTILINE)
 _INPUT = re.compile(r'Input name expression was: " ?(.*?)"')
@@ -357,13 +362,16 @@ def _described(
     ptx, symbols = described
     for name, symbol in symbols.items():
         if "_GLOBAL__N__" in symbol:
-            message = f"{keys[name]}: {name} of {file.item.name} is in a namespace without a name; take it out of there"
+            message = (
+                f"{keys[name]}: {name} of {file.item.name} is in a namespace without a name; move it out of the "
+                "namespace"
+            )
             raise SourceError(message)
     return replace(file, symbols=symbols, declared=declarations.read(ptx)), described
 
 
 def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
-    """Say what is wrong with the first name that NVRTC refuses."""
+    """Return the error for the first name that NVRTC refuses."""
     said = _NAME_ERROR.findall(log)[0]
     shown = "".join((_INPUT.search(log) or [""] * 2)[1].split())
     name = next((name for name in keys if "".join(name.split()) == shown), next(iter(keys)))
@@ -401,7 +409,7 @@ def _is_static(text: bytes, name: str) -> bool:
 
 
 def _file_of(unit: CppUnit, files: Sequence[File]) -> tuple[File, str]:
-    """Return the file of a kernel, and what C++ calls it there."""
+    """Return the file of a kernel, and its C++ name expression."""
     path, name = _placed(unit.expression, {file.item.name: file.item.data for file in files})
     return next(file for file in files if file.item.name == path), name
 
@@ -415,9 +423,7 @@ def _kernel(unit: CppUnit, files: Sequence[File]) -> Declaration:
         headers = {header: path.read_bytes() for header, path in included.items()}
         texts = {file.item.name: file.item.data, **headers}
         if where := next((where for where, text in texts.items() if _is_static(text, _plain(name))), None):
-            problem = (
-                f"{name} of {where} is static, so nothing outside of {file.item.name} can have it; take static away"
-            )
+            problem = f"{name} of {where} is static, so nothing outside of {file.item.name} can use it; remove static"
         message = f"{unit.signature_key}: {problem}"
         raise SourceError(message)
     return found
@@ -428,7 +434,7 @@ def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
 
     Raises:
         SourceError: No file defines it with C linkage.
-        CompileError: A type of it is none that C and Numba have alike.
+        CompileError: One of its types differs between C and Numba.
     """
     file = next((file for file in files if unit.name in file.declared), None)
     found = file.declared[unit.name] if file is not None else None
@@ -473,7 +479,7 @@ def _in_numba(kind: CppType, where: str) -> str:
         return f"CPointer({number})" if number else "voidptr"
     if kind.form in _NAMES and not kind.is_complex:
         return _NAMES[kind.form]
-    message = f"{where} is {kind.text}, which C and Numba pass in different ways; take a number or a pointer"
+    message = f"{where} is {kind.text}, which C and Numba pass in different ways; use a number or a pointer"
     raise CompileError(message)
 
 

@@ -130,7 +130,7 @@ def compile_variant(
 
 
 def _is_inspected() -> bool:
-    """Return True if a source has told Triton to run functions of its own between the stages."""
+    """Return True if a source has registered functions that Triton runs between the stages."""
     from triton import knobs  # noqa: PLC0415 (only workers have Triton)
 
     found = (getattr(knobs.runtime, "add_stages_inspection_hook", None), getattr(knobs.compilation, "listener", None))

@@ -146,13 +146,13 @@ class TritonFrontEnd:
             return config.specialised(unit, unhinted)
         of_configs = unit.chosen if loaded.tuned is None else unit.chosen & loaded.tuned
         defaults = {parameter.name for parameter in loaded.function.params if parameter.has_default}
-        # A value of the source's own goes before a config, but where the source has an autotuner to overrule it.
+        # A value of the source takes precedence over a config, unless the source has an autotuner that overrules it.
         decided = of_configs - frozenset(loaded.computed) - (defaults - (loaded.tuned or frozenset()))
         undecided = config.undecided(unit.configs, of_configs)
         if tuned := sorted(undecided & (loaded.tuned or frozenset())):
             message = (
                 f"{unit.key}.configs: several are for the same arguments and differ in {' and '.join(tuned)}, which "
-                "launches of an autotuned kernel do not name; give each its when, or keep one of them"
+                "launches of an autotuned kernel do not name; give each its when, or remove one of them"
             )
             raise CompileError(message)
         unit = replace(

@@ -117,8 +117,10 @@ class Settings:
         default=(),
         metadata=setting(
             _WHEN,
-            "What integer arguments have to be for it: a value, or the lowest and the highest. The first config that "
-            "holds is taken.",
+            (
+                "Values of integer arguments for which the config applies: one value, or the lowest and the "
+                "highest. Launches use the first config that applies."
+            ),
             "{ M = 4096, N = [1, 1024] }",
         ),
     )
@@ -126,7 +128,7 @@ class Settings:
         default=(),
         metadata=variants.signatures_setting(
             type_notation.parse_signature,
-            "Which of the kernel's signatures it is for, as they stand there.",
+            "The signatures of the kernel for which the config applies, written as in the kernel's table.",
             '"*fp16, *fp16, i32"',
             default="all of them",
         ),
@@ -134,7 +136,7 @@ class Settings:
     key: str = ""
 
     def may_be_for(self, other: Settings) -> bool:
-        """Return True if some arguments may be those of both configs, and nothing but constants tells them apart."""
+        """Return True if some arguments may be those of both configs, and only constants distinguish them."""
         signatures = {tuple(item.plain for item in types) for types in self.signatures}
         others = {tuple(item.plain for item in types) for types in other.signatures}
         apart = signatures and others and not signatures & others
@@ -149,16 +151,19 @@ class Kernel(VariantKernel):
     signatures: tuple[tuple[Type, ...], ...] = field(
         metadata=variants.signatures_setting(
             type_notation.parse_signature,
-            "Types of the arguments that are no constexprs, in order, in Triton's notation: one signature or a list. "
-            "`:16` and `:1` are what Triton's specialisation says of an argument.",
+            (
+                "Types of the arguments that are not constexprs, in order, in Triton's notation: one signature or "
+                "a list. `:16` and `:1` are Triton's specialisations of an argument."
+            ),
             '"*fp32, *fp32, *fp32, i32"',
         )
     )
     specialise: str = field(
         default="auto",
         metadata=variants.specialise_setting(
-            "`auto` makes three variants of what has no `:16` or `:1`: pointers and integers divisible by 16, pointers "
-            "alone, and neither. `exact` makes what the signatures say."
+            "`auto` makes three variants of a signature without `:16` and `:1`: pointers and integers divisible "
+            "by 16, pointers "
+            "alone, and neither. `exact` compiles the signatures as they are."
         ),
     )
     constexprs: Constants = field(
@@ -310,7 +315,7 @@ def _check_kernel(kernel: Kernel) -> None:
         for name, values in item.constexprs:
             key = f"{kernel.key}.configs[{at}].constexprs.{name}"
             if name in fixed:
-                message = f"{key}: {name} stands in {kernel.key}.constexprs too; keep one of the two"
+                message = f"{key}: {name} stands in {kernel.key}.constexprs too; remove one of the two"
                 raise ConfigError(message)
             if len(values) > 1:
                 message = f"{key}: a config has one value for each constexpr; write a config for each of them"
@@ -426,7 +431,7 @@ def is_in_place(module: Module) -> bool:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened; Triton's kernels are made for what the table says."""
+    """Implement Tables.widened; Triton's kernels are compiled for the table's signatures alone."""
     message = (
         f"{kernel.key}: Triton's kernels are compiled for the signatures and constants in the table alone, and not for "
         f"{signature}"

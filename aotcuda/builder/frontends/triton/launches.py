@@ -67,7 +67,7 @@ def parameters(unit: TritonUnit, function: Any, metadata: Any, fields: Sequence[
     """Yield the arguments of a launch: the function's parameters in order, then the options, as constants.
 
     Raises:
-        CompileError: Triton takes other parameters than the table says.
+        CompileError: Triton's parameters differ from the table's.
     """
     constants = source_function.constants(unit, function)
     places = iter(fields)

@@ -70,10 +70,10 @@ ELEMENTS = {
 """Triton's names of numbers that arrays hold, with NumPy's type strings."""
 
 _OF_DESCRIPTORS = ELEMENTS.keys() - {"i1", "u1", "fp8e4b15"}
-"""The elements of tensor descriptors; bytes that stand for Triton's own type are not told apart from others."""
+"""The elements of tensor descriptors; bytes that represent Triton's own type are not told apart from others."""
 
 PLAIN = re.compile(r"[\w.+-]*")
-"""A string that can stand in comments of C and in Python as it is."""
+"""A string that needs no escapes in C comments and in Python."""
 
 _NOT_YET = {
     "fp16": "a number in half precision; declare the parameter as fp32",

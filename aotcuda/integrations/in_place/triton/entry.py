@@ -53,7 +53,7 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
 
 def _imported(namespace: dict[str, Any]) -> Any:
     try:
-        import triton  # noqa: PLC0415 (imported when a module asks for it)
+        import triton  # noqa: PLC0415 (imported when a module requests it)
     except ModuleNotFoundError as error:
         if error.name != "triton":
             raise

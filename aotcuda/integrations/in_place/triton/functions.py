@@ -250,7 +250,7 @@ class Choices(dict[object, object]):
 
 
 class Heuristics(bases.Heuristics):  # type: ignore[misc]  # it has no types
-    """Heuristics around a packaged kernel. Where all only ask if arguments are None, its launch finds that out."""
+    """Heuristics around a packaged kernel. If all only test arguments for None, the kernel's launch computes them."""
 
     triton: Any = bases.Heuristics
     kind = b"h"

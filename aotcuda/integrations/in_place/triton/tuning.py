@@ -1,7 +1,7 @@
 """Tables of configs that a recorded run has chosen, `tuning.json` in a module's data folder, and the choice from them.
 
 A key is an autotuner's own: the values of its `key` arguments, then the dtypes of all arguments. Numbers, strings,
-booleans and None stand in a table as they are, other objects by their `str`. 1, 1.0 and true are three values.
+booleans and None are in a table as they are, other objects by their `str`. 1, 1.0 and true are three values.
 """
 
 from __future__ import annotations
