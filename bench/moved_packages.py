@@ -247,7 +247,7 @@ def unpack(package: Package, folder: Path, project: Path) -> str:
         f'[build-system]\nrequires = ["hatchling", "aotcuda[cu13]"]\nbuild-backend = "hatchling.build"\n\n'
         f'[project]\nname = "{name}"\nversion = "{version}"\n\n'
         f'[tool.hatch.build.targets.wheel]\npackages = ["{package.source}"]\n\n'
-        '[tool.hatch.build.targets.wheel.hooks.aotcuda]\n\n[tool.aotcuda]\narch = ["sm_90"]\nprelude = "_stand_ins"\n'
+        '[tool.hatch.build.hooks.aotcuda]\n\n[tool.aotcuda]\narch = ["sm_90"]\nprelude = "_stand_ins"\n'
     )
     (project / "_stand_ins.py").write_text(_PRELUDE)
     return version
