@@ -53,6 +53,7 @@ class Package:
         unused: How many of these nothing in the package launches.
         stand_ins: A folder of stand-ins for further libraries that need a GPU.
         sdist: Take the sdist, which has the tests.
+        edit: A file, and what is appended to it after recording, for launches that would not be those of `cuda.jit`.
         aim: The seconds that the recording should take at most.
     """
 
@@ -64,6 +65,7 @@ class Package:
     unused: int = 0
     stand_ins: str = ""
     sdist: bool = False
+    edit: tuple[str, str] = ("", "")
     aim: int
 
 
@@ -74,6 +76,7 @@ PACKAGES = {
         command="{moved}/run_fbpic.py",
         kernel=r"^\s*@(compile_cupy|cuda\.jit)$",
         needs=("scipy", "h5py", "pyfftw", "python-dateutil", "six"),
+        edit=("fbpic/utils/cuda.py", "\nif numba_cuda_installed:\n    compile_cupy = cuda.jit\n"),
         aim=120,
     ),
     "stumpy": Package(
@@ -200,6 +203,9 @@ def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]
     )
     seconds = time.monotonic() - begin
     (folder / "output.txt").write_text(done.stdout + done.stderr)
+    if package.edit[0]:
+        with (project / package.edit[0]).open("a") as file:
+            file.write(package.edit[1])
     kept = project / ".aotcuda-record.json"
     functions = json.loads(kept.read_text())["functions"] if kept.exists() else []
     own = [
