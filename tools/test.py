@@ -13,7 +13,7 @@ from environments import ROOT, check_machine, environment, install_beside, make,
 PARALLEL = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
-# What is installed beside brings plugins along: whatever belongs to one of them is rewritten as tests are, in each of
+# Installed packages bring plugins along: whatever belongs to one of them is rewritten as tests are, in each of
 # the processes, all of Hypothesis among it.
 PLUGINS = ("-p", "xdist", "-p", "_hypothesis_pytestplugin")
 
@@ -26,7 +26,8 @@ OF_LIBRARIES = [
     for name in ("torch", "testing_pytorch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")
 ]
 
-# Beside those of CUDA 13, which the environment itself has: tests build with both by putting the folder on PYTHONPATH.
+# In addition to those of CUDA 13, which the environment itself has: tests build with both by putting the folder on
+# PYTHONPATH.
 CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "nvjitlink")
 
 
@@ -53,7 +54,15 @@ def main() -> None:
     run(python, "-m", "compileall", "-q", "aotcuda", "hatch_plugin", "setuptools_plugin")
     if not sys.argv[1:]:
         say("PyTorch, JAX and TVM-FFI, and pytest with them (2 GB on disk; more where PyTorch brings CUDA)")
-        run(make("libraries", "--editable", f"{ROOT}[libraries]"), "-m", "pytest", "-q", *OF_LIBRARIES)
+        run(
+            make("libraries", "--editable", f"{ROOT}[libraries]"),
+            "-m",
+            "pytest",
+            *PLUGINS,
+            *PARALLEL,
+            "-q",
+            *OF_LIBRARIES,
+        )
     say("pytest")
     os.execve(python, [str(python), "-m", "pytest", *PLUGINS, *PARALLEL, *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)
 

@@ -39,7 +39,7 @@ def test_extras_pin_the_compilers_that_the_table_says() -> None:
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("cuda", [12, 13, 14])
-def test_what_is_told_to_install_is_an_extra_that_there_is(name: str, jit: bool, cuda: int) -> None:
+def test_install_commands_name_existing_extras(name: str, jit: bool, cuda: int) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     found = re.fullmatch(r"aotcuda\[(.+)\]", registry.requirement(name, jit=jit, cuda=cuda))
     assert found is not None
@@ -109,5 +109,5 @@ def test_versions_tell_of_all_that_a_compiler_imports(front_end: str, tmp_path: 
     loaded = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
     owners = metadata.packages_distributions()
     names = {name for module in loaded for name in owners.get(module, ())} - {"aotcuda", "setuptools"}
-    known = compilers.installed(registered.distributions)
+    known = compilers.installed(registered.all_distributions)
     assert {plain(name) for name in names} <= {plain(name) for name in known}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aotcuda.builder.frontends.triton import type_notation
 from aotcuda.tools.record import variants
 from aotcuda.tools.record.records import Record
 
@@ -15,7 +16,13 @@ TUNED = {"chosen": ["BLOCK"]}
 def launch_of(types: str, *, count: int = 1, **options: Any) -> Record:
     """Return a record of launches with types, constants (in capitals) and options."""
     constants = {name: options.pop(name) for name in [*options] if name.isupper()}
-    given = {"types": types.split(", "), "constants": constants, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
+    given = {
+        "types": type_notation.split(types),
+        "constants": constants,
+        "num_warps": 4,
+        "num_ctas": 1,
+        "num_stages": 3,
+    }
     return Record(
         frontend="triton",
         kind="kernel",
@@ -35,7 +42,7 @@ def written_as(*records: Record) -> dict[str, Any]:
     return found
 
 
-def test_what_has_all_combinations_is_lists_of_values_with_defaults_first() -> None:
+def test_all_combinations_become_lists_with_defaults_first() -> None:
     records = [launch_of("*fp32:16", A=a, B=b, num_warps=w) for a in (1, 2) for b in ("x", None) for w in (8, 4)]
     assert written_as(*records) == {
         "signatures": ["*fp32:16"],
@@ -49,6 +56,15 @@ def test_numbers_of_different_types_are_different_constants() -> None:
     assert [repr(item) for item in found["constexprs"]["A"]] == ["1", "True", "1.0"]
     kernel = {"signature": "*fp32", "constexprs": {"A": 1}}
     assert [variants.covers(kernel, launch_of("*fp32", A=value)) for value in (1, True, 1.0)] == [True, False, False]
+
+
+def test_block_shapes_of_tensor_descriptors_are_part_of_a_type() -> None:
+    types = [f"tensordesc<fp16[64, {size}]>, *fp32:16, i32" for size in (32, 64)]
+    found = written_as(launch_of(types[0], A=1), launch_of(types[1], A=2))
+    assert found["configs"] == [{"constexprs": {"A": value}, "signatures": [types[value - 1]]} for value in (1, 2)]
+    kernel = {"signature": types[0], "constexprs": {"A": 1}, "specialise": "exact"}
+    assert [variants.covers(kernel, launch_of(each, A=1)) for each in types] == [True, False]
+    assert [str(each) for each in type_notation.parse_signature(types[0])] == type_notation.split(types[0])
 
 
 def test_the_most_special_signature_comes_first() -> None:
@@ -65,7 +81,7 @@ def test_constants_are_for_the_types_that_they_were_launched_with() -> None:
     ]
 
 
-def test_of_several_configs_for_the_same_arguments_that_of_most_launches_is_written() -> None:
+def test_config_of_most_launches_is_written() -> None:
     records = [
         launch_of("*fp32:16, i32:16", count=2, BLOCK=64, HEAD=8, when={"n": 64}, **TUNED),
         launch_of("*fp32:16, i32:16", count=3, BLOCK=128, HEAD=8, when={"n": 64}, num_warps=8, **TUNED),
@@ -121,6 +137,6 @@ def test_a_launch_with_none_is_covered(kernel: dict[str, Any], covered: bool) ->
         (launch_of("*fp32", A={"dtype": "pi32_t"}), 'A: "tl.pi32_t" is no type that a constexpr can be'),
     ],
 )
-def test_what_a_build_would_refuse_is_refused_with_its_reason(record: Record, said: str | None) -> None:
+def test_launches_that_a_build_would_refuse_are_refused(record: Record, said: str | None) -> None:
     found = variants.refused(record, for_table=True)
     assert found is None if said is None else (found or "").startswith(said)

@@ -157,3 +157,8 @@ def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
                     f"that the wheel was built with: {manifest['toolchain']}"
                 )
                 raise ArgumentError(message)
+    name = manifest["module"]
+    message = (
+        f"{name}: the parameters of {symbol} depend on the GPU, so nothing else replaces it on {gpu}; build for it"
+    )
+    raise NoImageError(message)

@@ -80,8 +80,12 @@ def launched(start: int, size: int, owner: object = None) -> None:
 
 
 def launched_arrays(values: tuple[object, ...]) -> None:
-    """Remember the memory of a launch's arguments that are tensors or have `__cuda_array_interface__`."""
-    for value in values:
+    """Remember the memory of a launch's arguments that are tensors or have `__cuda_array_interface__`.
+
+    A tensor descriptor of Triton's has its tensor as `base`.
+    """
+    for given in values:
+        value = getattr(given, "base", given) if type(given).__name__ == "TensorDescriptor" else given
         if hasattr(value, "untyped_storage"):
             storage = value.untyped_storage()
             launched(storage.data_ptr(), storage.nbytes(), value)
@@ -98,7 +102,7 @@ def freed(start: int) -> None:
 
 
 def read(start: int, size: int, call: str) -> None:
-    """Note the first time that the program reads memory which a recorded launch could have written."""
+    """Record the first read of memory that a recorded launch could have written."""
     if written(start, size):
         result(call)
 
@@ -110,7 +114,7 @@ def written(start: int, size: int) -> bool:
 
 @contextlib.contextmanager
 def unread() -> Iterator[None]:
-    """Note no results in the block, in which a front end copies arrays."""
+    """Record no results in the block, in which a front end copies arrays."""
     before = getattr(_now, "copies", False)
     _now.copies = True
     try:
@@ -120,7 +124,7 @@ def unread() -> Iterator[None]:
 
 
 def result(call: str) -> None:
-    """Note that the program reads a result; the report has the first one."""
+    """Record that the program reads a result; the report has the first one."""
     if getattr(_now, "copies", False):
         return
     log.note_first({"kind": "result", "call": call, "site": functions.site()})
