@@ -268,7 +268,7 @@ def change_imports(project: Path, package: Package) -> None:
                 r"^(\s*)from numba import cuda\b", r"\1from aotcuda.numba import cuda", text, flags=re.MULTILINE
             )
             if "nb.cuda." in text:
-                text = re.sub(r"^import numba as nb$", r"\g<0>\nfrom aotcuda.numba import cuda", text, flags=re.MULTILINE)
+                text = text.replace("\nimport numba as nb\n", "\nimport numba as nb\nfrom aotcuda.numba import cuda\n")
                 text = text.replace("nb.cuda.", "cuda.")
             file.write_text(text)
 
