@@ -298,7 +298,7 @@ def _with(names: Iterable[str]) -> list[Registration]:
 def _registered(name: str) -> Registration | None:
     from importlib.metadata import entry_points  # noqa: PLC0415 (see the head of this file)
 
-    from aotcuda.errors import ToolchainError  # noqa: PLC0415 (likewise)
+    from aotcuda.errors import ToolchainError  # noqa: PLC0415 (as above)
 
     for entry in entry_points(group=GROUP, name=name):
         whose = f"the front end {name}, registered as {entry.value}"

@@ -1,4 +1,4 @@
-"""Hand the shards of a build to an executor: a Dask cluster, or any `concurrent.futures.Executor`.
+"""Submit the shards of a build to an executor: a Dask cluster, or any `concurrent.futures.Executor`.
 
 `AOTCUDA_EXECUTOR` names it. Each job is one shard with the project's files as one archive, and returns entries of the
 build cache. Then the build continues from that cache alone.

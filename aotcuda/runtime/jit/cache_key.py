@@ -1,6 +1,6 @@
 """Name the cache's entry of a request, and decide whether an entry is current.
 
-The key has the digests of the sources, and the versions of installed packages by their folders' names; it asks no
+The key has the digests of the sources, and the versions of installed packages by their folders' names; it uses no
 compiler and imports no module of the user. What the key cannot foresee (a helper in a new file, another package, a data
 file or a variable that the import read) is in the entry's manifest.
 """
