@@ -11,6 +11,7 @@ from aotcuda.builder.frontends.numba_cuda import compiler, lazy_imports
 
 front = compiler.FRONT_END
 front.prepare("/")
+front.warm_up()
 assert not [name for name in sys.modules if name.startswith("cuda.core")]
 
 from numba import cuda

@@ -157,7 +157,8 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
     with source_loading.lasting(), _one_thread():
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
-        versions = loading.prepared(front, job.root, job.frontend, _askers(job), jit=job.product == "jit")
+        jit, warm = job.product == "jit", not job.from_cache_only
+        versions = loading.prepared(front, job.root, job.frontend, _askers(job), jit=jit, warm=warm)
     if hasattr(front, "check_target"):
         for target in dict.fromkeys(target for item in job.plans for target in item.targets):
             front.check_target(target, job.arch_key)
@@ -203,11 +204,15 @@ def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
 
 def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
     """Yield the project's files that functions of its sources imported when the compiler ran them."""
-    imported = imports.files_of(list(sys.modules))
-    for (question, path), digest in seen.reads.items():
-        is_python = question == "file" and digest is not None and path.endswith(".py")
-        if is_python and path not in imported and imports.is_of_project(path, roots):
-            yield {"path": path, "sha256": digest or ""}
+    read = {
+        path: digest
+        for (question, path), digest in seen.reads.items()
+        if question == "file" and digest is not None and path.endswith(".py") and imports.is_of_project(path, roots)
+    }
+    imported = imports.files_of(list(sys.modules)) if read else ()
+    for path, digest in read.items():
+        if path not in imported:
+            yield {"path": path, "sha256": digest}
 
 
 @contextmanager

@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.source_loading import Elsewhere
 
     Compiled = dict[tuple[Unit, Target], Any]
-    PerTarget = dict[tuple[str, Target], Any]
-    """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
+    _Key = tuple[str, Target]
+    """A module's `"functions"`, which are merged, or `"image"`, which is linked, for a target."""
+    PerTarget = dict[_Key, Any]
 
 
 T = TypeVar("T")
@@ -165,7 +166,8 @@ class Pipeline:
             yield from self._made(plan)
             return
         compiled, _ = yield from self._compile(plan)
-        yield from self._objects(plan, compiled)
+        parts = self._apart(plan, compiled)
+        yield from self._objects(plan, parts, self._object_names(plan, parts))
 
     def _find_units(self) -> None:
         """Find the entries of all units; a build from the cache alone has them or fails."""
@@ -229,10 +231,10 @@ class Pipeline:
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}
         if self._calls_own_functions(plan, compiled):
-            merged, merges = (yield from self._cached_round(_MERGE, plan, merges, compiled, merged, {})), {}
-        objects = yield from self._objects(plan, compiled)
-        tasks = merges | self._links(plan, compiled, merged, objects)
-        made = yield from self._cached_round(_LINK, plan, tasks, compiled, merged, objects)
+            names = partial(self._merge_names, plan, compiled, merges)
+            merged = yield from self._cached_round(plan, names, lambda left: _round(_MERGE, _only(merges, left)))
+            merges = {}
+        made = yield from self._link(plan, compiled, merges, merged)
         plan, more = self._without(plan, _refused(plan, made))
         return replace(self._parts(plan, compiled, merged | made, surveyed), left_out=(*notes, *more))
 
@@ -335,58 +337,78 @@ class Pipeline:
         """Return those of the names that are as they were: no header was edited meanwhile."""
         return {key: name for key, name in before.items() if after.get(key) == name}
 
+    def _link(
+        self, plan: ModulePlan, compiled: Compiled, merges: dict[_Key, pool.Task], merged: PerTarget
+    ) -> flows.Flow[PerTarget]:
+        """Return a module's images, and its functions if they are still to be merged.
+
+        An image of groups of kernels is named by their names, so their machine code is needed only to link it.
+        """
+        parts = self._apart(plan, compiled)
+        named = self._object_names(plan, parts)
+
+        def names() -> dict[_Key, Name]:
+            found = self._merge_names(plan, compiled, merges)
+            for target in plan.targets if plan.kernels else ():
+                groups = [name for (_, of), name in named.items() if of == target]
+                if groups:
+                    name = self.cache.name("image", plan.config.name, target, groups) if all(groups) else ""
+                else:
+                    name = self._link_name(plan, "image", self._link_inputs(plan, target, compiled, merged), target)
+                found["image", target] = name
+            return found
+
+        def make(left: Sequence[_Key]) -> flows.Flow[PerTarget]:
+            targets = [target for kind, target in left if kind == "image"]
+            objects = yield from self._objects(
+                plan, {key: part for key, part in parts.items() if key[1] in targets}, named
+            )
+            tasks = _only(merges, left) | self._links(plan, targets, compiled, merged, objects)
+            if not all(kind == "image" and kernel_groups.objects_of(target, objects) for kind, target in tasks):
+                return (yield from _round(_LINK, tasks))
+            # Links of nothing but machine code are quick, and share processes.
+            results = yield from _shared(_LINK, [(target, task) for (_, target), task in tasks.items()], self.job.jobs)
+            return dict(zip(tasks, results, strict=True))
+
+        return (yield from self._cached_round(plan, names, make))
+
     def _cached_round(
         self,
-        rank: int,
         plan: ModulePlan,
-        tasks: dict[tuple[str, Target], pool.Task],
-        compiled: Compiled,
-        merged: PerTarget,
-        objects: Objects,
+        names: Callable[[], dict[_Key, Name]],
+        make: Callable[[Sequence[_Key]], flows.Flow[PerTarget]],
     ) -> flows.Flow[PerTarget]:
-        """Return a round of merges and links that the build cache does not have."""
-
-        def names() -> dict[tuple[str, Target], Name]:
-            return {key: self._name(plan, *key, compiled, merged, objects) for key in tasks}
-
+        """Return what the build cache has by `names`, and make the rest."""
         named = names()
         have = self.cache.find(named, lambda key: bytes if key[0] == "functions" else self._linked)
         self.done += len(have)
         for kind, target in have:
             _note_cached(plan.kernels_for(target) if kind == "image" else plan.functions, target)
-        left = {key: task for key, task in tasks.items() if key not in have}
-        made = (yield from self._left(rank, left, objects)) if left else {}
+        left = [key for key in named if key not in have]
+        made = (yield from make(left)) if left else {}
         if made:
-            titles = {key: task.title for key, task in left.items()}
+            titles = {key: _title(plan, *key) for key in made}
             self.cache.keep(made, self._unedited(named, names()), titles, "code")
-        return {key: have[key] if key in have else made[key] for key in tasks}
+        return {key: have[key] if key in have else made[key] for key in named}
 
-    def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> flows.Flow[PerTarget]:
-        """Return a round, whose links of nothing but machine code share processes."""
-        if not all(kind == "image" and kernel_groups.objects_of(target, objects) for kind, target in tasks):
-            return (yield from _round(rank, tasks))
-        results = yield from _shared(rank, [(target, task) for (_, target), task in tasks.items()], self.job.jobs)
-        return dict(zip(tasks, results, strict=True))
-
-    def _name(
-        self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget, objects: Objects
-    ) -> Name:
-        """Return the name of a module's `"functions"` or `"image"` in the compile cache."""
-        if not self.cache.is_on:
-            return ""
-        if kind == "functions":
+    def _merge_names(self, plan: ModulePlan, compiled: Compiled, merges: Iterable[_Key]) -> dict[_Key, Name]:
+        found: dict[_Key, Name] = {}
+        for kind, target in merges if self.cache.is_on else ():
             code = code_target(target)
             texts = [(compiled[unit, code].ir, compiled[unit, code].fastmath) for unit in plan.functions]
-            return self._name_with(plan, self._sources_of(plan.functions), "functions", texts, target.kind, code)
-        inputs = kernel_groups.objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
-        return self._link_name(plan, "image", inputs, target)
+            sources = self._sources_of(plan.functions)
+            found[kind, target] = self._name_with(plan, sources, "functions", texts, target.kind, code)
+        return found if self.cache.is_on else dict.fromkeys(merges, "")
 
     def _link_name(
-        self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput], target: Target
+        self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput] | Name, target: Target
     ) -> Name:
-        """Return the name of what is linked of `inputs`."""
+        """Return the name of what is linked of `inputs`, or of what has a name."""
         tools = [digest for _, digest in self.tools([target])]
-        return self._name_with(plan, inputs, kind, plan.config.name, target, plan.code_targets[target], tools)
+        made_from = (kind, plan.config.name, target, plan.code_targets[target], tools)
+        if isinstance(inputs, str):
+            return self.cache.name(inputs, *made_from)
+        return self._name_with(plan, inputs, *made_from)
 
     def _name_with(self, plan: ModulePlan, inputs: Sequence[LinkInput], *made_from: object) -> Name:
         return self.cache.name_with(inputs, plan.config.options, self._searched(plan), *made_from)
@@ -398,13 +420,13 @@ class Pipeline:
         others = sorted(path for path in paths if INSTALLED.isdisjoint(path.split("/")))
         return [(path, compilers.digest(path)) for path in others]
 
-    def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
-        tasks = {}
+    def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[_Key, pool.Task]:
+        tasks: dict[_Key, pool.Task] = {}
         for target in self.packager.function_targets(plan) if plan.functions else ():
             functions = [compiled[unit, code_target(target)] for unit in plan.functions]
             form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
             run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
-            tasks["functions", target] = pool.Task(f"{plan.config.name} functions for {target}", run)
+            tasks["functions", target] = pool.Task(_title(plan, "functions", target), run)
         return tasks
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[dict[LinkInput, Symbols]]:
@@ -462,15 +484,12 @@ class Pipeline:
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
-    def _objects(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[Objects]:
-        """Make the machine code of each group of kernels, for those targets for which a module is linked of such.
-
-        What did not change is taken from the cache, so after an edit a target costs a few kernels and not a module.
-        """
+    def _apart(self, plan: ModulePlan, compiled: Compiled) -> Apart:
+        """Return the code of each group of kernels, for those targets for which a module is linked of such."""
         kernels = {unit.symbol: unit for unit in plan.kernels}
         every_kernel = (self._all_plans[plan.config.name] if self.job.shard is not None else plan).kernels
         groups = kernel_groups.grouped([unit.symbol for unit in every_kernel])
-        parts: Apart = {
+        return {
             (group, target): [
                 item for symbol in group for item in compiled[kernels[symbol], plan.code_targets[target]].code
             ]
@@ -479,7 +498,27 @@ class Pipeline:
             for group in groups
             if kernels.keys() >= {*group}
         }
-        named = {key: self._link_name(plan, "object", part, key[1]) for key, part in parts.items()}
+
+    def _object_names(self, plan: ModulePlan, parts: Apart) -> dict[tuple[Group, Target], Name]:
+        """Return the names of machine code; targets often share the code that it is made of."""
+        of_code: dict[tuple[LinkInput, ...], Name] = {}
+        found = {}
+        for (group, target), part in parts.items():
+            code = tuple(part)
+            if code not in of_code:
+                of_code[code] = self._name_with(plan, part)
+            found[group, target] = self._link_name(plan, "object", of_code[code], target) if of_code[code] else ""
+        return found
+
+    def _objects(
+        self, plan: ModulePlan, parts: Apart, names: Mapping[tuple[Group, Target], Name]
+    ) -> flows.Flow[Objects]:
+        """Make machine code of groups of kernels.
+
+        What did not change is taken from the cache, so after an edit a target costs a few kernels and not a module.
+        """
+        kernels = {unit.symbol: unit for unit in plan.kernels}
+        named = {key: names[key] for key in parts}
         have = self.cache.find(named, lambda _: _CODE)
         for group, target in have:
             _note_cached([kernels[symbol] for symbol in group], target)
@@ -522,10 +561,10 @@ class Pipeline:
         return pool.Task(title, run, work=work)
 
     def _links(
-        self, plan: ModulePlan, compiled: Compiled, merged: PerTarget, objects: Objects
-    ) -> dict[tuple[str, Target], pool.Task]:
-        tasks = {}
-        for target in plan.targets if plan.kernels else ():
+        self, plan: ModulePlan, targets: Iterable[Target], compiled: Compiled, merged: PerTarget, objects: Objects
+    ) -> dict[_Key, pool.Task]:
+        tasks: dict[_Key, pool.Task] = {}
+        for target in targets:
             inputs = kernel_groups.objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
             if self._assemble is not None:
                 run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
@@ -533,7 +572,7 @@ class Pipeline:
                 spills = kernel_groups.spilled(target, objects)
                 arguments = (plan.config.name, inputs, target, self._generate(plan), self._settings(plan))
                 run = partial(kernel_groups.linked, *arguments, spills)
-            tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
+            tasks["image", target] = pool.Task(_title(plan, "image", target), run)
         return tasks
 
     def _generate(self, plan: ModulePlan) -> Generate:
@@ -707,6 +746,14 @@ _CODE = tuple[bytes, dict[str, int]]
 
 _SURVEY, _MERGE, _OBJECTS, _LINK, _PACK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 6)
 """The ranks of the rounds."""
+
+
+def _title(plan: ModulePlan, kind: str, target: Target) -> str:
+    return f"{plan.config.name} {'linked' if kind == 'image' else kind} for {target}"
+
+
+def _only(tasks: Mapping[_Key, pool.Task], keys: Iterable[_Key]) -> dict[_Key, pool.Task]:
+    return {key: tasks[key] for key in keys if key in tasks}
 
 
 def _round(rank: int, tasks: dict[Any, pool.Task]) -> flows.Flow[dict[Any, Any]]:
