@@ -113,6 +113,7 @@ def prepare_imports(
 
     `extensions` are the files of extension modules that lie elsewhere, by their names.
     """
+    sys.dont_write_bytecode = True  # none of the project's
     sys.path[:0] = [root for root in roots if root not in sys.path]
     is_own = _owner(roots, generated)
     others: list[Any] = [finder if _is_pythons(finder) else _ForOthers(finder, is_own) for finder in sys.meta_path]
