@@ -1,7 +1,7 @@
 """How aotcuda's own wheels are built: with the fast path of a launch compiled, where that can be done.
 
 Where there is no compiler, or none that works, the wheel is the pure one, which does the same in Python; a warning says
-so. `AOTCUDA_EXTENSION=0` asks for the pure wheel; with `AOTCUDA_EXTENSION=1` what cannot be compiled is an error.
+so. `AOTCUDA_EXTENSION=0` requests the pure wheel; with `AOTCUDA_EXTENSION=1` what cannot be compiled is an error.
 
 With `_PYTHON_HOST_PLATFORM=win-amd64` and `CC=x86_64-w64-mingw32-gcc` the wheel is for Windows (`tools/wheels.py`).
 
@@ -45,7 +45,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Compiles the extension into wheels and, for an editable install, into the source tree."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """See hatchling; ends the build in one line where `AOTCUDA_EXTENSION` asks for what cannot be."""
+        """See hatchling; ends the build in one line where `AOTCUDA_EXTENSION` requests what cannot be."""
         wanted = os.environ.get(VARIABLE, "")
         if wanted not in ("", "0", "1"):
             self.app.abort(
@@ -150,7 +150,7 @@ def _compile(root: Path, folder: Path) -> Path:
         message = f"{command[0]} fails: {' '.join(first.split())}"
         raise _NotCompiledError(message)
     if not made.is_file():
-        message = f"{command[0]} says that it made a file, and there is none"
+        message = f"{command[0]} reported a file that does not exist"
         raise _NotCompiledError(message)
     return made
 
@@ -179,7 +179,7 @@ def _words(variable: str) -> list[str]:
     try:
         return shlex.split(value)
     except ValueError as error:
-        message = f"{variable} is {value!r}, which cannot be taken apart as by a shell: {error}"
+        message = f"{variable} is {value!r}, which cannot be split like a shell command: {error}"
         raise _NotCompiledError(message) from error
 
 

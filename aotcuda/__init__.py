@@ -1,6 +1,6 @@
 """Ship GPU code in ordinary wheels: Python kernels compiled ahead of time, loaded and launched without a compiler.
 
-Its names are found when they are first asked for: every packaged module imports this one, so it must cost nothing.
+Its names are found when they are first requested: every packaged module imports this one, so it must cost nothing.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.errors import (
+        AllocatorError,
         AotcudaError,
         ArgumentError,
         BuildError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from aotcuda.version import __version__ as __version__
 
 __all__ = [
+    "AllocatorError",
     "AotcudaError",
     "ArgumentError",
     "BuildError",
@@ -86,15 +88,16 @@ def __getattr__(name: str) -> object:
     if name == "errors":  # most launches raise none, and that makes thirty classes
         import sys  # noqa: PLC0415 (as below)
 
-        import aotcuda.errors  # noqa: F401, PLC0415 (found when first asked for; see above)
+        import aotcuda.errors  # noqa: F401, PLC0415 (found when first requested; see above)
 
-        # By `as`, it would be asked for here again where another thread has just imported it, and not set it yet.
+        # `import ... as` would look the name up here again if another thread has just imported the module and not yet
+        # set it.
         return sys.modules["aotcuda.errors"]
     if name not in __all__ and name != "__version__":
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
     if name in ("Module", "load"):
-        import aotcuda.runtime.module as home  # noqa: PLC0415 (found when first asked for; see above)
+        import aotcuda.runtime.module as home  # noqa: PLC0415 (found when first requested; see above)
     elif name in ("DeviceFunction", "DeviceFunctionGroup"):
         import aotcuda.runtime.device_function as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "__version__":

@@ -5,7 +5,7 @@ Rules, from the CUDA Programming Guide, "Binary Compatibility", "PTX Compatibili
 - SASS (`sm_XY`) runs on its own compute capability and on later minor versions of the same major one. That holds for
   desktop GPUs; SASS of a Tegra GPU runs on its own compute capability alone, and no other SASS runs there.
 - PTX (`compute_XY`) is compiled by the driver for its own compute capability and every later one, Tegra's included.
-- A suffix `a` (architecture-specific) binds code to exactly its own compute capability, SASS and PTX alike.
+- A suffix `a` (architecture-specific) binds code to exactly its own compute capability, both SASS and PTX.
 - A suffix `f` (family-specific) binds code to its own family, from its own minor version on.
 
 `aotcuda.gpus` has the compute capabilities, their families and which of them are Tegra's.
@@ -115,8 +115,8 @@ def preference(target: Target, capability: tuple[int, int]) -> tuple[int, int, i
     SASS for exactly this GPU comes first, then SASS of the same major version (the nearest minor one first), then PTX
     (the newest first). Of targets that differ in their suffix alone the more specific one comes first.
 
-    The driver goes by the same order, but for Tegra: whether it would take a desktop GPU's SASS there, which this never
-    does, NVIDIA does not say. What is taken is only sure to be what is launched if the driver is handed nothing else.
+    The driver uses the same order, except on Tegra: NVIDIA does not document if it loads a desktop GPU's SASS there,
+        which this never does. The chosen image is certain to be launched only if the driver receives no other image.
     """
     if not target.runs_on(capability):
         return None

@@ -73,7 +73,7 @@ def _installed() -> tuple[ModuleType | None, str]:
 
 
 def installed_errors(own: dict[str, Any]) -> dict[str, type]:
-    """Return an installed aotcuda's error classes by name, so that programs catch those of either run time alike.
+    """Return an installed aotcuda's error classes by name, so that programs catch those of both run times.
 
     A class that it does not have is made again from its classes.
 

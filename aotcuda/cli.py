@@ -1,6 +1,7 @@
 """The command line: parse arguments, call the tool, and turn errors into one line and an exit code.
 
-Exit codes: 0 fine; 1 the thing asked about has a problem, said on standard error; 2 wrong usage; 130 interrupted (143
+Exit codes: 0 fine; 1 the inspected object has a problem, reported on standard error; 2 wrong usage; 130 interrupted
+    (143
 by SIGTERM).
 """
 
@@ -68,7 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is not None or error.errno not in _FULL:
             raise
         _drop_output()
-        print(f"aotcuda: writing failed ({error.strerror}); make room, or write elsewhere", file=sys.stderr)
+        print(
+            (f"aotcuda: writing failed ({error.strerror}); free some space, or write to another folder"),
+            file=sys.stderr,
+        )
         return 1
     return status or 0
 
@@ -88,7 +92,7 @@ def _open_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (as Python opens its own)
 
 
-@functools.cache  # whoever calls `main` again and again waits for this most of the time
+@functools.cache  # this takes most of the time of repeated calls of `main`
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
     parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")
@@ -109,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_build(commands)
 
-    check = commands.add_parser("check", help="show which code each GPU and driver takes from a wheel or module")
+    check = commands.add_parser("check", help="show which code of a wheel or module each GPU and driver runs")
     check.add_argument("target", metavar="TARGET", help="wheel, importable module or package, or folder")
     check.add_argument("--gpu", metavar="NAME", help="show only this GPU: a name, or sm_XY")
     check.add_argument("--driver", metavar="VERSION", help="show only this driver: a version, or its CUDA version")
@@ -137,6 +141,15 @@ def _parser() -> argparse.ArgumentParser:
     config.set_defaults(run=_config, usage=config.error)
 
     _add_record(commands)
+
+    run = commands.add_parser(
+        "run",
+        help="run a command whose Triton kernels come from packs",
+        usage="aotcuda run --packs NAMES -- COMMAND...",
+    )
+    run.add_argument("--packs", metavar="NAMES", default="", help="packs, by the names that they are imported by")
+    run.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
+    run.set_defaults(run=_run, usage=run.error)
 
     init = commands.add_parser("init", help="write the tables for a project's kernels")
     init.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
@@ -295,7 +308,7 @@ def _config(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.inspect import flags  # noqa: PLC0415
 
     if arguments.cmakedir != (arguments.module is None):
-        arguments.usage("name MODULE, unless it is --cmakedir that you want")
+        arguments.usage("name MODULE, or pass --cmakedir")
     if arguments.cmakedir:
         from aotcuda.builder import cmake  # noqa: PLC0415
 
@@ -364,7 +377,8 @@ def _add_record(commands: Any) -> None:
     record = commands.add_parser(
         "record",
         help="run a command and record the signatures of its launches",
-        usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--dry [--gpu NAME] | --execute] -- COMMAND...\n"
+        usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--packages NAMES] "
+        "[--dry [--gpu NAME] | --execute] -- COMMAND...\n"
         "       aotcuda record [--out FILE] --merge FILE...",
     )
     record.add_argument("--write", action="store_true", help="merge signatures into pyproject.toml and variants files")
@@ -380,6 +394,12 @@ def _add_record(commands: Any) -> None:
         help="execute launches, in the simulator or interpreter without a GPU",
     )
     record.add_argument("--gpu", metavar="NAME", help="the GPU that --dry answers for (default: the first of arch)")
+    record.add_argument(
+        "--packages",
+        metavar="NAMES",
+        default="",
+        help="record Triton kernels of these installed packages, too, for a pack: fla,liger_kernel",
+    )
     record.add_argument("--out", metavar="FILE", type=_file, help="add the run to FILE (default: .aotcuda-record.json)")
     record.add_argument(
         "--merge",
@@ -427,7 +447,22 @@ def _record(arguments: argparse.Namespace) -> int:
         out=arguments.out,
         dry=arguments.dry,
         gpu=arguments.gpu,
+        packages=_names(arguments.packages),
     )
+
+
+def _names(text: str) -> list[str]:
+    """Return the names in a list with commas between."""
+    return [name for item in text.split(",") if (name := item.strip())]
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from aotcuda.tools import run  # noqa: PLC0415
+
+    command = arguments.command[arguments.command[:1] == ["--"] :]
+    if not command or not _names(arguments.packs):
+        arguments.usage("name the packs with --packs, and the command after --")
+    return run.run(command, _names(arguments.packs))
 
 
 def _split(arguments: argparse.Namespace) -> None:

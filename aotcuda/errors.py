@@ -35,7 +35,7 @@ def describe(value: object) -> str:
 def quoted(value: object) -> str:
     """Return a misplaced value for a message: its `repr` if that is a short line, else its type.
 
-    An array on a GPU is not asked: to show what is in it takes a copy, which ends captures.
+    An array on a GPU is not printed: printing needs a copy, which ends captures.
     """
     try:
         if hasattr(type(value), "__cuda_array_interface__"):
@@ -77,7 +77,8 @@ class SourceError(BuildError):
     """The module that holds the functions cannot be imported, or lacks a function that the configuration names.
 
     Attributes:
-        fault: What an import fails at: with the same fault of other modules, the error is told once. Empty otherwise.
+        fault: What an import fails at: if several modules have the same fault, the error is reported once. Empty
+            otherwise.
     """
 
     fault: str = ""
@@ -99,7 +100,7 @@ class LinkError(BuildError):
 
 
 class ToolchainError(BuildError):
-    """A compiler, linker or packer is missing, or does not know what was asked of it."""
+    """A compiler, linker or packer is missing, or does not support a request."""
 
 
 class ManifestError(AotcudaError):
@@ -115,7 +116,7 @@ class TargetError(AotcudaError):
 
 
 class RuntimeUnavailableError(AotcudaError):
-    """Nothing can be launched on this machine; subclasses say what is missing."""
+    """Nothing can be launched on this machine; subclasses name what is missing."""
 
 
 class NoDriverError(RuntimeUnavailableError):
@@ -177,7 +178,7 @@ class ArgumentError(AotcudaError, TypeError):
 class MissingVariantError(ArgumentError):
     """Arguments for which no variant of an exact kernel is packaged; Triton's JIT may serve them.
 
-    Its text is made when somebody reads it.
+    Its text is made when it is read.
 
     Attributes:
         grid: The grid that the launch's function returned; None where there was none.
@@ -201,8 +202,12 @@ class CallbackError(AotcudaError):
     """A setup or teardown callback raised; its own exception is chained."""
 
 
+class AllocatorError(AotcudaError, RuntimeError):
+    """A kernel needs global memory for a launch, and the program has set no function that allocates it."""
+
+
 class DependencyError(AotcudaError):
-    """Something that this module needs at run time is not installed; the message says how to install it."""
+    """Something that this module needs at run time is not installed; the message has the command that installs it."""
 
 
 class DeviceError(AotcudaError):
@@ -225,9 +230,9 @@ class HostArrayWarning(UserWarning):
 
 
 class UnreadableError(Exception):
-    """An argument cannot be read: what it says of itself is impossible, or asking it raised.
+    """An argument cannot be read: its description is impossible, or reading it raised.
 
-    The text goes on from the argument's name: "has a mask". `aotcuda.runtime.arguments.overloads` makes an
+    The text continues after the argument's name: "has a mask". `aotcuda.runtime.arguments.overloads` makes an
     ArgumentError of it, which names the kernel and the argument.
     """
 

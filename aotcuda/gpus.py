@@ -46,7 +46,7 @@ class Capability:
     Attributes:
         number: `(9, 0)`.
         architecture: `Hopper`.
-        first_cuda: The first CUDA version whose toolkit builds for it and whose driver knows its GPUs.
+        first_cuda: The first CUDA version whose toolkit builds for it and whose driver supports its GPUs.
         last_cuda: The last toolkit that builds for it; None if no toolkit has dropped it.
         last_driver: The last driver branch for its GPUs; None if no branch has dropped them.
         renamed: The number in later toolkits; None if it is the same.
@@ -360,11 +360,23 @@ CAPABILITIES = (
 
 BY_NUMBER = {row.number: row for row in CAPABILITIES}
 
+
+def example(capability: tuple[int, int]) -> str:
+    """Return the name that represents all GPUs of a compute capability while sources are imported for it."""
+    row = BY_NUMBER.get(capability)
+    return f"NVIDIA {row.examples[0]}" if row is not None and row.examples else "NVIDIA GPU {}.{}".format(*capability)
+
+
 MULTIPROCESSORS = {
     (6, 0): 56, (6, 1): 30, (6, 2): 2, (7, 0): 80, (7, 2): 8, (7, 5): 40, (8, 0): 108, (8, 6): 72, (8, 7): 16,
-    (8, 9): 58, (9, 0): 132, (10, 0): 148, (10, 3): 160, (11, 0): 20, (12, 0): 170, (12, 1): 48,
+    (8, 9): 58, (9, 0): 132, (10, 0): 148, (10, 3): 148, (11, 0): 20, (12, 0): 170, (12, 1): 48,
 }  # fmt: skip
-"""Multiprocessors of the GPU that a row's `examples` name first; of H100 those of the SXM5 board."""
+"""Multiprocessors of the GPU that a row's `examples` name first; of H100 those of the SXM5 board.
+
+Sources: NVIDIA's whitepapers of P100, V100, Turing, A100, Ada, H100 and RTX Blackwell; data sheets of the boards and
+Jetson modules, which count CUDA cores; NVIDIA's technical blog on DGX Spark for GB10 and B200. A B300 tells CUDA 148;
+its chip has 160.
+"""
 
 TEGRA = frozenset([(5, 3), *(row.number for row in CAPABILITIES if row.tegra)])
 """The compute capabilities of Tegra GPUs; 8.8 counts as one, since NVIDIA names no GPU of it."""

@@ -70,7 +70,7 @@ def call(
         vmap_method: What `jax.vmap` does: None refuses, `"sequential"` launches once for each element of the batch.
 
         command_buffer: Let XLA record the launch into its command buffers, CUDA graphs, together with its own kernels.
-            The module's images then stay loaded until the process ends, whatever `unload()` says.
+            The module's images then stay loaded until the process ends; `unload()` does not remove them.
 
     Returns:
         The function; it returns one array, or a list where `result_shape_dtypes` is a sequence.
@@ -197,9 +197,9 @@ def _check_numbers(kernel: Kernel, whole: list[object], places: list[xla_call.Pl
             ):
                 name, kind = parameter["name"], parameter["type"]
                 problem = (
-                    f"{name} is an array of JAX where the kernel takes {kind} by value, which has to be known while "
-                    "the program is traced: give a Python number (static_argnames of jax.jit), or let the kernel take "
-                    "an array"
+                    f"{name} is an array of JAX where the kernel takes {kind} by value, which must be known "
+                    "while the program is traced; pass a Python number (static_argnames of "
+                    "jax.jit), or make the parameter an array"
                 )
                 raise xla_call.refuse(str(kernel), problem)
 

@@ -1,6 +1,6 @@
 """The registry of front ends: the properties of each that builder, run time and tools need without its import.
 
-Those of aotcuda itself stand in `BUILT_IN`. Any other is registered by its distribution, with an entry point:
+Those of aotcuda itself are in `BUILT_IN`. Any other is registered by its distribution, with an entry point:
 
     [project.entry-points."aotcuda.frontends"]
     my-front-end = "mypkg.registration:FRONT_END"        # a `Registration`; importing it should cost nothing
@@ -41,7 +41,7 @@ class Variables:
 
     Attributes:
         prefixes: How those begin that it is set by. Builds run without them, so that the same comes out everywhere.
-        kept: Those of them that stay, because they say where headers are: what is built depends on them.
+        kept: Those of them that stay, because they locate headers on which the build depends.
         given: Those that builds run with, and their values.
         files: Files of a project's folder that the compiler reads settings from in place of its variables.
     """
@@ -69,27 +69,28 @@ class Registration:
         tables: The module that reads its kernels and functions from the configuration: see
             `aotcuda.builder.frontends.protocol.Tables`.
         compiler: What compiles them, a module or `module:object`: see `aotcuda.builder.frontends.protocol.FrontEnd`.
-        requires: What pip installs for builds; `{cuda}` stands for the major version of CUDA.
-        jit_requires: Likewise for the JIT fallback.
+        requires: What pip installs for builds; `{cuda}` represents the major version of CUDA.
+        jit_requires: What pip installs for the JIT fallback.
         package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
         tested: The releases of its compiler that it was tested with (tools/matrix.py), the newest last; others are
             refused. The extras of pyproject.toml accept them all.
-        beside: What else pip is told for those that do not work with the newest of what they require, by release.
+        beside: Further requirements, by release, for releases that do not work with the newest of their dependencies.
         distributions: How the names of the installed distributions begin whose versions decide what is compiled;
             `package` and `internals` are among them, as is what its compiler imports: no import of a source shows then.
         packages: The packages that its objects come from: a function of another front end's is refused by them.
-        internals: The top-level packages that its compiler is made of; what they ask of the machine while sources are
-            imported is not what the sources ask.
+        internals: The top-level packages that its compiler is made of; their queries of the machine during imports are
+            not the sources' queries.
         imports: What sources import it from.
         variables: The environment variables that concern its compiler.
         waiting: Its decorators, `module.name`, that run nothing of the function below them: for that, something has to
             name what they make.
-        caller: The package whose code asks a device function for its type; empty if kernels cannot call any.
+        caller: The package whose code reads the type of a device function; empty if kernels cannot call any.
         interop: The module that answers.
         kernel_abi: What inspection calls the way in which its kernels take arguments.
-        widens: Whether its kernels can be compiled for other types than those in the table; if not, nobody asks.
+        widens: Whether its kernels can be compiled for other types than those in the table; if not, the fallback does
+            not try.
         in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
-        assembles: It makes images by itself, for whatever targets it knows: they are not shared out to toolkits.
+        assembles: It makes images by itself, for all targets that it supports: they are not assigned to toolkits.
         suffix: How its sources' names end, where they are no Python modules.
         host_code: Its images hold code for the host's processor, so wheels with them carry a platform tag.
     """
@@ -198,7 +199,7 @@ _OF_TRITON = (
     "PTXAS_OPTIONS",
     "USE_IR_LOC",
 )
-"""The variables that Triton reads beside those that begin with its name (`triton/knobs.py`, `GetEnv.hpp`)."""
+"""The variables that Triton reads in addition to those that begin with its name (`triton/knobs.py`, `GetEnv.hpp`)."""
 
 BUILT_IN: Mapping[str, Registration] = {
     "numba-cuda": Registration(
@@ -324,7 +325,7 @@ def internals(name: str) -> tuple[str, ...]:
 def variables(names: Iterable[str]) -> Variables:
     """Return the environment variables that affect builds by the front ends `names`.
 
-    Those of aotcuda's own are always among them: a source may import their compilers, whoever compiles it.
+    Those of aotcuda's own are always among them: a source may import their compilers, the code that compiles it.
     """
     found = [item.variables for item in _with(names)]
     return Variables(

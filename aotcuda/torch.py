@@ -92,7 +92,8 @@ def op(
     where = str(kernel)
     if type(kernel) is not Kernel:
         message = (
-            f"{where}: aotcuda.torch.op takes kernels of modules that the build made; not Triton's, which are launched "
+            f"{where}: aotcuda.torch.op needs a kernel of a module that the build made; not Triton's, which are "
+            "launched "
             "by their grid alone, and not those in place, which are launched on Numba's default stream"
         )
         raise ArgumentError(message)
@@ -156,7 +157,7 @@ class _Schema:
         if not mutates and not outputs:
             listed = ", ".join(tensors) or "none"
             self.refuse(
-                f"say which of its arrays ({listed}) it writes to: mutates=(...), or outputs={{...}} for new ones"
+                f"name those of its arrays ({listed}) it writes to: mutates=(...), or outputs={{...}} for new ones"
             )
         for name in [*mutates, *outputs]:
             if name not in tensors:

@@ -121,7 +121,7 @@ Dimensions: TypeAlias = "SupportsIndex | tuple[SupportsIndex, ...] | list[int]"
 Configuration: TypeAlias = (
     "tuple[Dimensions, Dimensions] | tuple[Dimensions, Dimensions, Stream] | tuple[Dimensions, Dimensions, Stream, int]"
 )
-"""What stands in brackets: grid, block, stream and bytes of dynamic shared memory."""
+"""What is in brackets: grid, block, stream and bytes of dynamic shared memory."""
 
 Grid: TypeAlias = "Dimensions | Callable[[dict[str, Any]], Dimensions]"
 """A grid of programs, or what makes it of a launch's arguments, by their names."""

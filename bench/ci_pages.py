@@ -3,7 +3,7 @@
     python bench/ci_pages.py [--out FILE]
 
 Steps that only GitHub or an image builder can do (`uses:`, `FROM`, `CMD`) are left out. `COPY` copies; the folders at
-an image's root lie in a temporary one, and the page's names for them are replaced in its commands. The part without a
+an image's root are in a temporary one, and the page's names for them are replaced in its commands. The part without a
 network gets no index and, if the machine lets this process have one, a namespace without any network.
 """
 

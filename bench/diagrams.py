@@ -10,7 +10,7 @@ ARCH = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")
 """The list of the tutorial and of the README."""
 
 LATER = (99, 0)
-"""Stands for what is not built yet."""
+"""A stand-in for what is not built yet."""
 
 GPUS = (
     ("T4, RTX 2080", (7, 5)),
@@ -160,7 +160,7 @@ def fallback() -> str:
 
 
 def _questions(title: str, steps: list[tuple[str, str]]) -> str:
-    """Draw questions below each other; the first that is answered by yes leads to what stands beside it."""
+    """Draw questions below each other; the first that is answered by yes leads to what is beside it."""
     picture = Picture(560, 44 + 52 * len(steps), title)
     picture.text(12, 24, title, "strong")
     for number, (question, answer) in enumerate(steps):

@@ -66,7 +66,7 @@ def arguments_of(doc: str | None, name: str) -> argparse.Namespace:
 def in_this_process(
     arguments: argparse.Namespace, cases: Callable[[Path], dict[str, Callable[[], object]]], row: str = "{}"
 ) -> bool:
-    """Measure or profile in this process if the arguments ask for it; `row` is the name of a profiled row."""
+    """Measure or profile in this process if the arguments request it; `row` is the name of a profiled row."""
     if not (arguments.measure or arguments.profile):
         return False
     sys.path.append(str(ROOT / "tests"))

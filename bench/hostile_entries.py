@@ -1,7 +1,7 @@
 """Read 1,000 cache entries that were made to break out of the cache, as builds and launches read them.
 
 Each entry is a valid one, changed by a seed in its names, kinds and contents (`tests/support/hostile_entries.py`). It
-lies in a folder, or at a URL of fsspec, and is read by a whole build, by the steps of a build, or by the JIT fallback
+is in a folder, or at a URL of fsspec, and is read by a whole build, by the steps of a build, or by the JIT fallback
 and `aotcuda cache list`, `inspect`, `doctor` and `cache clear`. Faults are files written outside of the cache and the
 output folder, code that runs, and tracebacks; there must be none.
 

@@ -4,7 +4,7 @@ Every statement runs in a fresh interpreter, the statements in turn, so that wha
 them alike. Figures are differences to the bare interpreter of the same round.
 
     python bench/import_time.py
-    python bench/import_time.py --packages DIR     # builds there once, and later measures what lies there: a machine
+    python bench/import_time.py --packages DIR     # builds there once, and later measures what is there: a machine
                                                    # with a GPU needs no compiler
 """
 

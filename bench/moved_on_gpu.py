@@ -3,6 +3,7 @@
     python bench/moved_packages.py --work WORK                      # anywhere: projects with tables from dry records
     pip wheel --no-deps --no-build-isolation WORK/NAME/project      # anywhere with the compilers: a wheel of each
     python bench/moved_on_gpu.py WORK/NAME bench/moved/run_NAME.py  # on the GPU, with the wheel and its libraries
+    python bench/moved_on_gpu.py WORK/NAME -m pytest TESTS          # likewise, for a package's own tests
 
 The share is that of launches which a compiler of the user's machine served, among those that the dry record has.
 Aim: at most 2 %.
@@ -34,9 +35,12 @@ def main() -> None:
     for module, owner, method, function in _LAUNCHES:
         if find_spec(module.partition(".")[0]) is not None:
             watch(getattr(import_module(module), owner), method, function, missed)
-    sys.argv = sys.argv[2:]
+    sys.argv = sys.argv[3:] if program == "-m" else sys.argv[2:]
     try:
-        runpy.run_path(program, run_name="__main__")
+        if program == "-m":
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(program, run_name="__main__")
     finally:
         for name, count in missed.most_common():
             print(f"not packaged: {name} ({count})")

@@ -29,6 +29,17 @@ PAGE = HERE.parent / "docs" / "moving.md"
 BEGIN, END = "<!-- moved packages begin -->", "<!-- moved packages end -->"
 
 
+_PRELUDE = """from importlib.util import find_spec
+
+from aotcuda.testing import stand_in
+
+for name in ("cupy", "cupyx"):
+    if find_spec(name) is None:
+        stand_in(name)
+"""
+"""What a build runs before it imports the sources: they may import CuPy, which needs a GPU to be of use."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Package:
     """A package to record.
@@ -234,8 +245,11 @@ def unpack(package: Package, folder: Path, project: Path) -> str:
     version = version.partition("-")[0]
     (project / "pyproject.toml").write_text(
         f'[build-system]\nrequires = ["hatchling", "aotcuda[cu13]"]\nbuild-backend = "hatchling.build"\n\n'
-        f'[project]\nname = "{name}"\nversion = "{version}"\n\n[tool.aotcuda]\narch = ["sm_90"]\n'
+        f'[project]\nname = "{name}"\nversion = "{version}"\n\n'
+        f'[tool.hatch.build.targets.wheel]\npackages = ["{package.source}"]\n\n'
+        '[tool.hatch.build.targets.wheel.hooks.aotcuda]\n\n[tool.aotcuda]\narch = ["sm_90"]\nprelude = "_stand_ins"\n'
     )
+    (project / "_stand_ins.py").write_text(_PRELUDE)
     return version
 
 

@@ -5,7 +5,7 @@
 
 A mutant is a module with one change: a comparison, a constant, a condition, an operator, a result or a statement. The
 changes are drawn by a seed, so `before` and `after` have the same mutants while the module stays the same. A mutant is
-killed by the first test that fails; `after` runs only mutants that survived, or whose killer is gone.
+killed by the first test that fails; `after` runs only mutants that survived, or whose killer no longer exists.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 MODULES = {
     "aotcuda/runtime/images/choice.py": ["runtime_choose", "runtime_tegra", "check"],
     "aotcuda/runtime/kernel_table.py": ["runtime_module", "runtime_facts", "runtime_launch"],
-    "aotcuda/runtime/arguments/overloads.py": ["runtime_dispatch", "runtime_direct", "runtime_types"],
+    "aotcuda/runtime/arguments/overloads.py": ["runtime_dispatch", "runtime_types"],
     "aotcuda/integrations/in_place/triton/functions.py": ["triton_in_place", "triton_tuning"],
     "aotcuda/manifest/__init__.py": ["manifest", "schema", "run_time_requirement"],
     "aotcuda/common/stamp.py": ["runtime_stale", "build_depfile"],

@@ -2,7 +2,7 @@
 
     python bench/old_tools.py dist/*.whl --out docs/results/old_tools.json
 
-They stand for drivers of that CUDA (525), which read the same formats, and are installed into a folder that is removed
+They represent drivers of that CUDA (525), which read the same formats, and are installed into a folder that is removed
 afterwards: ptxas and nvJitLink of NVIDIA's wheels for CUDA 12.0.
 
 nvJitLink links no finished images, so it refuses each of those, and tells by its error how far it came: 3, it is no

@@ -106,7 +106,7 @@ class Case:
 
     @property
     def folder(self) -> Path:
-        """Where sources and caches of the peers may go; it is gone when the comparison is over."""
+        """Where sources and caches of the peers may go; it no longer exists when the comparison is over."""
         return self._folder
 
     def cupy(self) -> list[Any]:
@@ -425,7 +425,7 @@ def warps(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
             device = warp.get_device("cuda:0")
             arrays = getattr(case, library)() if library else _warp_arrays(warp, case, device)
             kernel, inputs = compiled["probe"], [2.0, *arrays]
-            # Grid and block come out as the others have them: from the threads asked for.
+            # Grid and block come out as the others have them: from the threads requested.
             if recorded:
                 command = warp.launch(
                     kernel, dim=ELEMENTS, inputs=inputs, device=device, block_dim=BLOCK, record_cmd=True

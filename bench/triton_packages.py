@@ -133,7 +133,7 @@ def prepare(folder: Path, wheels: list[Path]) -> None:
 def record(root: Path, name: str, arguments: argparse.Namespace) -> int:
     """Run a program by Triton's JIT, and record it."""
     begin = [sys.executable, "-m", "aotcuda", "record", "--write", "--"]
-    return _program(root, name, root / "jit.json", arguments, [root], begin)
+    return run_program(root, name, root / "jit.json", arguments, [root], begin)
 
 
 def build(root: Path, name: str, arguments: argparse.Namespace) -> int:
@@ -219,16 +219,16 @@ def serial(root: Path) -> None:
 def jit(root: Path, name: str, arguments: argparse.Namespace) -> int:
     """Run a program of an installed wheel by Triton's JIT, for first results in the same session as `run`."""
     with _installed(root) as site:
-        return _program(root, name, root / "jit.json", arguments, [site], ["env", "AOTCUDA_IN_PLACE=0"])
+        return run_program(root, name, root / "jit.json", arguments, [site], ["env", "AOTCUDA_IN_PLACE=0"])
 
 
 def run(root: Path, name: str, arguments: argparse.Namespace) -> int:
     """Run a program with the packaged kernels, and compare its results."""
     with _installed(root) as site:
-        status = _program(root, name, root / "packaged.json", arguments, [site], [])
+        status = run_program(root, name, root / "packaged.json", arguments, [site], [])
     if status == 0:
         by_jit, packaged = (json.loads((root / f"{way}.json").read_text()) for way in ("jit", "packaged"))
-        same, stable = _same(by_jit, packaged)
+        same, stable = same_bits(by_jit, packaged)
         print(
             f"{name}: {packaged['compilations']} compilations ({by_jit['compilations']} by the JIT), "
             f"{packaged['timings']} timings ({by_jit['timings']}), "
@@ -238,7 +238,7 @@ def run(root: Path, name: str, arguments: argparse.Namespace) -> int:
     return status
 
 
-def _same(by_jit: dict[str, Any], packaged: dict[str, Any]) -> tuple[int, int]:
+def same_bits(by_jit: dict[str, Any], packaged: dict[str, Any]) -> tuple[int, int]:
     """Return how many results have the same bits, and how many the JIT itself repeats."""
     stable = [key for key, digests in by_jit["digests"].items() if len(set(digests)) == 1]
     return sum(packaged["digests"][key][0] == by_jit["digests"][key][0] for key in stable), len(stable)
@@ -253,7 +253,7 @@ def _installed(root: Path) -> Iterator[Path]:
         yield Path(site)
 
 
-def _program(
+def run_program(
     root: Path, name: str, out: Path, arguments: argparse.Namespace, paths: list[Path], begin: list[str]
 ) -> int:
     with tempfile.TemporaryDirectory() as cache:
@@ -393,7 +393,7 @@ def _seen(root: Path) -> dict[str, Any]:
 
 def _figures(found: dict[str, Any]) -> list[str]:
     by_jit, packaged, built, serial_ = (found[way] for way in ("jit", "packaged", "build", "serial"))
-    same, stable = _same(by_jit, packaged)
+    same, stable = same_bits(by_jit, packaged)
     return [
         f"{found['launched']}, {found['kernels']} ({found['variants']} variants)",
         f"{by_jit['first']:.1f} s, {packaged['first']:.2f} s",

@@ -36,7 +36,7 @@ def main() -> None:
     if "--links" in options:
         options.remove("--links")
         say("sphinx: links to other sites")
-        # Without -W: what moved to another address is told, and is no fault before the old one is gone.
+        # Without -W: what moved to another address is told, and is no fault before the old one no longer exists.
         run(python, "-m", "sphinx", "-b", "linkcheck", "-q", *options, ROOT / "docs", LINKS)
         return
     say("sphinx")

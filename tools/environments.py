@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def check_machine() -> None:
     """End with one line if Python is too old or the system is none that builds run on."""
-    if sys.version_info < (3, 11):  # noqa: UP036 (whoever has an older one is to read why it does not work)
+    if sys.version_info < (3, 11):  # noqa: UP036 (the code that has an older one is to read why it does not work)
         sys.exit(f"aotcuda needs Python 3.11 or newer; {sys.executable} is {sys.version.partition(' ')[0]}")
     if sys.platform != "linux":
         sys.exit(f"aotcuda builds on Linux; this is {sys.platform}")
@@ -50,7 +50,7 @@ def make(name: str, *requirements: str, fresh: bool = False) -> Path:
     """Return the Python of environment `name`, with the requirements installed in their current state.
 
     Args:
-        name: The environment's name; it lies in the folder `.venv-<name>`.
+        name: The environment's name; it is in the folder `.venv-<name>`.
         requirements: The packages to install, as arguments of pip.
         fresh: Empty the environment first.
     """

@@ -43,7 +43,7 @@ _TOLD = ("numba", "llvmlite", "numpy", "cuda-core", "cuda-bindings")
 
 
 def main() -> None:
-    """Run what the command line asks for, and write the report after each release."""
+    """Run what the command line requests, and write the report after each release."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter; several if given several times")
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def chosen(given: list[str] | None, *, ends: bool) -> list[tuple[str, str]]:
-    """Return the names and releases of compilers that are asked for."""
+    """Return the names and releases of compilers that are requested."""
     if given:
         return [(name, release) for name, _, release in (text.partition("==") for text in given)]
     found = []

@@ -52,7 +52,7 @@ print(json.dumps({
 
 
 def main() -> None:
-    """Run the tests that the command line asks for, and write the report after each Python."""
+    """Run the tests that the command line requests, and write the report after each Python."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter; several if given several times")

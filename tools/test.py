@@ -20,7 +20,7 @@ PLUGINS = ("-p", "xdist", "-p", "_hypothesis_pytestplugin")
 # What the first release of numba-cuda needs of what it requires, where the environment has a later one.
 BESIDE_OLDEST = ("cuda-core<1", "llvmlite<0.48")
 
-# Where kernels are handed to PyTorch, JAX and TVM-FFI, which are large, and which few other tests may see.
+# Where kernels are passed to PyTorch, JAX and TVM-FFI, which are large, and which few other tests may see.
 OF_LIBRARIES = [
     f"tests/unit/test_{name}.py"
     for name in ("torch", "testing_pytorch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")

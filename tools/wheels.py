@@ -116,7 +116,7 @@ def _repair(python: Path, built: Path, machine: str, out: Path) -> Path:
     wanted = f"{PLATFORM}_{machine}"
     # auditwheel knows the names of its own machine alone; of another's it takes the oldest that will do.
     platform_tag = wanted if machine == platform.machine() else "auto"
-    os.umask(0o022)  # it packs folders anew, as they lie on the disk
+    os.umask(0o022)  # it packs folders anew, as they are on the disk
     run(python, "-m", "auditwheel", "repair", "--only-plat", "--plat", platform_tag, "--wheel-dir", out, wheel)
     if not any(out.glob(f"*{wanted}.whl")):
         sys.exit(f"{wheel.name} needs a newer Linux than {wanted}")

@@ -195,7 +195,7 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
     """Run the tests, and return their counts with the reasons of those that were skipped."""
     given = environment() | {"AOTCUDA_EXTENSION": PATHS[path], "PYTHONPYCACHEPREFIX": str(python.parent / "pyc")}
     given["PYTHONSAFEPATH"] = "1"  # what is tested is the installed wheel, not the checkout
-    # Wine's server still writes at the end. The folder has a link to /, so it must not lie in the checkout.
+    # Wine's server still writes at the end. The folder has a link to /, so it must not be in the checkout.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         given |= {} if ON_WINDOWS else {"WINEDEBUG": "-all", "WINEPREFIX": f"{name}/wine"}
         results = Path(name, "results.xml")
@@ -209,7 +209,7 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
             stdout=subprocess.PIPE,  # Python under Wine cannot write to files that it inherits
             stderr=subprocess.STDOUT,
         ) as process:
-            assert process.stdout is not None  # noqa: S101 (it was asked for)
+            assert process.stdout is not None  # noqa: S101 (it was requested)
             for line in process.stdout:
                 print(line.decode(errors="replace").rstrip(), flush=True)
         if not results.is_file():

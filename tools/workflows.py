@@ -186,7 +186,7 @@ def _combinations(matrix: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
-    """Return the text with the matrix' values put in; ends the script at an expression that it does not know."""
+    """Return the text with the matrix' values put in; ends the script at an expression that it does not support."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in values:

@@ -47,7 +47,7 @@ _CONSTANT_BANKS = 18
 _FORM_SIZED = 4  # EIFMT_SVAL
 _STACK_UNKNOWN = 0xFFFFFFFF
 _KERNEL_ITEMS, _PARAMETER_ITEMS = 12, 2
-"""The cost of a kernel's sections in the budget, and of a parameter beside its attribute."""
+"""The cost of a kernel's sections in the budget, and of a parameter in addition to its attribute."""
 
 
 class Parameter(NamedTuple):
@@ -72,7 +72,7 @@ class CubinKernel:
         constant: The kernel's own constant banks, the sum of cuobjdump's CONSTANT[...] in the kernel's line; and the
             image's constant arrays, its CONSTANT[3] in the line "Common", which all kernels share.
         parameter_bytes: Size of the parameter block.
-        parameters: What lies in that block, in order.
+        parameters: The content of that block, in order.
         max_threads: The most threads a block that the code was compiled for; None if it has no such bound.
     """
 
@@ -131,7 +131,7 @@ def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
 def is_closed(data: bytes, where: str) -> bool:
     """Return True if a cubin can be linked with others and has kernels only, which linking does not change.
 
-    Functions beside kernels, such as those of ptxas that stand for instructions that a GPU lacks, are called by the
+    Functions beside kernels, such as those of ptxas that represent instructions that a GPU lacks, are called by the
     ABI, which takes registers. With recursion the size of the stack gets lost. Of a kernel that has dynamic shared
     memory alone, nvlink 13.0 forgets what GPUs from sm_90 on reserve of it.
 

@@ -26,7 +26,7 @@ _FUNCTION = 2  # STT_FUNC
 _GLOBAL = 1  # STB_GLOBAL
 _LONGEST_NAME = 1 << 16
 _FUNCTION_ITEMS = 7
-"""The cost of a function in the budget, beside that of a symbol."""
+"""The cost of a function in the budget, in addition to that of a symbol."""
 
 
 class NotElfError(Exception):
@@ -68,7 +68,7 @@ class Elf:
 
     Raises:
         NotElfError: From the constructor: it is not such a file.
-        ValueError: From the constructor or a method: something lies outside the file, or `struct.error` likewise.
+        ValueError: From the constructor or a method: something is outside the file, or `struct.error` likewise.
         TooMuchError: From the constructor: it has more in it than `budget` allows.
     """
 
@@ -85,7 +85,8 @@ class Elf:
         self.abi_version = data[8]
         self._data = data
         self._budget = budget
-        # All of the file must be there, also what nobody reads: a truncated image is never taken for a whole one.
+        # The file must be complete, including the parts that are not read here: a truncated image is never accepted as
+        # a whole one.
         self._check(segments, segment_size * segment_count)
         self._headers, names = self._read_headers(table, count, names)
         for header in self._headers:

@@ -45,7 +45,7 @@ _ENTRY_ITEMS = 16
 
 _PADDING = re.compile(rb"\0*")
 _LZ4_MAX_RATIO = 255
-"""A byte of an LZ4 block stands for at most this many; a larger claimed size is not worth its allocation."""
+"""A byte of an LZ4 block represents at most this many; a larger claimed size is not worth its allocation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Entry:
     Attributes:
         arch: What it was built for: `sm_90a` for machine code and LTOIR, `compute_75` for PTX.
         kind: What it is.
-        name: What the packer was told to call it.
+        name: The name that the packer was given.
         size: Its size in bytes before compression; for LTOIR that was stored as it is, padded to 8 bytes.
         packed: Its size in bytes in the fatbin.
         content: The image itself; empty for LTOIR.
@@ -113,7 +113,7 @@ def _read_containers(data: bytes, where: str, budget: Budget) -> Iterator[Entry]
             message = f"there is no container at byte {position}"
             raise _DamageError(message)
         if version != _VERSION:
-            message = f"its container is of version {version}, and this aotcuda reads {_VERSION}; upgrade aotcuda"
+            message = f"its container has version {version}, and this aotcuda reads {_VERSION}; upgrade aotcuda"
             raise _DamageError(message)
         end = position + header_size + size
         if header_size < _CONTAINER.size or end > len(data):
@@ -154,7 +154,7 @@ def _read_headers(data: bytes, position: int, stop: int, budget: Budget) -> Iter
             message = f"its entry at byte {position} does not fit into it; it was truncated or altered"
             raise _DamageError(message)
         if code not in _KINDS:
-            message = f"its entry at byte {position} is of a kind ({code}) that this aotcuda does not know"
+            message = f"its entry at byte {position} has a kind ({code}) that this aotcuda cannot read"
             raise _DamageError(message)
         yield position, end, header
         position = end

@@ -1,6 +1,6 @@
 """Read regular files of limited size from folders and wheels.
 
-What a path leads to is somebody else's choice: a pipe that nobody writes to, a device without an end, a wheel's member
+A path may lead to anything: a pipe without a writer, a device without an end, a wheel's member
 of gigabytes that takes a few kilobytes. Nothing is read before it is known to be a file of a size.
 """
 
@@ -59,7 +59,7 @@ class Folder(Protocol):
     Attributes:
         where: What to call it in messages.
         stem: Its name without the suffix, which is its module's.
-        path: Where it lies, if it lies on disk.
+        path: Its path, if it is on disk.
         budget: What its content may cost.
     """
 
@@ -205,7 +205,7 @@ class File(io.BufferedReader):
 
     Attributes:
         most: Those bytes.
-        refused: Whether somebody wanted more.
+        refused: Whether a reader requested more.
     """
 
     def __init__(self, file: io.FileIO) -> None:

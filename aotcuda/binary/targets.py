@@ -2,7 +2,7 @@
 
 Nothing of what is found gets imported or run. The first part of an importable name is looked up by the finders that an
 import would ask; the rest are paths below it. Where these hold nothing, as with meson-python's editable installs, the
-finders are asked for the rest, too.
+finders are requested the rest, too.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ELF_MAGIC = b"\x7fELF"
 _ENDING = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
 _MODULE_ITEMS = 150
-"""The cost of a module in a wheel's budget, beside its content."""
+"""The cost of a module in a wheel's budget, in addition to its content."""
 
 _MOST_ENTRIES = 1_000_000
-"""Of a folder that is searched for modules; who names `/` is told to be more specific."""
+"""Of a folder that is searched for modules; for a larger folder, such as `/`, an error requests a narrower one."""
 
 _LARGEST_METADATA = 1 << 20
 
@@ -49,7 +49,7 @@ class PackagedModule:
 
     Attributes:
         where: The path of its data folder, for messages.
-        path: The data folder; None if it lies in a wheel.
+        path: The data folder; None if it is in a wheel.
         manifest: Its manifest.
         files: The content of the files that the manifest names, checked against it: `kernels` and `functions`, which
             are fatbins, and `header`; the functions of other toolchains by their path.
@@ -137,7 +137,7 @@ def headers(target: str) -> list[str]:
     """
     found = [_header(item) for item in find(target) if isinstance(item, PackagedModule)]
     if not found:
-        message = f"{shown(target)} is an image alone; headers come with modules"
+        message = f"{shown(target)} is an image without a manifest; only modules have headers"
         raise TargetError(message)
     return found
 
@@ -379,7 +379,7 @@ def _check_named(folder: files.Folder, name: str, said: str) -> None:
     """Check the manifest against the file beside it that has its digest between the given texts."""
     if said.encode() not in _read(folder, name, manifest.LARGEST):
         message = (
-            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {name} beside it names; install "
+            f"{folder.where}/{manifest.FILE_NAME} was altered: its digest differs from the one in {name}; install "
             "the package again"
         )
         raise ManifestError(message)

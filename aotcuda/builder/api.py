@@ -68,13 +68,13 @@ def build(
     Args:
         table: The configuration.
         root: The project's folder, with its pyproject.toml.
-        import_roots: Folders from which its packages are imported, beside `src` and `root`.
-        editable: The files will lie in the source tree, and sources may be edited after the build.
+        import_roots: Folders from which its packages are imported, in addition to `src` and `root`.
+        editable: The files are written into the source tree, and sources may be edited after the build.
         extensions: Compiled extension modules outside of those folders, with their files.
         followed: The caller needs `Output.depends`.
         watcher: Shows the progress, by default that of `progress.make` on standard error.
         shard: Compile this part alone, its number and how many there are, into the build cache; there are no files.
-        from_cache_only: Compile nothing: shards have filled the cache. `AOTCUDA_FROM_CACHE_ONLY=1` says the same.
+        from_cache_only: Compile nothing: shards have filled the cache. `AOTCUDA_FROM_CACHE_ONLY=1` has the same effect.
         costs: Recorded seconds of kernels and functions, by module and symbol, to divide them among shards.
         processes: How many processes compile at a time; 0 for as many as the machine has room for.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda import manifest, registry
-from aotcuda.builder import bundle, in_place, plan, report, sbom, stamps, wheel_files
+from aotcuda.builder import bundle, in_place, packs, plan, report, sbom, stamps, wheel_files
 from aotcuda.builder.built import Output
 from aotcuda.common import project_file
 
@@ -71,12 +71,13 @@ def assemble(
             sizes=sizes,
         )
     files |= in_place.files(results, files, project.package_root, editable=editable)
+    files |= packs.files((parts[-1][1].plan.config for parts in made.values()), files)
     return Output(
         files=files,
         package_root=project.relative_package_root,
         warnings=tuple(dict.fromkeys([*warnings, *report.size_warnings(files)])),
         notes=report.gpu_queries(question for result in results for question in result.questions),
-        sbom=sbom.make(made, installed),
+        sbom=sbom.make(made, installed, packs.distributions(files)),
         needed=needed,
         depends=tuple(stamps.files(stamp, project)),
         summary=report.Summary(
@@ -125,7 +126,7 @@ def _dependencies(
 
 
 def _needed(dependencies: Dependencies, carried: Collection[str], project: Project) -> list[str]:
-    """Return the sources that the wheel must contain for the JIT fallback, beside those that it carries."""
+    """Return the sources that the wheel must contain for the JIT fallback, in addition to those that it carries."""
     paths = [item["path"] for item in dependencies.sources if item["path"] not in carried]
     return [path for path in paths if not _is_of_nested_project(path, project)]
 

@@ -157,7 +157,7 @@ def build(
         quiet: Show no progress.
         dependencies_key: The key of the dependencies, for messages.
         content: The project's files by their names in the wheel, if the back end knows them.
-        remedy: How a package gets into the wheel, for messages; `{}` stands for its folder.
+        remedy: How a package gets into the wheel, for messages; `{}` represents its folder.
 
     Raises:
         AotcudaError: As for `aotcuda.builder.api.build`.

@@ -37,7 +37,7 @@ def build_project(
 
     Args:
         project: A folder with a pyproject.toml, or that file.
-        out: The output folder, `build/aotcuda` in the project by default. Files lie in it as in a wheel.
+        out: The output folder, `build/aotcuda` in the project by default. It has the layout of a wheel.
         show: Takes each warning, note and line of the summary.
         bill: The file for the bill of materials.
         depfile: The file for the dependencies of the build, as a rule for make and ninja.

@@ -1,4 +1,4 @@
-"""The result of a build: files in memory, and what its report says."""
+"""The result of a build: files in memory, and the content of its report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Output:
         needed: The sources that a wheel must contain for the JIT fallback, by their paths in it, each with a module
             that is compiled from it.
         summary: Counts and times.
-        depends: The files and folders that the build has read, without pyproject.toml; empty if nobody observed it.
+        depends: The files and folders that the build has read, without pyproject.toml; empty if the build was not
+            observed.
     """
 
     files: dict[str, bytes]

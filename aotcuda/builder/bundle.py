@@ -73,7 +73,7 @@ def added(built: Output, settings: Config, package_root: Path) -> Output:
     """Return a build with the private copies of the run time, and with rewritten sources.
 
     Raises:
-        ConfigError: A source imports a part of aotcuda that no bundled run time has, or a module lies in no package.
+        ConfigError: A source imports a part of aotcuda that no bundled run time has, or a module is in no package.
     """
     found = dict(built.files)
     for package in _packages(settings):
@@ -108,7 +108,8 @@ def _packages(settings: Config) -> list[str]:
     for name in names:
         if "." not in name:
             message = (
-                f"tool.aotcuda.runtime: {name} lies in no package, where a bundled run time goes; move it into one"
+                f"tool.aotcuda.runtime: {name} is in no package, and a bundled run time needs one; move the "
+                "module into a package"
             )
             raise ConfigError(message)
     return sorted({name.partition(".")[0] for name in names})
@@ -168,7 +169,7 @@ def rewritten_sources(package_root: Path, package: str) -> dict[str, bytes]:
             text = data.decode()
             changed = _rewritten(text, f"{package}.{NAME}", sources, name, is_project=True)
         except (SyntaxError, ValueError, UnicodeDecodeError):
-            continue  # the build says what is wrong with it, if it imports it
+            continue  # if the build imports the file, it reports the error
         if changed != text:
             found[name] = changed.encode()
     return found
@@ -262,7 +263,6 @@ def _is_of_installed(name: str, sources: Mapping[str, Path]) -> bool:
 def _check(name: str, sources: Mapping[str, Path], where: str, line: int) -> None:
     if name not in sources:
         message = (
-            f"{where}:{line}: {name} is no part of a bundled run time; import it of an installed aotcuda, with "
-            'runtime = "installed", or take the import out'
+            f'{where}:{line}: {name} is not part of a bundled run time; set runtime = "installed", or remove the import'
         )
         raise ConfigError(message)

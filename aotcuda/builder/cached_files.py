@@ -1,6 +1,6 @@
 """Accept from the build cache the files that a build would write, and no others.
 
-Nobody vouches for an entry of the cache: it may name any path, and hold any text. So the plan decides which paths there
+An entry of the cache is not trusted: it may name any path, and hold any text. So the plan decides which paths there
 are. What aotcuda generates from a manifest, Python among it, is generated again and compared; what a wheel carries of
 the project is compared with the project. Left to the entry are the manifest, in its declared shape, machine code, and
 the C header.
@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest
-from aotcuda.builder import in_place, wheel_files
+from aotcuda.builder import in_place, packs, wheel_files
 from aotcuda.builder.c_header import header
 from aotcuda.common import foreign
 from aotcuda.errors import ManifestError, TargetError
@@ -41,7 +41,7 @@ def check(
 ) -> None:
     """Check the files of a cached build.
 
-    `folders` are the project's folder and those that its packages are imported from: carried files lie there.
+    `folders` are the project's folder and those that its packages are imported from: carried files are in these.
 
     Raises:
         ManifestError: The build would not write these files.
@@ -66,8 +66,13 @@ def check(
             digests[name] = manifest.digest(data)
         else:
             expected |= wheel_files.generated(whole, data, editable=editable)
+    expected |= packs.files((item.config for item in plans if item.units), expected)
+    names = {item.config.name.replace(".", "/") for item in plans if item.config.pack}
     for path in files.keys() - expected.keys():
-        if digests and path.endswith(_MARK) and _is_mark(path, files[path], digests, package_root, editable=editable):
+        if path.removesuffix(_MARK) in names:
+            name = path.removesuffix(_MARK).replace("/", ".")
+            expected[path] = in_place.content({name: digests[name]}, editable=editable)
+        elif digests and path.endswith(_MARK) and _is_mark(path, files[path], digests, package_root, editable=editable):
             expected[path] = files[path]
     if files != expected:
         odd = min(name for name in {*files, *expected} if files.get(name) != expected.get(name))

@@ -79,5 +79,5 @@ def _left(folder: Path) -> float:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, ValueError):  # ValueError: what stands there is no text
+    except (OSError, ValueError):  # ValueError: the content is not text
         return ""

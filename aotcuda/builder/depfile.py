@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NEVER_THERE = "a-file-whose-name-cannot-stand-here"
-"""Stands for files whose names the format cannot have. It never exists, so every run builds again."""
+"""A stand-in for files whose names the format cannot have. It never exists, so every run builds again."""
 
 
 def render(targets: Iterable[Path], files: Iterable[Path]) -> bytes:
     """Return a dependency file, as compilers write it with `-MD -MP` for make, ninja and CMake.
 
-    Each file is also a target of its own, so make continues if one is gone. Names are quoted as make does it. For a
-    name that cannot be written (see `warnings`) the rule is one that always builds again.
+    Each file is also a target of its own, so make continues if one is missing. Names are quoted as make does it.
+    For a name that cannot be written (see `warnings`) the rule is one that always builds again.
     """
     given = list(files)
     names = [_escaped(path) for path in given if _is_writable(path)]
@@ -59,7 +59,7 @@ def warnings(targets: Iterable[Path], files: Iterable[Path]) -> list[str]:
             raise BuildError(message)
     if named := next((path for path in targets if "=" in str(path)), None):
         found.append(
-            f"make takes the rule for {named} for a variable, because of the =, and would build nothing again (ninja "
+            f"make reads the rule for {named} for a variable, because of the =, and would build nothing again (ninja "
             "and CMake do not); give it a relative path, or build in a folder without ="
         )
     if hidden := [path for path in files if not _is_writable(path)]:

@@ -1,7 +1,7 @@
 """Hand the shards of a build to an executor: a Dask cluster, or any `concurrent.futures.Executor`.
 
 `AOTCUDA_EXECUTOR` names it. Each job is one shard with the project's files as one archive, and returns entries of the
-build cache. Then the build goes on as one from that cache alone.
+build cache. Then the build continues from that cache alone.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def fill(
     root = Path(job.root)
     for path in [*roots, *map(Path, job.extensions.values())]:
         if not path.is_relative_to(root):
-            message = f"{VARIABLE}: {path} lies outside of the project and is not sent to workers; unset the variable"
+            message = f"{VARIABLE}: {path} is outside of the project and is not sent to workers; unset the variable"
             raise BuildError(message)
     archive = packed(root)
     name = named()
@@ -119,7 +119,7 @@ def _is_sent(folder: Path) -> bool:
 def _request(
     job: Job, table: Mapping[str, object], roots: Sequence[Path], installed: Sequence[Toolkit]
 ) -> dict[str, Any]:
-    """Return what all jobs are told."""
+    """Return the settings that all jobs share."""
     front_ends = sorted({plan.frontend for plan in job.plans})
     known = registry.variables(front_ends)
     distributions = [name for item in map(registry.find, front_ends) if item is not None for name in item.distributions]
@@ -168,7 +168,7 @@ def _run(
                 _keep(store, result, entries, f"{index} of {len(requests)}")
                 warnings |= dict.fromkeys(result["warnings"])
                 del left[index]
-        except concurrent.futures.BrokenExecutor as error:  # while jobs were handed over
+        except concurrent.futures.BrokenExecutor as error:  # while jobs were passed
             lost = _line(error)
         finally:
             _stop(executor, list(futures))
@@ -177,7 +177,7 @@ def _run(
             return list(warnings)
     message = (
         f"{VARIABLE}: shard {', '.join(map(str, left))} of {len(requests)} was lost with its worker {_ATTEMPTS} times "
-        f"({lost}); look at what the workers say, and give them more memory"
+        f"({lost}); read the logs of the workers, and give them more memory"
     )
     raise BuildError(message)
 
@@ -201,7 +201,7 @@ def _completed(futures: Collection[Future], count: int, executors: Executors, wa
 
 
 def _keep(store: Store, result: Mapping[str, Any], entries: Mapping[str, bytes], shard: str) -> None:
-    """Keep the entries of a job; raise its error, as its class says."""
+    """Store the entries of a job, or raise its error in its own class."""
     worker, error = result["worker"], result["error"]
     if result.get("refused"):
         message = f"{VARIABLE}: the worker {worker} {error}; install the same there"
@@ -214,7 +214,7 @@ def _keep(store: Store, result: Mapping[str, Any], entries: Mapping[str, bytes],
     for name, data in entries.items():
         if not store.receive(name, data):
             problem = next(iter(store.problems), "it is damaged")
-            message = f"{VARIABLE}: an entry from the worker {worker} cannot be kept: {problem}; build again"
+            message = f"{VARIABLE}: an entry from the worker {worker} cannot be stored: {problem}; build again"
             raise BuildError(message)
 
 
@@ -290,7 +290,7 @@ class Dask(Executors):
         except ImportError as error:
             message = f"{VARIABLE}: {name} needs Dask, which is not installed ({error}); run: pip install aotcuda[dask]"
             raise errors.ToolchainError(message) from error
-        for logger in ("distributed", "distributed.client"):  # a lost connection is told in one line here
+        for logger in ("distributed", "distributed.client"):  # a lost connection is reported in one line here
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         watcher.show(f"connecting to {name}", 0, 0)
         try:
@@ -329,14 +329,14 @@ class Dask(Executors):
         return sum(self._client.nthreads().values())
 
     def check(self) -> None:
-        """Raise an error if the scheduler is gone."""
+        """Raise an error if the scheduler does not answer."""
         if self._client.status != "running":
-            message = f"{VARIABLE}: the scheduler at {self._address} is gone; start it, and build again"
+            message = f"{VARIABLE}: the scheduler at {self._address} does not answer; start it, and build again"
             raise BuildError(message)
 
     def close(self) -> None:
         """Leave the cluster."""
-        with suppress(Exception):  # the scheduler may be gone
+        with suppress(Exception):  # the scheduler may have ended
             self._client.close(timeout=_TICK)
 
 

@@ -46,5 +46,5 @@ def join(errors: Sequence[AotcudaError]) -> AotcudaError:
         text = line if lines else str(first)
         more = len(same) - 1
         others = f"module{'s' * (more > 1)}" if isinstance(error, SourceError) else "of its variants and targets"
-        lines.append(f"{text}; likewise for {more} more {others}" if more else text)
+        lines.append(f"{text}; the same error occurs for {more} more {others}" if more else text)
     return first if lines == [str(first)] else type(first)("\n".join(lines))

@@ -2,7 +2,7 @@
 
 Each source with kernels has one in the data folder that goes by its name, and so has the `__init__.py` of each package
 that the build imported sources of: what has device functions alone, or nothing, needs no Numba either. A source that
-lies in no such package, but in a folder without `__init__.py`, which distributions may share, has its own.
+is in no such package, but in a folder without `__init__.py`, which distributions may share, has its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def files(
                 name = module.plan.config.name
                 data = built[f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"]
                 digests[name] = manifest.digest(data)
-                for source in (name, *(kernel.defined.partition(":")[0] for kernel in module.kernels)):
+                others = [] if module.plan.config.pack else module.kernels  # a pack leaves its sources as they are
+                for source in (name, *(kernel.defined.partition(":")[0] for kernel in others)):
                     defined.setdefault(source, set()).add(name)
         sources |= {Path(item["path"]) for item in result.sources}
     if not digests:
@@ -67,7 +68,7 @@ def _names_aotcuda(source: Path) -> bool:
     """Return True if a source may import `aotcuda.numba`; other sources need no mark."""
     try:
         return b"aotcuda" in source.read_bytes()
-    except OSError:  # it went while the build ran
+    except OSError:  # it was removed while the build ran
         return False
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def build(request: Request) -> Result:
-    """Build what a request asks for."""
+    """Build what a request requests."""
     table = {**request.table, "arch": [request.target]}
     settings = parser.parse(table, environ={})
     root = linked_modules.working_folder(request.root, request.package_root)
@@ -73,7 +73,7 @@ def build(request: Request) -> Result:
 
 
 def _toolkit(settings: Config, request: Request) -> Toolkit | None:
-    """Return the oldest installed toolkit that knows the GPU and whose machine code the driver loads."""
+    """Return the oldest installed toolkit that supports the GPU and whose machine code the driver loads."""
     installed = toolkits.installed()
     usable = toolkits.loaded_by(request.driver, installed)
     if installed and not usable:
@@ -90,7 +90,7 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
 def _wanted(settings: Config, request: Request) -> tuple[Module, ...]:
     """Return the module with what is wanted of it, and the functions of those of the project that it links.
 
-    A wheel has the modules that it links beside it, as they were built; the project's own may have been edited since.
+    A wheel contains the linked modules as they were built; those of the project may have been edited since.
     """
     (module,) = [item for item in settings.modules if item.name == request.module]
     linked = checks.all_linked(module, settings.modules) if request.is_project else []

@@ -54,7 +54,7 @@ def _check_package_exists(module: str, key: str, roots: Sequence[Path], root: Pa
         package = ".".join(parents[:depth])
         meant = ".".join([*parents[: depth - 1], near[0], *module.split(".")[depth:]]) if near else ""
         hint = f"did you mean {meant}?" if meant else "name a module in a package of the project"
-        message = f"{key}: there is no package {package} in {root}, in which the module would lie; {hint}"
+        message = f"{key}: there is no package {package} in {root}, which must contain the module; {hint}"
         raise ConfigError(message)
 
 

@@ -93,11 +93,11 @@ def _again(name: str, asker: str, target: Target, package_root: Path, toolkit: T
     """Compile one packaged module again, unless its code can be linked as it is, or it is not there."""
     folder = _folder(name, package_root)
     if folder is None:
-        return []  # the build will say so
+        return []  # the build reports it
     path = folder / manifest.FILE_NAME
     described = manifest.read(str(path))
     if not described["ltoir"] or any(_links(image["arch"], target) for image in described["ltoir"]):
-        return []  # of what has none the build will say so, too
+        return []  # of what has none the build reports it, too
     has = described["ltoir"][0]["arch"]
     before = f"{asker} links {name}, whose packaged code is for {has} and later GPUs"
     rebuild = described.get("rebuild")

@@ -1,8 +1,8 @@
 """Write the files of a build: all or none, and only those that changed.
 
-Everything is written beside its place first, and then moved there. A module's `.py` goes first and comes last, so a
-process that is killed in between leaves a package without the module, and never a module with the files of another
-build. What it leaves lying about is removed by the next build. Of two builds that write into one folder, the second
+Everything is written to a temporary name first, and then renamed. A module's `.py` is removed first and written last,
+so a process that is killed in between leaves a package without the module, and never a module with the files of another
+build. The next build removes its temporary files. Of two builds that write into one folder, the second
 waits until the first has written everything.
 
 What is there with the same content stays as it is, with its time: other build systems tell by that what is to be done
@@ -94,7 +94,7 @@ def write_bill(path: Path, content: bytes) -> list[Path]:
 
 
 def replace(path: Path, content: bytes, since: int | None = None) -> None:
-    """Write one file beside the build, always with a new time, or with the time `since`.
+    """Write one file that is not part of the build, always with a new time, or with the time `since`.
 
     It is there as it was, or whole: make takes an empty dependency file for one that names nothing.
     """
@@ -118,7 +118,7 @@ def replace(path: Path, content: bytes, since: int | None = None) -> None:
 
 
 def now(beside: Path) -> int:
-    """Return the time in nanoseconds by the clock of `beside`'s file system."""
+    """Return the time in nanoseconds by the clock of the file system of `beside`."""
     folder = next((folder for folder in beside.absolute().parents if os.path.isdir(folder)), beside)  # noqa: PTH112
     probe = folder / temporary.name(".")
     try:
@@ -131,7 +131,7 @@ def now(beside: Path) -> int:
 
 
 def sweep(modules: Iterable[str], roots: Sequence[Path]) -> None:
-    """Remove temporary files that killed builds of these modules left beside them."""
+    """Remove temporary files of killed builds from the folders of these modules."""
     for folder in {root.joinpath(*name.split(".")).parent for name in modules for root in roots}:
         temporary.sweep(folder)
 
@@ -218,7 +218,7 @@ class _Change:
         for path in self._new.values():
             temporary.remove(path)
         for path in reversed(self._folders):
-            with suppress(OSError):  # it was never made, or somebody else uses it by now
+            with suppress(OSError):  # it was never made, or another process uses it by now
                 path.rmdir()
 
     def tidy(self) -> None:
@@ -238,7 +238,7 @@ def _reason(error: OSError) -> str:
         return "a file is where a folder would be); remove that"
     if error.errno == errno.ENAMETOOLONG:
         return f"{error.strerror}); give it a shorter name"
-    helps = "let this user write there" if isinstance(error, PermissionError) else "make room for it"
+    helps = "give this user write permission" if isinstance(error, PermissionError) else "free some space"
     return f"{error.strerror}); {helps}"
 
 

@@ -50,7 +50,7 @@ def _modules_at(base: Path) -> Iterator[Path]:
     modules += [name for name in names if name.startswith(base.name) and _is_extension(name.removeprefix(base.name))]
     yield from _foreign(base.parent / name for name in modules)
     yield from _foreign([base / "__init__.py"])
-    # A folder without __init__.py hides nothing, but modules in it cannot be imported beside a module of its name.
+    # A folder without __init__.py hides nothing, but a module of its name makes the modules in it unimportable.
     for folder, folders, files in os.walk(base):
         folders[:] = sorted(name for name in folders if name.isidentifier())
         yield from _foreign(Path(folder, name) for name in sorted(files) if _is_module(name))
@@ -100,12 +100,12 @@ def check_files(named: Mapping[str, Path | None], folder: Path, files: Iterable[
             raise BuildError(message)
     sources = {os.path.realpath(path) for path in read}
     outputs = {os.path.realpath(folder / name) for name in files}
-    # A data folder is replaced with all that lies in it.
+    # A data folder is replaced with its whole content.
     outputs |= {parent for parent in map(os.path.dirname, outputs) if parent.endswith(manifest.FOLDER_SUFFIX)}
     for option, path in _given(named):
         real = os.path.realpath(path)
         if outputs & {real, *map(str, Path(real).parents)}:
-            message = f"{option} {path} lies among the files that are built; name another file"
+            message = f"{option} {path} is among the built files; name another file"
             raise BuildError(message)
         if real in sources and not _may_replace(option, path, empty=False):
             message = f"{option} {path} would overwrite a file that the build has read; name another file"

@@ -135,8 +135,12 @@ def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:
     recorded = tables.recorded(module, str(root)) if module.variants else None
     units += recorded.units if recorded else ()
     warnings = recorded.warnings if recorded else ()
-    check_symbols(units)
     targets = _targets(config, module, tables)
+    divided = getattr(tables, "divided", None)
+    if divided is not None:
+        codes = _ordered(map(code_target, targets))
+        units = [part for unit in units for part in divided(unit, codes)]
+    check_symbols(units)
     ptx = next((target for target in config.arch if target.kind == "ptx"), None)
     if module.options.debug and module.kernels and ptx is not None:
         message = (
@@ -206,7 +210,7 @@ def _part(plan: ModulePlan, toolkit: Toolkit, installed: Sequence[Toolkit]) -> M
     if front_end is not None and front_end.assembles:
         return plan if toolkit is installed[-1] else None
     targets = tuple(target for target in plan.targets if toolkits.choose(target, installed) is toolkit)
-    # A target that no toolkit knows is the first one's, whose worker refuses it.
+    # A target that no toolkit supports is assigned to the first one, whose worker refuses it.
     code = {target: toolkit.code_target(target) or code_target(target) for target in targets}
     ltoir = _ordered([*code.values(), *filter(None, map(toolkit.code_target, plan.targets))])
     units = plan.units if targets else plan.functions

@@ -123,7 +123,7 @@ class Bar(Progress):
                 table_column=table.Column(no_wrap=True, overflow="ellipsis", ratio=1),
             ),
             console=console.Console(file=stream, force_terminal=True),
-            auto_refresh=False,  # by a thread, beside which nothing should be forked
+            auto_refresh=False,  # by a thread; a process with threads should not fork
             transient=True,
             expand=True,
             redirect_stdout=False,

@@ -1,4 +1,4 @@
-"""Run one shard of another machine's build: what a worker of an executor is handed.
+"""Run one shard of another machine's build: the function that a worker of an executor calls.
 
 The shard runs in a process of its own, which ends with the worker and when the build is cancelled.
 """
@@ -33,7 +33,7 @@ _PATIENCE = 5.0
 
 
 class CancelledError(Exception):
-    """The build that asked for the shard does not want it any more."""
+    """The build that requested the shard has cancelled it."""
 
 
 def run(archive: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:

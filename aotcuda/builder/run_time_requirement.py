@@ -1,6 +1,6 @@
 """Check that a project's dependencies admit no run time that is too old for the wheel.
 
-The hook asks; `packaging` is there because hatchling needs it.
+The hook calls it; `packaging` is installed because hatchling needs it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def warnings(
 ) -> list[str]:
     """Return warnings if the wheel may be installed without a run time, or with one that cannot read it.
 
-    `dependencies` are the project's, as PEP 508 has them; `key` is where they stand.
+    `dependencies` are the project's, as in PEP 508; `key` is their place.
 
     Raises:
         ConfigError: They admit no run time that reads the wheel.
@@ -56,7 +56,8 @@ def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
     admitted = sorted(version for version in bounds if version >= first and version in specifier)
     if not admitted or admitted[-1] < lowest:
         message = (
-            f'{key}: "{requirement}" admits no aotcuda that reads what this build writes; write "aotcuda>={floor}"'
+            f'{key}: "{requirement}" allows no aotcuda that can read the modules of this build; write '
+            f'"aotcuda>={floor}"'
         )
         raise ConfigError(message)
     return admitted[0] < lowest

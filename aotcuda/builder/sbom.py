@@ -1,17 +1,18 @@
 """Write the software bill of materials of a wheel's GPU code: CycloneDX 1.6, for PEP 770.
 
 https://github.com/CycloneDX/specification/blob/master/schema/bom-1.6.schema.json, https://peps.python.org/pep-0770/. It
-says nothing that a second build would say otherwise: no time, no serial number, no path of the machine.
+has nothing that differs in a second build: no time, no serial number, no path of the machine.
 
 The components are the packaged modules, the compilers, linkers and headers that made them (their libraries of device
-code, such as libdevice, are parts of those), and what was linked; `dependencies` says which module took which. A
-property `aotcuda:role` says which of the three a component is.
+code, such as libdevice, are parts of those), and what was linked; `dependencies` lists them for each module. A
+property `aotcuda:role` has the kind of a component.
 """
 
 from __future__ import annotations
 
 import json
 from importlib import metadata
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder import toolkits
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import BuiltModule, LinkedItem, Result
 
 FILE_NAME = "aotcuda.cdx.json"
-"""Its name in a wheel, in the folder `sboms` beside the metadata."""
+"""Its name in a wheel, in the folder `sboms` of the metadata."""
 
 RUN_TIME = "aotcuda"
 """The reference of the copy of the run time that a wheel may hold."""
@@ -34,8 +35,12 @@ _LONG = 100
 """Longer texts in the field `License` are full licence texts, not names."""
 
 
-def make(made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Sequence[Toolkit]) -> bytes:
-    """Return the bill of materials of a build."""
+def make(
+    made: Mapping[str, Sequence[tuple[Result, BuiltModule]]],
+    installed: Sequence[Toolkit],
+    packages: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """Return the bill of materials of a build; `packages` has the distribution that each module of a pack is from."""
     components = {_ref(module): _component("library", _ref(module), module, "module") for module in made}
     uses: dict[str, set[str]] = {}
     tools: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = {}  # modules have one toolchain, or a few
@@ -45,7 +50,7 @@ def make(made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Se
             used |= {_ref(item.module) for item in built.linked if item.module in made}
             if (versions := tuple(result.toolchain.items())) not in tools:
                 tools[versions] = list(_tools(result.toolchain, installed))
-            for found in (*tools[versions], *_linked(built.linked, made)):
+            for found in (*tools[versions], *_linked(built.linked, made), *_source(packages.get(module))):
                 used.add(found["bom-ref"])
                 components.setdefault(found["bom-ref"], found)
     whole = {
@@ -103,7 +108,7 @@ def _tools(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterato
             yield _distribution(about, "application", "compiler")
     toolkit = next((one for one in installed if ".".join(map(str, one.cuda)) == versions["cuda"]), None)
     if toolkit is None:
-        # The machine's own: nothing installed says its licence, NVIDIA's page does (docs.nvidia.com/cuda/eula).
+        # The machine's own: no installed file has its licence; NVIDIA's page does (docs.nvidia.com/cuda/eula).
         version, terms = versions["cuda"], [{"license": {"name": "NVIDIA Software License Agreement"}}]
         ref = f"cuda-toolkit@{version}"
         yield _component("application", ref, "NVIDIA CUDA Toolkit", "compiler", version=version, licenses=terms)
@@ -122,6 +127,12 @@ def _linked(items: Iterable[LinkedItem], own: Container[str]) -> Iterator[dict[s
             terms = [{"expression": item.licence}] if item.licence else []
             ref = f"file:{item.name}:{item.sha256[:16]}"
             yield _component("file", ref, item.name, "linked", hashes=hashes, licenses=terms)
+
+
+def _source(name: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the distribution that a pack's module is compiled from."""
+    if name is not None:
+        yield _distribution(metadata.metadata(name), "library", "source")
 
 
 def _of_module(name: str) -> dict[str, Any]:

@@ -32,7 +32,8 @@ def installed(built: Output, root: Path) -> Iterator[list[str]]:
     """Do `install` around a block; if the block fails, restore the source tree.
 
     What builds of the project before wrote, and this one did not, is removed: a module that was renamed, or taken out
-    of the table, would be imported as before, and its launches would ask for another build, which has it no more.
+    of the table, would be imported as before, and its launches would need another build, which does not have it any
+    more.
     """
     folder = root / built.package_root
     kept = {path for name in built.files for path in (folder / name, (folder / name).parent)}
@@ -46,13 +47,13 @@ def _not_ignored(written: list[Path], root: Path) -> list[str]:
     if not tracked:
         return []
     names = " ".join(f"/{path.relative_to(root).as_posix()}{'/' * path.is_dir()}" for path in tracked)
-    return [f"generated modules lie in the source tree and git does not ignore them; add to .gitignore: {names}"]
+    return [f"generated modules are in the source tree and git does not ignore them; add to .gitignore: {names}"]
 
 
 def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()) -> None:
     """Remove the generated files of every module in `table`, and no other files.
 
-    `packages` are folders that hold packages, beside the usual ones.
+    `packages` are further folders that hold packages.
     """
     modules = table.get("modules")
     for name in modules if isinstance(modules, dict) else ():
@@ -66,7 +67,7 @@ def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()
                 shutil.rmtree(data)
     for path in _of_editable_builds(root):  # whose tables named other modules
         temporary.remove(path)
-    for name in leftovers(root):  # beside sources that no table names, which import what packages them in place
+    for name in leftovers(root):  # next to sources that no table names, and that import aotcuda.numba or aotcuda.triton
         if name.endswith(f"{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}"):
             shutil.rmtree((root / name).parent)
 
@@ -84,7 +85,7 @@ def remove_stale(folder: Path, fresh: Container[Path]) -> None:
     """Remove files of earlier builds from a folder from which wheels are packed.
 
     Args:
-        folder: The folder. Nobody empties it between builds.
+        folder: The folder. It is not emptied between builds.
         fresh: The files that have been copied into it now. Of those the leftovers of editable builds are removed; what
             else looks generated came with the sources, such as a vendored package.
     """
@@ -137,7 +138,7 @@ def _module(path: Path, root: Path) -> str | None:
 
 
 def _named(mark: Path) -> set[str]:
-    """Return the modules that a mark beside a source names."""
+    """Return the modules that the mark of a source names."""
     lines = foreign.read(mark, error=BuildError).decode(errors="replace").splitlines()[1:]
     return {line.partition(" ")[0] for line in lines}
 

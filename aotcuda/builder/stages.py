@@ -5,7 +5,7 @@ the place of a part of Numba; each has type registries, caches and settings for 
 would depend on which other modules its project has. Apart they share nothing but the files that a build makes.
 
 A module that links another module of its wheel is built in a later stage than that one, whichever front ends they have:
-it is handed what a user of the wheel would link.
+it receives the files that a user of the wheel would link.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run(job: Job, watcher: Progress | None = None) -> list[Result]:
     A result's sources and stamp have those of the stages that it links.
 
     Raises:
-        AotcudaError: What is wrong with the modules; those of several stages are told together.
+        AotcudaError: A module has an error; errors of several stages are raised together.
     """
     for folder in (job.root, *job.import_roots):
         _check_text(folder)
@@ -66,7 +66,7 @@ def run(job: Job, watcher: Progress | None = None) -> list[Result]:
     wanted = tuple(sorted({*job.wanted} | {name for plan in job.plans for name in linked(plan, job.plans)}))
     with failures.gathered() as attempt:
         for stage in split(job.plans):
-            # What links a module that failed cannot be tried, and would say nothing new.
+            # Modules that link a failed module cannot be built, and would report nothing new.
             plans = tuple(plan for plan in stage if linked(plan, job.plans) <= results.keys())
             if not plans:
                 continue
@@ -85,7 +85,7 @@ def _check_text(folder: str) -> None:
     """Refuse a folder whose name is no text: every compiler puts the paths of sources into UTF-8 somewhere."""
     shown = os.fsencode(folder).decode(errors="backslashreplace")
     if shown != folder:
-        message = f"{shown} has a name that is not UTF-8, which no compiler takes; rename that folder"
+        message = f"{shown} has a name that is not UTF-8, which compilers refuse; rename the folder"
         raise BuildError(message)
 
 

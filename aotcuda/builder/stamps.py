@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Result
 
-# What tools that build set for a build alone: `pip install -e .` runs in an environment that is gone afterwards.
+# What tools that build set for a build alone: `pip install -e .` runs in an environment that is removed afterwards.
 _BUILDERS = ("PIP_", "UV_", "HATCH_", "PEP517_", "_PYPROJECT_HOOKS_", "PYTHON")
 _PATHS = ("PATH", "VIRTUAL_ENV", "TMPDIR")
 
@@ -43,7 +43,7 @@ class Project:
         package_root: The folder that holds the package, which paths in manifests are relative to.
         names: The modules that its wheel gains.
         tops: Its packages and modules, by the first part of their names.
-        is_installed: It is an installed package, which the JIT fallback compiles: other packages lie beside it.
+        is_installed: It is an installed package, which the JIT fallback compiles: other packages are beside it.
     """
 
     root: Path
@@ -93,7 +93,7 @@ class Project:
             for folder, folders, files in os.walk(base):
                 folders[:] = [name for name in folders if name.isidentifier() and name != "__pycache__"]
                 found.ask("modules", folder)
-                found.ask("file", os.path.join(folder, project_file.FILE_NAME))  # of a project that lies in this one
+                found.ask("file", os.path.join(folder, project_file.FILE_NAME))  # of a project inside this one
                 paths += [os.path.join(folder, name) for name in files if name.endswith(".py")]
             for path in paths:
                 if os.path.isfile(path) and not self.is_generated(path):
@@ -218,7 +218,7 @@ def sources(results: Sequence[Result], project: Project) -> list[manifest.Source
 
 
 def files(stamp: Stamp, project: Project) -> list[Path]:
-    """Return the files and folders of a stamp that are there, as build systems ask for them.
+    """Return the files and folders of a stamp that exist, for build systems.
 
     Left out are what is installed and the standard library, which no build system expects to change, and what was
     looked for in vain, which none can be told of.

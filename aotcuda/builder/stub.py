@@ -1,7 +1,7 @@
 """Write the stub of a generated module, for type checkers and editors: a class for each kernel.
 
 What a launch checks of an argument is more than a type can say, and a stub must never refuse what a launch takes of the
-types that `aotcuda.typing` names. So the stub knows numbers by their family and arrays as arrays, and of several
+types that `aotcuda.typing` names. So the stub has a type for each family of numbers and one for arrays, and of several
 overloads whose arguments it cannot tell apart it has the widest.
 """
 

@@ -31,7 +31,7 @@ def folder() -> Path:
         made = home / name("")
         made.mkdir(mode=0o700)
     except OSError as error:
-        message = f"no temporary folder can be made ({error}); set TMPDIR to a folder with room"
+        message = f"no temporary folder can be made ({error}); set TMPDIR to a folder with free space"
         raise BuildError(message) from error
     return made
 

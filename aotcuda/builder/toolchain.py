@@ -28,7 +28,8 @@ _loaded: list[Toolkit] = []
 def load(toolkit: Toolkit | None) -> None:
     """Load the libraries of `toolkit` for the whole process; None leaves the choice to the bindings.
 
-    The bindings take a library that is loaded already, whatever its version: `cuda.pathfinder` asks for that first.
+    The bindings take a library that is loaded already, whatever its version: `cuda.pathfinder` looks for a loaded one
+        first.
 
     Raises:
         ToolchainError: A library cannot be loaded, or another toolkit's was loaded before.
@@ -60,7 +61,7 @@ def check_loaded() -> None:
     own = Path(toolkit.libraries["nvvm"]).resolve()
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:  # no /proc: nobody can tell
+    except OSError:  # without /proc it is unknown
         return
     for line in maps.splitlines():
         mapped = line.split(maxsplit=5)[-1]
@@ -98,15 +99,16 @@ def unknown_target(name: str, where: str, tool: str, known: Iterable[str]) -> To
     """Return the error for a target, named at `where`, that a front end's own compiler does not support."""
     listed = ", ".join(known)
     return ToolchainError(
-        f"{where}: {name} is not known to {tool}, which builds for {listed}; leave it out, or install a newer one"
+        f"{where}: {name} is not known to {tool}, which builds for {listed}; remove it, or install a newer one"
     )
 
 
 def check_target(target: Target, where: str, frontend: str = registry.DEFAULT) -> None:
-    """Refuse a target that the toolchain does not know; `frontend` is for what the message says to install.
+    """Refuse a target that the toolchain does not support; `frontend` selects the extra that the message names.
 
     Raises:
-        ToolchainError: It does not; the message lists what it knows, and names the extra that brings what does.
+        ToolchainError: It does not; the message lists the supported targets, and names the extra whose toolchain
+            supports it.
     """
     known = supported_capabilities()
     first = FIRST_WITH[target.suffix]

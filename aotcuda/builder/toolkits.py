@@ -2,7 +2,7 @@
 
 A toolkit is what NVIDIA's wheels put below `nvidia` among installed packages. Those of CUDA 12 and of CUDA 13 have
 other names and other folders, so both may be installed at once (extra `wide`), and one set of bindings drives either:
-it takes the libraries that the process has loaded already. A worker loads those of one toolkit before anything asks for
+it uses the libraries that the process has loaded already. A worker loads those of one toolkit before anything loads
 one (`aotcuda.builder.toolchain.load`), so all that it makes is of that toolkit.
 
 Where no toolkit is complete, the machine's own is used, as the bindings find it.
@@ -108,7 +108,7 @@ def code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int]) 
     """Return the target that compilers of version `cuda` compile for, if `target` is linked; None if it cannot be.
 
     A newer linker may support a target alone. LTOIR links for all later GPUs, so the nearest lower compute capability
-    stands in. What a suffix promises is not in code that was compiled for another one.
+    is in. What a suffix promises is not in code that was compiled for another one.
     """
     if _knows(cuda, target):
         return Target("sass", target.major, target.minor, target.suffix)
@@ -184,7 +184,7 @@ def loaded_by(driver: tuple[int, int], toolkits: Iterable[Toolkit]) -> list[Tool
 def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
     """Return the toolkit that makes the image for a target: the oldest possible, for the widest range of drivers.
 
-    If none can it is the first, whose worker says what is wrong; None if there are none.
+    If none can it is the first, whose worker reports the error; None if there are none.
     """
     return next((toolkit for toolkit in toolkits if toolkit.links(target)), toolkits[0] if toolkits else None)
 

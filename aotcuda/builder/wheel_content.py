@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def import_roots(content: Content) -> list[Path]:
-    """Return the folders from which the wheel's modules can be imported as they lie in the project."""
+    """Return the folders from which the wheel's modules can be imported from the project's folders."""
     roots = (_root(name, path) for name, path in content.items() if name.endswith(".py"))
     return list(dict.fromkeys(root for root in roots if root is not None))
 
@@ -28,7 +28,7 @@ def check(table: Mapping[str, object], root: Path, content: Content, remedy: str
         table: `[tool.aotcuda]`, not checked yet.
         root: The project's folder.
         content: What the wheel has of the project.
-        remedy: How a package gets into the wheel; `{}` stands for its folder.
+        remedy: How a package gets into the wheel; `{}` represents its folder.
 
     Raises:
         ConfigError: There is such a module or source.
@@ -50,7 +50,7 @@ def _check_package(key: str, parents: Sequence[str], root: Path, content: Conten
     inside = {name: path for name, path in content.items() if name.startswith(f"{folder}/")}
     if not inside:
         found = next((path for path in (root / "src" / folder, root / folder) if path.is_dir()), None)
-        if found is not None:  # others are misspelt, which the build says
+        if found is not None:  # others are misspelt; the build reports them
             how = remedy.format(found.relative_to(root).as_posix())
             message = f"{key}: the package {package} is missing from the wheel; {how}"
             raise ConfigError(message)
@@ -59,7 +59,7 @@ def _check_package(key: str, parents: Sequence[str], root: Path, content: Conten
         name, path = moved[0]
         lies = path.relative_to(root).as_posix() if path.is_relative_to(root) else path
         message = (
-            f"{key}: the wheel has {lies} as {name}, and a build imports modules by the folders they lie in; call the "
+            f"{key}: the wheel has {lies} as {name}, and a build imports modules by their folders; name the "
             f"folder {parents[-1]}"
         )
         raise ConfigError(message)

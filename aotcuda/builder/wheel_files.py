@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import cubin
-from aotcuda.builder import code_warnings, stub
+from aotcuda.builder import code_warnings, packs, stub
 from aotcuda.builder.c_header import header
 from aotcuda.common import gpu_facts
 from aotcuda.errors import LinkError
@@ -143,7 +143,7 @@ def describe(
     """Return the manifest of `module` without its files and sources; for `sizes` see `files`.
 
     Raises:
-        LinkError: An image is not what the front end said it would be.
+        LinkError: An image differs from the front end's description.
     """
     toolkit = gpu_facts.pair(result.toolchain["cuda"])
     units = module.plan.functions
@@ -183,6 +183,8 @@ def describe(
     if module.plan.in_place:
         described["load"] = "first-use"
         described["in_place"] = True
+    if module.plan.config.pack:
+        described["pack"] = packs.origin(module.plan.config)
     return described
 
 
@@ -217,6 +219,8 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
         exact = module.plan.in_place and built.lazy
         if built.exact:
             kernel["exact"] = True
+        if built.digest:
+            kernel["digest"] = built.digest
         if built.heuristics:
             kernel["heuristics"] = list(built.heuristics)
         if module.plan.in_place:
@@ -239,6 +243,8 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
             overload["launches"] = dict(built.launches)
         if built.one_by_one:
             overload["one_by_one"] = True
+        if built.reserved:
+            overload["reserved"] = list(built.reserved)
         if built.apart:
             overload["apart"] = [list(pair) for pair in built.apart]
         if built.exceptions is not None:

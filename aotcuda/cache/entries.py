@@ -7,9 +7,9 @@
     <root>/v1/locks/
 
 An entry is written elsewhere and renamed into its place: it is there whole, or not at all. A process may be killed
-between any two lines here. What it leaves is a folder in `tmp`, which nobody reads.
+between any two lines here. It then leaves a folder in `tmp`, which is never read.
 
-Nobody vouches for an entry: it may come from a URL, or from a folder that CI has restored. `parse_record` is the one
+An entry is not trusted: it may come from a URL, or from a folder that CI has restored. `parse_record` is the one
 way into an entry, from disk and from an archive, and accepts exactly the file names of the cache. No path below the
 root is followed through a symbolic link.
 """
@@ -51,7 +51,7 @@ class Files:
 
     Attributes:
         root: The cache's folder; None if there is none.
-        file_names: The names of the files that each entry has beside its record.
+        file_names: The names of the files that each entry has in addition to its record.
     """
 
     def __init__(self, root: str | None, file_names: Iterable[str] = ()) -> None:
@@ -63,7 +63,7 @@ class Files:
         return os.path.join(self.root or "", VERSION, key[:2], key + manifests.FOLDER_SUFFIX)
 
     def make(self, name: str) -> str:
-        """Make a folder in the cache that nobody else can write, whatever the umask, and return it.
+        """Make a folder in the cache that only this user can write, whatever the umask, and return it.
 
         Raises:
             OSError: It cannot be made, or is a symbolic link.
@@ -73,7 +73,7 @@ class Files:
             _make(folder)
         for part in (VERSION, name):
             folder = os.path.join(folder, part)
-            if not is_folder(folder):  # twenty times as quick as to be told so
+            if not is_folder(folder):  # twenty times as quick as an error
                 _make(folder)
         return folder
 
@@ -97,7 +97,7 @@ class Entry:
         key: Its name.
         bytes: Its size on disk.
         used: When it was used last, in seconds since the epoch.
-        record: What `entry.json` says; None if that is damaged.
+        record: The content of `entry.json`; None if it is damaged.
     """
 
     __slots__ = ("bytes", "key", "record", "used")
@@ -181,7 +181,7 @@ def write(
 
 
 def remove(files: Files, key: str) -> None:
-    """Remove an entry; for others it is gone at once. What cannot be removed stays."""
+    """Remove an entry; other processes do not find it from then on. Files that cannot be removed stay."""
     with contextlib.suppress(OSError), _temporary(files, key) as aside:
         os.rename(files.path(key), os.path.join(aside, "removed"))
 
@@ -214,7 +214,7 @@ def entries(files: Files) -> list[Entry]:
 def _make(folder: str) -> None:
     """Make a folder and those above it that are missing; `os.makedirs` would leave these to the umask.
 
-    The fallback's folder is above that of builds, and is a cache only if nobody else can write it.
+    The fallback's folder is above that of builds, and is a cache only if no other user can write it.
     """
     parent = os.path.dirname(folder)
     if parent and not os.path.isdir(parent):
@@ -299,7 +299,7 @@ def parse_record(data: bytes, key: str, names: frozenset[str], where: str) -> di
         data: The content.
         key: The entry's name.
         names: The names of the files that an entry of the cache has; the record must list exactly these.
-        where: Stands for the file in errors.
+        where: The name of the file in errors.
 
     Raises:
         ManifestError: The record is damaged, another entry's, or names other files.
@@ -368,7 +368,7 @@ def _write(path: str, data: bytes, *, lasting: bool) -> None:
 
 
 def _flush(folder: str) -> None:
-    """Make a folder's list of names outlive a crash of the machine, where the file system knows how."""
+    """Make a folder's list of names outlive a crash of the machine, if the file system supports it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):

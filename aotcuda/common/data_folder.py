@@ -17,6 +17,9 @@ It has the digests of the manifests with kernels of the source; a generated modu
 in `__init__.aotcuda` if the build imported sources of it.
 """
 
+PACK = "pack.json"
+"""The file in the data folder of a package that is a pack: which kernels of which packages its modules hold."""
+
 PARTS = "parts.json"
 """The file in the data folder of a module whose wheel was split (`aotcuda.runtime.images.parts`)."""
 

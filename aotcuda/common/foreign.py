@@ -1,4 +1,4 @@
-"""Read files, and show text, that a user, a project, a wheel or a cache brought: nobody vouches for them.
+"""Read files, and show text, of a user, a project, a wheel or a cache, which are not trusted.
 
 Every command and every build reads such files with `read` and prints such text with `shown`.
 """
@@ -32,7 +32,7 @@ _KINDS = {
 
 
 class UnreadableError(Exception):
-    """A file cannot be read; the text goes on from the file's name: "is a pipe, not a regular file"."""
+    """A file cannot be read; the text continues after the file's name: "is a pipe, not a regular file"."""
 
 
 def read(

@@ -1,4 +1,4 @@
-"""Recognise Triton's heuristics that only ask if an argument is None; the build and launches in place do."""
+"""Recognise Triton's heuristics that only test if an argument is None, for the build and for launches in place."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from types import FunctionType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 Asked = tuple[str, bool]
@@ -28,6 +29,25 @@ def question(function: object) -> Asked | None:
             if any(_is_same(code, form) for form in _forms(code, body)):
                 return name, is_none
     return None
+
+
+def computed(around: Iterable[Any], kind: type) -> dict[str, Asked | None]:
+    """Return the arguments that heuristics compute, in Triton's order, each with the question of its function.
+
+    The question is None where the function is of another form.
+
+    Args:
+        around: The objects of decorators around a kernel, the outermost first.
+        kind: Triton's class of heuristics.
+    """
+    found: dict[str, Asked | None] = {}
+    for item in around:
+        if isinstance(item, kind):
+            values: dict[str, object] = vars(item)["values"]
+            for name, function in values.items():
+                found.pop(name, None)  # the innermost one has the last word
+                found[name] = question(function)
+    return found
 
 
 def _forms(code: Any, body: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Declare what the run time asks of a JIT build, and what the build returns.
+"""Declare the request and the result of a JIT build.
 
 The run time makes a `Request`; the JIT cache is keyed by it, and `aotcuda.builder.jit` builds it into a `Result`.
 """

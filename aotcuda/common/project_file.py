@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "pyproject.toml"
 _DEEPEST = 100
-"""Tables that a table may lie in; projects have about eight."""
+"""The greatest depth of tables; projects have about eight."""
 
 _TOO_DEEP = f"is nested more than {_DEEPEST} tables deep; write fewer"
 _LONG_KEY = re.compile(

@@ -1,7 +1,7 @@
 """The build stamp: everything that a build was made from, with the answers that it got, so that they can be compared.
 
-Wheels, editable installs, dependency files and the JIT cache all use it. A stamp asks these questions about paths; the
-answer is None where there is nothing:
+Wheels, editable installs, dependency files and the JIT cache all use it. A stamp stores the answers to these questions
+about paths; the answer is None where there is nothing:
 
     file        SHA-256 of a file's content
     names       digest of the names in a folder
@@ -9,7 +9,7 @@ answer is None where there is nothing:
     table       digest of the `[tool.aotcuda]` table of a pyproject.toml
     status      size and time of change of a file: of an installed package's first one, which an installation writes
 
-and it has the SHA-256 of environment variables; `MYPKG_*` stands for all variables with such names.
+and it has the SHA-256 of environment variables; `MYPKG_*` represents all variables with such names.
 
 The builder writes stamps and the run time reads them, at each launch of an editable install. So this module imports
 neither of them, and little else.
@@ -65,7 +65,7 @@ class Stamp:
         return bool(self.reads or self.variables)
 
     def ask(self, question: str, path: str) -> None:
-        """Add a question with the answer of now, unless it was asked before."""
+        """Add a question with its present answer, unless the stamp has it."""
         if (question, path) not in self.reads:
             self.reads[question, path] = answer(question, path)
 
@@ -83,9 +83,9 @@ class Stamp:
         return self
 
     def changed(self) -> str | None:
-        """Say what changed first since the stamp was made; None if nothing did.
+        """Return the first change since the stamp was made; None if nothing changed.
 
-        A path is read again only after its status has changed: launches of editable installs ask each time.
+        A path is read again only after its status has changed: launches of editable installs compare each time.
         """
         try:
             return self._changed()
@@ -125,7 +125,7 @@ def of_manifest(manifest: Manifest, root: str) -> Stamp:
 
 
 def answer(question: str, path: str) -> str | None:
-    """Return the answer to a question about a path, None where there is nothing that could be asked."""
+    """Return the answer to a question about a path, None if the path does not exist."""
     try:
         if question == "table":
             return _table(path)
@@ -167,7 +167,7 @@ def names(folder: str, *, modules_only: bool = False) -> str:
 
 
 def is_mark(folder: str, name: str) -> bool:
-    """Return True if a data folder lies beside a source that is packaged in place: nothing was generated for it."""
+    """Return True if a data folder belongs to a source that is packaged in place, and so has no generated module."""
     return os.path.isfile(os.path.join(folder, name, manifests.IN_PLACE))
 
 
@@ -190,7 +190,7 @@ def table_digest(table: Mapping[str, object]) -> str:
 
 
 def is_pattern(name: str) -> bool:
-    """Return True if a variable's name stands for several."""
+    """Return True if a variable's name represents several."""
     return name == ALL_NAMES or not {"*", "?", "["}.isdisjoint(name)
 
 
@@ -213,7 +213,7 @@ def _state(path: str) -> _State | None:
         status = os.stat(path)
     except (OSError, ValueError):
         return None
-    # Whoever copies a file over another one may set its time back, but not that of the change of its status.
+    # A program that copies a file over another one may set its modification time back, but not its status change time.
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 

@@ -1,7 +1,7 @@
 """Operating system functions of the run time that differ between systems, and what each system can do.
 
-For another system this is the file to change, and beside it `LIBRARY` and `after_fork` in `aotcuda.runtime.driver`.
-docs/systems.md says what was run where.
+For another system change this file, and `LIBRARY` and `after_fork` in `aotcuda.runtime.driver`. docs/systems.md lists
+the tested systems.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ def why_not(what: str, where: str = "Linux") -> str | None:
     """Return the reason that this system cannot do `what` ("builds"); None on Linux."""
     if sys.platform == "linux":
         return None
-    return (
-        f"aotcuda {what} on {where} alone, and this is {sys.platform}; docs/systems.md says what is known to run where"
-    )
+    return f"aotcuda {what} on {where} alone, and this is {sys.platform}; docs/systems.md lists the supported systems"
 
 
 def kind_of_python() -> str:
@@ -45,7 +43,7 @@ if sys.platform == "linux":
         return f"{os.uname().nodename} {space}"
 
     def started(pid: int) -> str:
-        """Return the start time of a process, which tells it from a later one with its number; empty if unknown."""
+        """Return the start time of a process, to distinguish it from a later one of its number; empty if unknown."""
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 return file.read().rpartition(b")")[2].split()[19].decode()
@@ -73,7 +71,7 @@ if sys.platform == "linux":
 else:
 
     def is_others(owner: int) -> bool:  # noqa: ARG001 (there are no numbers of users)
-        """Return False: what Python tells of a file's owner and mode means nothing here."""
+        """Return False: Python's owner and mode of a file have no meaning here."""
         return False
 
     is_shared = is_others

@@ -1,6 +1,6 @@
 """Explain packages that need aotcuda and have no module that it built: the build hook was not installed.
 
-Hatchling builds a project without the hook's table as if aotcuda were not there, and says that all is well. It loads no
+Hatchling builds a project without the hook's table as if aotcuda were not there, and succeeds. It loads no
 plugin that the project does not name, so only what looks at the project or the package afterwards can notice. So does
 setuptools where aotcuda is not among the build's requirements.
 """
@@ -14,7 +14,7 @@ from aotcuda.common.project_file import table as _table
 
 TABLE = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
 _OWN = "hatch.toml"
-"""The file that may have hatchling's settings beside pyproject.toml."""
+"""The other file than pyproject.toml that may have hatchling's settings."""
 
 ADVICE = (
     f"add the table {TABLE} to its pyproject.toml, which turns hatchling's hook on, or for setuptools aotcuda to "

@@ -8,6 +8,7 @@
 #     mypkg/kernels.aotcuda/
 #         manifest.json
 #         in-place                only for a module that is packaged in place: the manifest's SHA-256
+#         pack.json               only for a package that is a pack: the kernels of other packages that it holds
 #         kernels.fatbin          all images of the kernels; absent where the module has none
 #         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
 #                                 lowest, for links without link-time optimisation; absent where there are none
@@ -34,6 +35,7 @@ from aotcuda.common.data_folder import EDITABLE as EDITABLE
 from aotcuda.common.data_folder import FILE_NAME as FILE_NAME
 from aotcuda.common.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
 from aotcuda.common.data_folder import IN_PLACE as IN_PLACE
+from aotcuda.common.data_folder import PACK as PACK
 from aotcuda.common.data_folder import PARTS as PARTS
 from aotcuda.common.data_folder import WHEEL as WHEEL
 from aotcuda.common.data_folder import frozen_remedy
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest.schema import Linked as Linked
     from aotcuda.manifest.schema import Manifest as Manifest
     from aotcuda.manifest.schema import Overload as Overload
+    from aotcuda.manifest.schema import Pack as Pack
     from aotcuda.manifest.schema import Parameter as Parameter
     from aotcuda.manifest.schema import Raised as Raised
     from aotcuda.manifest.schema import Read as Read

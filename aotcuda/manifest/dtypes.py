@@ -1,6 +1,6 @@
 """The texts of types: names of small floats, and structured types in one line, `|V16{a:<i4@0,b:<f8@8}`.
 
-The text of a structured type begins as NumPy's type string does; behind it stand the fields with their own types and
+The text of a structured type begins as NumPy's type string does; then follow the fields with their own types and
 offsets, taken from the `descr` of the array interface protocols (NumPy reference, "The array interface protocol"), in
 which gaps are unnamed.
 """

@@ -36,7 +36,7 @@ def exported(manifest: Manifest, cuda: int) -> list[File]:
     """Return the files to link for a module's device functions: the functions, then their callees.
 
     LTOIR is for linkers of the major version of CUDA that wrote it. Where the module has none for a linker's, what it
-    has is given anyway: the linker may take it, and says what is wrong if not.
+    has is given anyway: the linker may accept it, and reports an error if not.
 
     Args:
         manifest: The module's manifest.

@@ -2,9 +2,9 @@
 
 The classes are what mypy holds readers and writers to, and what the check is made from: a key is declared here alone.
 They are plain dicts in a program, so nothing imports this at launches. The run time reads manifests whose SHA-256 the
-generated module knows, and pays for no check; `aotcuda inspect` reads whatever it is given, and comes here.
+generated module knows, and pays for no check; `aotcuda inspect` reads any manifest, and checks it here.
 
-All numbers are in bytes unless they say otherwise; those with no other bound are from 0 to 2**63 - 1.
+All numbers are in bytes unless noted otherwise; those with no other bound are from 0 to 2**63 - 1.
 """
 
 from __future__ import annotations
@@ -118,10 +118,20 @@ class Size(TypedDict):
     least: NotRequired[Annotated[int, Whole(1)]]  # 0: it must not be negative
 
 
-class Parameter(TypedDict):
-    """One Python argument of a kernel, and how it lies in the kernel's parameter block.
+class TensorMap(TypedDict):
+    """The part of a tensor map (`CUtensorMap`) that was compiled into the kernel."""
 
-    `kind` says which other keys are there:
+    element: Annotated[int, Whole(16)]  # CUtensorMapDataType
+    bytes: Annotated[int, Whole(17, start=1)]  # of an element
+    swizzle: Annotated[int, Whole(16)]  # CUtensorMapSwizzle
+    box: list[int]  # elements that one copy has, in the order of the shape
+    padded: bool  # 4-bit elements that are padded: the last extent counts twice
+
+
+class Parameter(TypedDict):
+    """One Python argument of a kernel, and how it is in the kernel's parameter block.
+
+    `kind` determines the other keys:
 
     - `scalar`: `format` is its `struct` character: `?bBhHiIqQefd` (`e` is float16; a bool takes one byte).
     - `complex`: two floats, real then imaginary; `format` is `f` or `d`.
@@ -139,6 +149,10 @@ class Parameter(TypedDict):
     - `number`: as `scalar`, but of several overloads the first one in order that takes the number is launched.
     - `constant`: compiled into the kernel, and nothing in the block: it takes the one value `value`, and where it is
       `optional` None as well, for an argument that was left out.
+
+    - `descriptor`: a tensor descriptor of Triton's with elements `dtype` and the block shape `block`. `places` are the
+      offsets of its parameters: a tensor map with `tensor_map`, else address, shape, strides and one or two flags; in
+      both cases shape and strides follow.
 
     An `array` or a `buffer` may have `sizes`, which are parameters of the kernel and no arguments.
     """
@@ -160,6 +174,7 @@ class Parameter(TypedDict):
         "buffer",
         "struct",
         "small",
+        "descriptor",
     ]
     offset: Block  # of its first byte in the parameter block
     format: NotRequired[Format]
@@ -178,6 +193,17 @@ class Parameter(TypedDict):
     most: NotRequired[Signed]  # and the largest
     value: NotRequired[Value]  # constant
     optional: NotRequired[bool]
+    block: NotRequired[list[int]]  # descriptor
+    places: NotRequired[list[Block]]
+    tensor_map: NotRequired[TensorMap]
+
+
+class Scratch(TypedDict):
+    """Global memory that the program allocates for each launch."""
+
+    bytes: Annotated[int, Whole(1 << 31, start=1)]  # of a block
+    align: Annotated[int, Whole(1 << 31, start=1)]
+    offset: Block  # of its address in the parameter block
 
 
 class FixedLaunch(TypedDict):
@@ -187,6 +213,7 @@ class FixedLaunch(TypedDict):
     shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
     cluster: NotRequired[list[int]]  # its blocks in x, y and z
     dependent: NotRequired[bool]  # the launch may begin before the kernel before it in the stream has ended
+    scratch: NotRequired[Scratch]
 
 
 class Argument(TypedDict):
@@ -206,9 +233,9 @@ class Resources(TypedDict):
 
     registers: int  # a thread
     shared: int  # static, a block
-    local: int | None  # a thread; None when the code itself cannot say (recursion)
+    local: int | None  # a thread; None if it cannot be computed from the code (recursion)
     constant: int
-    spills: NotRequired[int]  # bytes stored and loaded for want of registers; absent where no linker's log told
+    spills: NotRequired[int]  # bytes stored and loaded for want of registers; absent without a linker's log
 
 
 class Raised(TypedDict):
@@ -233,8 +260,9 @@ class Overload(TypedDict):
     launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
-    launches: NotRequired[dict[str, FixedLaunch]]  # by arch, where users say the grid alone; others' images lack it
-    one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it lies depends on the GPU
+    launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if users set the grid alone; absent in other images
+    one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it is depends on the GPU
+    reserved: NotRequired[list[Block]]  # where it is so: the places of parameters that are no arguments
     apart: NotRequired[list[list[Block]]]  # pairs of arguments, by number: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
@@ -249,6 +277,7 @@ class Kernel(TypedDict):
     arguments: NotRequired[list[Argument]]  # where launches may name them: the parameters of every overload, in order
     defined: NotRequired[str]  # in place: where its Python function begins, "mypkg.solver:axpy:12"
     exact: NotRequired[bool]  # by_grid: an overload is for just the launches that Triton would compile it for
+    digest: NotRequired[str]  # in a pack: what `aotcuda.common.kernel_digest` has of its source
     heuristics: NotRequired[list[str]]  # the arguments that @triton.heuristics gives, the outermost first
 
 
@@ -284,7 +313,7 @@ class Linked(TypedDict):
     """A foreign item that was linked into the images."""
 
     name: str  # a file's path from the project's folder, or the name of an object in memory
-    symbols: list[str]  # the functions that it defines, as far as they can be told
+    symbols: list[str]  # the functions that it defines, as far as they are known
 
 
 class Toolchain(TypedDict):
@@ -304,7 +333,7 @@ class Source(TypedDict):
 
 
 class Read(TypedDict):
-    """An input of a build beside its sources; `aotcuda.common.stamp` has the questions."""
+    """An input of a build other than its sources; `aotcuda.common.stamp` defines the questions."""
 
     ask: str
     path: str  # of the project: relative to the folder that holds the package; of others: absolute
@@ -317,7 +346,15 @@ class Rebuild(TypedDict):
     table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
     names: dict[str, list[str]]  # every module that the wheel gains, with its names
     root: str  # the folder that paths in the table are relative to, relative to the folder that holds the package
-    files: list[File]  # what lies in it, for this purpose
+    files: list[File]  # its content, for this purpose
+
+
+class Pack(TypedDict):
+    """The package that a pack's module is compiled from."""
+
+    source: str  # the module, "fla.ops.gla.chunk"
+    distribution: str
+    version: str
 
 
 class Manifest(TypedDict):
@@ -346,6 +383,7 @@ class Manifest(TypedDict):
     sources: list[Source]
     by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
     in_place: NotRequired[bool]  # the module is its own source, and its Python functions launch what is packaged
+    pack: NotRequired[Pack]
     left_out: NotRequired[list[LeftOut]]
     runtime: NotRequired[Literal["bundled"]]  # the wheel holds a copy of the run time
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
@@ -368,6 +406,7 @@ _NEEDED = {
     "constant": ("value",),
     "buffer": ("dtype",),
     "struct": ("dtype", "bytes"),
+    "descriptor": ("dtype", "block", "places"),
 }
 """The keys of a parameter, by its `kind`."""
 

@@ -1,4 +1,4 @@
-"""Parts that overloads of one kernel have alike: in the manifest's file each stands once.
+"""Parts that overloads of one kernel share: the manifest's file has each once.
 
 A kernel may have thousands of variants, with few different parameters, launches and resources. In the file a kernel
 with `"exact": true` has a list of these, `shared`, and its overloads have indices into it. In memory overloads have the

@@ -1,68 +1,84 @@
-"""The key by which a launcher is cached: the launch configuration as its user wrote it, in Python's own ints."""
+"""Find the launcher of a configuration among those that a kernel has kept.
+
+They are kept by their configuration in Python's own ints. A stream object's is found by its handle, and what is
+returned for it is made anew each time: it keeps the object alive for as long as it lasts.
+"""
 
 from __future__ import annotations
 
-from operator import index
+from aotcuda.runtime import integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+_MOST_TYPES = 16
+
+_readers: dict[type, Callable[[object], int | None]] = {}
+"""By type of stream object: the function that reads the handle."""
+
+
+def find(launchers: dict[object, Any], configuration: object) -> Any:
+    """Return the cached launcher of a configuration; None if there is none, or if its parts must be checked."""
+    if type(configuration) is not tuple:
+        return None
+    for part in configuration:
+        if type(part) is not int and not are_exact((part,)):
+            break
+    else:
+        return launchers.get(configuration)
+    if len(configuration) == 3:
+        grid, block, stream = configuration
+        shared = 0
+    elif len(configuration) == 4:
+        grid, block, stream, shared = configuration
+    else:
+        return None
+    read = _readers.get(type(stream))
+    if read is None:
+        return None
+    try:
+        handle = read(stream)
+    except Exception:  # noqa: BLE001 (the code that makes the launcher reads it once more, and says what is wrong)
+        return None
+    key = grid, block, handle, shared
+    launcher = launchers.get(key) if type(handle) is int and are_exact(key) else None
+    return None if launcher is None else launcher.with_stream(stream)
+
+
+def handle_of(stream: object) -> int:
+    """Return the handle of a stream object, and let `find` read those of its type.
+
+    Raises:
+        ArgumentError: It is no stream.
+    """
+    from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
+
+    handle = streams.handle(stream) or 0
+    if len(_readers) < _MOST_TYPES:
+        _readers[type(stream)] = streams.reader_for(type(stream))
+    return handle
 
 
 def are_exact(parts: tuple[object, ...]) -> bool:
-    """Return True if parts of a configuration are Python's own ints and tuples of them, which equal no others."""
+    """Return True if parts of a configuration are None, ints and tuples of ints: 1.0 is equal to 1, and is no int."""
     for part in parts:
         if type(part) is tuple:
             for number in part:
                 if type(number) is not int:
                     return False
-        elif type(part) is not int:
+        elif type(part) is not int and part is not None:
             return False
     return True
 
 
-def exact(written: object) -> Any:
-    """Return a configuration, or parts of one, in Python's own ints: a float that equals one is no number of blocks.
-
-    Raises:
-        KeyError: It has parts of other types; whoever makes the launcher raises the error.
-    """
-    return tuple(map(_exact, written)) if type(written) is tuple else _number(written)
-
-
-def _exact(part: object) -> object:
-    return tuple(map(_number, part)) if type(part) is tuple else _number(part)
-
-
-def _number(part: Any) -> object:
-    kind = type(part)
-    if kind is int or kind is object or part is None:  # an object by itself is equal to nothing else
-        return part
-    if isinstance(part, int):  # it may say of itself what it likes
-        raise KeyError
-    try:
-        return index(part)
-    except (MemoryError, RecursionError):
-        raise
-    except Exception:  # noqa: BLE001 (arrays have it, and raise)
-        raise KeyError from None
-
-
 def of(configuration: tuple[object, ...]) -> tuple[Any, ...] | None:
-    """Return the key of a launcher's configuration; None if it has parts of other types, or holds something alive."""
-    if _is_plain(configuration):
-        return configuration
-    if type(configuration) is not tuple:
-        return None
-    try:
-        key: tuple[Any, ...] = exact(tuple([tuple(part) if type(part) is list else part for part in configuration]))
-    except KeyError:
-        return None
-    return None if any(type(part) is object for part in key) else key
-
-
-def _is_plain(configuration: object) -> bool:
-    """Return True if a configuration is made of ints, None and tuples of them, and so holds nothing alive."""
-    if type(configuration) is not tuple:  # another one may be equal to what it is not
-        return False
-    return all(part is None or type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)
+    """Return a configuration with lists and integers of other types, such as NumPy's, in their exact form, or None."""
+    key = []
+    for part in configuration:
+        made = tuple(map(integer, part)) if type(part) in (tuple, list) else integer(part)  # type: ignore[call-overload]
+        if not are_exact((made,)) or (made is None and part is not None):
+            return None
+        key.append(made)
+    return tuple(key)

@@ -1,7 +1,7 @@
 """Device functions of a packaged module, and groups of them under one name.
 
 Numba's compilers type any object that has a `_numba_type_`, so an exported function can be called inside `@cuda.jit`
-kernels. That attribute is made when a compiler asks for it: nothing here imports one.
+kernels. That attribute is made when a compiler reads it: no compiler is imported here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Linkable:
 
     Attributes:
         name: Its name.
-        path: The manifest's path; the files that it names lie beside it.
+        path: The manifest's path; the files that it names are beside it.
         manifest: Its manifest.
     """
 
@@ -47,7 +47,7 @@ class _Callable:
         self.__doc__ = f"{prototypes}\n\nFor kernels to call on the GPU; the host cannot."
 
     def __call__(self, *_args: object, **_named: object) -> Any:
-        """Say what a device function is; on the GPU it is called, by kernels.
+        """Raise an error: kernels call a device function on the GPU.
 
         Raises:
             CallError: Always.
@@ -61,12 +61,12 @@ class _Callable:
 
     @property
     def _numba_type_(self) -> object:
-        """Return the type of this function to whichever of Numba's compilers asks.
+        """Return the type of this function for the calling compiler of Numba.
 
-        One object may be used by both, and both ask by this name; their types have nothing in common.
+        Both compilers may use one object, and both read this name; their types have nothing in common.
 
         Raises:
-            AttributeError: Something else asks, such as Numba's compiler for the host.
+            AttributeError: Another caller reads it, such as Numba's compiler for the host.
         """
         asking = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 (nothing else tells who asks)
         compiler = registry.calling(asking)

@@ -26,8 +26,8 @@ class OpenLibrary:
 
     Attributes:
         driver: The driver that holds them.
-        handle: The driver's handle (`CUlibrary`), once `loaded` has told it.
-        lock: What is held around calls with the handles, and asked by `check_open` when it is held.
+        handle: The driver's handle (`CUlibrary`), once `loaded` has set it.
+        lock: Held around calls with the handles; `check_open` is called while it is held.
     """
 
     __slots__ = ("_closed", "_where", "driver", "handle", "lock")
@@ -70,7 +70,7 @@ class DeviceKernel:
         cooperative: Whether it is launched cooperatively.
         most_threads: The most threads of a block by its author's launch bounds; 0 if there are none.
         watch: What a debug kernel raises; None for other kernels.
-        fixed: Block, shared memory and cluster that it is launched with; None where users say them.
+        fixed: Block, shared memory and cluster that it is launched with; None where users set them.
         verified: Configurations that it can take.
         blocks: Block sizes of most occupancy, by bytes of dynamic shared memory.
     """
@@ -148,7 +148,7 @@ class DeviceKernel:
                 self.allow_shared()
             grid, result = ctypes.c_int(), ctypes.c_int()
             self.ask(
-                "the driver could not tell a block size for {gpu}",
+                "the driver did not report a block size for {gpu}",
                 "cuOccupancyMaxPotentialBlockSize",
                 *(ctypes.byref(grid), ctypes.byref(result), self.kernel, None, shared, most),
             )
@@ -159,7 +159,7 @@ class DeviceKernel:
         """Return how many blocks of so many threads a multiprocessor holds at once; a context must be current."""
         result = ctypes.c_int()
         self.ask(
-            "the driver did not tell the occupancy of a kernel on {gpu}",
+            "the driver did not report the occupancy of a kernel on {gpu}",
             "cuOccupancyMaxActiveBlocksPerMultiprocessor",
             *(ctypes.byref(result), self.kernel, threads, shared),
         )
@@ -169,7 +169,7 @@ class DeviceKernel:
         """Return the most blocks of a cluster in launches of a `CUlaunchConfig`; a context must be current."""
         result = ctypes.c_int()
         self.ask(
-            "the driver did not tell the largest cluster of a kernel on {gpu}",
+            "the driver did not report the largest cluster of a kernel on {gpu}",
             "cuOccupancyMaxPotentialClusterSize",
             *(ctypes.byref(result), self.kernel, ctypes.byref(config)),
         )
@@ -182,7 +182,7 @@ class DeviceKernel:
     def attribute(self, attribute: int) -> int:
         """Return one of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
         value = ctypes.c_int()
-        problem = f"the driver did not tell attribute {attribute} of a kernel on {{gpu}}"
+        problem = f"the driver did not report attribute {attribute} of a kernel on {{gpu}}"
         self.ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
         return value.value
 
@@ -192,7 +192,7 @@ class DeviceKernel:
         self.ask("a kernel could not be loaded on {gpu}", "cuKernelGetFunction", ctypes.byref(function), self.kernel)
 
     def _set(self, attribute: int, value: int) -> None:
-        problem = f"the driver did not take attribute {attribute} = {value} on {{gpu}}"
+        problem = f"the driver refused attribute {attribute} = {value} on {{gpu}}"
         self.ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
 
     def ask(self, problem: str, function: str, *args: object) -> None:

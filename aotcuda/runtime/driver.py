@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotcuda.errors import CudaError
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-"""The driver's library, by the name that the dynamic linker knows."""
+"""The driver's library, by the name for the dynamic linker."""
 
 LOWEST = (12, 0)
 """The first CUDA version whose driver has `cuLibrary*`, which loads images without a context."""
@@ -94,6 +94,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuGetErrorName": (_int, _out),
     "cuGetErrorString": (_int, _out),
     "cuStreamIsCapturing": (_pointer, _out),
+    "cuTensorMapEncodeTiled": (_pointer, _int, _int, ctypes.c_uint64, _out, _out, _out, _out, _int, _int, _int, _int),
     "cuStreamSynchronize": (_pointer,),
     "cuThreadExchangeStreamCaptureMode": (_out,),
 }
@@ -118,11 +119,11 @@ _ATTRIBUTES = {
 
 
 class Mark(list[bool]):
-    """Holds one item until it is retired, or the process forks: what launches without asking further looks at it.
+    """A cell with one item until it is retired, or the process forks. Launchers check it without further calls.
 
     Attributes:
         flights: How many launches the extension is in the midst of, in cells that threads share as little as can be.
-        retired: Not 0 once it is empty: for who cannot look at a list, since it has not the GIL.
+        retired: Not 0 once it is empty. Readable without the GIL, so C code can check it at any time.
     """
 
     __slots__ = ("_cells",)
@@ -135,7 +136,7 @@ class Mark(list[bool]):
 
     @property
     def flights(self) -> Any:
-        """Counts of the extension's launches; made when it is first told of the mark, as `retired` is."""
+        """Counts of the extension's launches; made when the extension first gets the mark, as `retired` is."""
         return self._cells.get("flights") or self._cells.setdefault("flights", (ctypes.c_uint * _CELLS)())
 
     @property
@@ -197,13 +198,13 @@ class Device:
         if value is None:
             result = _int()
             code = self._driver.call["cuDeviceGetAttribute"](ctypes.byref(result), _ATTRIBUTES[name], self.handle)
-            self._driver.check(code, f"GPU {self.index} did not tell its attribute {_ATTRIBUTES[name]} ({name})")
+            self._driver.check(code, f"GPU {self.index} did not report its attribute {_ATTRIBUTES[name]} ({name})")
             value = self._limits[name] = result.value
         return value
 
     @property
     def name(self) -> str:
-        """Return the product's name; asked for by messages alone, and "unnamed" where the driver does not tell it."""
+        """Return the product's name, for messages; "unnamed" if the driver does not report it."""
         if not self._name:
             name = ctypes.create_string_buffer(256)
             if self._driver.call["cuDeviceGetName"](name, len(name), self.handle):
@@ -227,7 +228,7 @@ class Driver:
     Attributes:
         version: The newest CUDA version that it supports, `(major, minor)`.
         devices: The GPUs it shows.
-        call: Its functions by name, each returning a `CUresult`; looked up when they are first asked for.
+        call: Its functions by name, each returning a `CUresult`; looked up at their first use.
         launch: `cuLaunchKernelEx`, called with ready-made ctypes values, which no `argtypes` slow down.
         events: Events that launches have used, for the next ones; see `aotcuda.runtime.streams`.
     """
@@ -267,7 +268,7 @@ class Driver:
         self.check(code, "the CUDA driver could not be started")
         version = _int()
         self.check(
-            self._function("cuDriverGetVersion", _out)(ctypes.byref(version)), "the driver did not tell its version"
+            self._function("cuDriverGetVersion", _out)(ctypes.byref(version)), "the driver did not report its version"
         )
         self.version = (version.value // 1000, version.value % 1000 // 10)
         if self.version < LOWEST:
@@ -333,7 +334,7 @@ class Driver:
         code = self.call["cuCtxGetDevice"](ctypes.byref(handle))
         if code == INVALID_CONTEXT:
             return None
-        self.check(code, "the current context's GPU could not be told")
+        self.check(code, "the current context's GPU could not be read")
         for device in self.devices:
             if device.handle == handle.value:
                 return device.index
@@ -343,7 +344,7 @@ class Driver:
     def current_context(self) -> int:
         """Return the handle of this thread's current context; 0 without one."""
         handle = _pointer()
-        self.check(self.call["cuCtxGetCurrent"](ctypes.byref(handle)), "the current context could not be told")
+        self.check(self.call["cuCtxGetCurrent"](ctypes.byref(handle)), "the current context could not be read")
         return handle.value or 0
 
     def make_current(self, index: int) -> None:
@@ -351,7 +352,7 @@ class Driver:
         device = self.devices[index]
         with _lock:
             context = self._contexts.get(index)
-            if context is None or not self._is_active(device):  # somebody has reset it since
+            if context is None or not self._is_active(device):  # it was reset since
                 context = ctypes.c_void_p()
                 code = self.call["cuDevicePrimaryCtxRetain"](ctypes.byref(context), device.handle)
                 if code:
@@ -365,11 +366,11 @@ class Driver:
         flags, active = _int(), _int()
         code = self.call["cuDevicePrimaryCtxGetState"](device.handle, ctypes.byref(flags), ctypes.byref(active))
         if code:
-            raise self.error(code, f"the state of the context on {device} could not be told")
+            raise self.error(code, f"the state of the context on {device} could not be read")
         return active.value != 0
 
     def pointer_device(self, address: int) -> int | None:
-        """Return the ordinal of an address's GPU; None if the driver does not know the address."""
+        """Return the ordinal of an address's GPU; None if the driver does not support the address."""
         ordinal = _int()
         if self.call["cuPointerGetAttribute"](ctypes.byref(ordinal), 9, address):
             return None
@@ -448,8 +449,8 @@ def _why_not_here() -> str | None:
 
 
 def after_fork(function: Callable[[], None]) -> None:
-    """Have `function` called in processes that this one forks: once in each, however often this was asked for."""
-    if sys.platform == "linux" and function not in _after_forks:  # what Python was told to call cannot be taken back
+    """Have `function` called in processes that this one forks: once in each, however often this was called."""
+    if sys.platform == "linux" and function not in _after_forks:  # Python cannot unregister the call
         _after_forks.add(function)
         os.register_at_fork(after_in_child=function)
 

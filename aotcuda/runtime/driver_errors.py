@@ -1,4 +1,4 @@
-"""Turn the driver's errors into exceptions that say what they mean and what to do."""
+"""Turn the driver's errors into exceptions with their meaning and a remedy."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _HINTS = {
     906: _CAPTURE,
     46: "another process may have the GPU for itself: see the compute mode that nvidia-smi shows",
     CONTEXT_IS_DESTROYED: (
-        "the GPU's context was reset, as cuDevicePrimaryCtxReset and numba's cuda.close() do, and its arrays and "
-        "streams are gone with it; make new ones, which makes a new context"
+        "the GPU's context was reset, as cuDevicePrimaryCtxReset and numba's cuda.close() do, which freed its "
+        "arrays and streams; make new ones, which creates a new context"
     ),
     802: "the machine's fabric manager has not started its GPUs yet: see systemctl status nvidia-fabricmanager",
     803: "the driver's library and its kernel module are of different versions: restart the machine, or the container",
-    804: "the compatibility package of CUDA does not serve this GPU: take it out of the library path",
+    804: "the compatibility package of CUDA does not support this GPU: remove it from the library path",
 }
 """The cause of an error and its remedy, by the driver's code."""
 
@@ -46,7 +46,7 @@ def of(driver: Any, code: int, problem: str, *, late: bool) -> CudaError:
     """Return the error for a `CUresult`.
 
     Args:
-        driver: The `aotcuda.runtime.driver.Driver`, which has a name and a text for those that it knows.
+        driver: The `aotcuda.runtime.driver.Driver`, which has a name and a text for its errors.
         code: The `CUresult`.
         problem: How the message begins.
         late: Whether a kernel that failed may be another one than the problem names.

@@ -99,7 +99,7 @@ class ForAll(OfThisProcess):
         except BaseException:
             selection[0].slots.append(selection[1])
             raise
-        launcher.submit(loaded, selection)
+        launcher.submit(loaded, selection, args)
         launcher.settle(loaded, selection, args)
 
     def _launcher(self, best: int) -> Launcher:

@@ -1,6 +1,6 @@
 """The private names of other libraries that launches use. Everything else that they read is documented there.
 
-A library may rename these in any release. A launch then does without: the last field of an entry says how.
+A library may rename these in any release. A launch then works without it; the last field of an entry describes how.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class PrivateName:
 
     Attributes:
         module: The module that has it; of an attribute of objects, the module of their class.
-        path: The name, with dots where it lies in an object of the module.
+        path: The name, with dots for attributes of an object of the module.
         reason: Why a launch uses it.
         otherwise: What a launch does where the library has no such name.
     """

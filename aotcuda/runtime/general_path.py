@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 LEARNT_AT = 2
-"""The launch of a specialization after which the fast path is taught: many kernels are launched only once."""
+"""The launch of a specialization after which the fast path gets it: many kernels are launched only once."""
 
 _ATTEMPTS = 30
 """Of a launch whose images other threads, or its own arguments, unload again and again."""
@@ -80,7 +80,7 @@ class GeneralPath:
                 if selection is None:
                     launch_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
                     return
-                self.submit(loaded, selection)
+                self.submit(loaded, selection, args)
                 if self._specializations is not None:
                     self.settle(loaded, selection, args)
             except aotcuda.errors.MissingVariantError:
@@ -93,7 +93,7 @@ class GeneralPath:
             else:
                 return
 
-    def submit(self, loaded: KernelTable, selection: Selection) -> None:
+    def submit(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with arguments that were selected and packed already, and give their slot back.
 
         Raises:
@@ -105,7 +105,7 @@ class GeneralPath:
                 raise aotcuda.errors.UnloadedError.of(self.where)
             target = overload.targets.get(self.configuration)
             if target is None or (pending and not self._submit_ordered(loaded, selection, *target)):
-                self._submit_checked(loaded, selection)
+                self._submit_checked(loaded, selection, args)
             elif not pending:
                 configurations, kernel = target
                 code = loaded.library.driver.launch(configurations[stream], kernel, *slot.handed)
@@ -169,7 +169,7 @@ class GeneralPath:
             return
         current = driver.current_device()
         if code == drivers.INVALID_CONTEXT and current is None:
-            self.submit(loaded, loaded.select_or_refuse(self.name, args, self.configuration.stream))
+            self.submit(loaded, loaded.select_or_refuse(self.name, args, self.configuration.stream), args)
             return
         stream = loaded.table(self.name).stream(args, self.configuration.stream)
         configured, kernel = self.configuration, None
@@ -194,12 +194,12 @@ class GeneralPath:
         if event is not None:
             for other in others:
                 if other.mutual and event.order(stream, other):
-                    streams.order_launch(library.driver, pending, stream, self.where, launched=True)  # it says why
+                    streams.order_launch(library.driver, pending, stream, self.where, launched=True)
                     return True
             library.driver.events.append(event)
         return True
 
-    def _submit_checked(self, loaded: KernelTable, selection: Selection) -> None:
+    def _submit_checked(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with all checks, and note the target where the next launch needs none of them."""
         overload, slot, _, pending, stream, _ = selection
         library, configured = loaded.library, self.configuration
@@ -218,12 +218,19 @@ class GeneralPath:
         if library.synchronous:
             from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
 
-            problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
+            problem = f"{self.where} was not launched, because earlier work on its stream has failed"
             driver.check(streams.settle(driver, stream), problem)
         configurations = configuration.on_streams(cooperative=kernel.cooperative)
+        scratch = kernel.fixed.get("scratch") if kernel.fixed is not None else None
+        memory: object = None  # it has to last until the launch
+        if scratch is not None:
+            from aotcuda.runtime import scratch_memory  # noqa: PLC0415 (few kernels need any)
+
+            memory = scratch_memory.allocate(scratch, configuration.grid, stream, slot.buffer, self.where)
         code = driver.launch(configurations[stream], kernel.kernel, *slot.handed)
         if code:
             self._recover(code, loaded, kernel, selection)
+        del memory
         if pending:
             streams.order_launch(driver, pending, stream, self.where, launched=True)
         failed = streams.settle(driver, stream) if library.synchronous else 0
@@ -232,9 +239,9 @@ class GeneralPath:
         if failed:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-            raise launch_problems.failed(self.where, failed, driver, kernel, selection, configuration)
+            raise launch_problems.failed(self.where, failed, driver, kernel, selection, configuration, args)
         is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
-        if is_cached and kernel.watch is None and not library.synchronous:
+        if is_cached and kernel.watch is None and scratch is None and not library.synchronous:
             if len(overload.targets) >= _MOST_TARGETS:
                 overload.targets.clear()
             overload.targets[configured] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)

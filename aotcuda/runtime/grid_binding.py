@@ -29,7 +29,7 @@ _COPIED, _IS_NONE, _IS_NOT_NONE = 0, 1, 2
 def left_out(record: Record) -> tuple[Callable[[tuple[object, ...]], dict[str, object]], list[tuple[int, str]]]:
     """Return the function that names arguments, and the constants that variants have differently, with their places.
 
-    The function fills in those constants that a launch leaves out and all variants have alike.
+    The function fills in those constants that a launch leaves out and for which all variants have one value.
     """
     defaults: dict[str, object] = {}
     several: list[tuple[int, str]] = []
@@ -127,7 +127,7 @@ def binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> B
         _refuse(where, record, f"takes {len(positional)} arguments, got {count}")
     for name in names:
         if name not in known:
-            _refuse(where, record, f"has no argument {name}; it takes {', '.join(known)}")
+            _refuse(where, record, f"has no argument {name}; it has {', '.join(known)}")
         if name in positional[:count]:
             _refuse(where, record, f"was given {name} by position and by name")
     filled = []
@@ -166,7 +166,7 @@ def _by_heuristic(
 
 
 def _test_of(argument: Argument) -> str | None:
-    """Return the key of an argument that a heuristic gives, which asks whether another one is None; else None."""
+    """Return the key of an argument that a heuristic computes by testing another one for None; else None."""
     return "is_none" if "is_none" in argument else "is_not_none" if "is_not_none" in argument else None
 
 

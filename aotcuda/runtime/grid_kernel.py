@@ -1,6 +1,6 @@
 """Kernels that are launched by their grid alone, `kernel[grid](*args, **constants)`, as Triton's are.
 
-Block, shared memory, clusters and attributes are known of each variant. What stands in brackets is always the grid:
+Block, shared memory, clusters and attributes are known of each variant. The brackets always hold the grid:
 one to three ints, or a function that gets what the launch was given, by name, and returns them. Constants may be given
 by name or by position; with the options (`num_warps` and such) they are arguments like the others, of which nothing is
 packed (`aotcuda.runtime.arguments.other_kinds.Constant`). So one look at the arguments chooses the variant.
@@ -9,8 +9,8 @@ packed (`aotcuda.runtime.arguments.other_kinds.Constant`). So one look at the ar
 from __future__ import annotations
 
 import aotcuda
-from aotcuda.runtime import grid_binding, integer
-from aotcuda.runtime.config_key import are_exact, exact
+from aotcuda.runtime import config_key, grid_binding, integer
+from aotcuda.runtime.config_key import are_exact
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launcher import OfThisProcess
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MOST_GRIDS = 256
 _MOST_BINDS = 256
 _ON = object()
-"""Makes keys that no grid is; with a stream it stands where other kernels' configurations have the block."""
+"""The key of the launcher for grids that functions return."""
 _FUNCTION: type = type(lambda: None)
 
 
@@ -59,16 +59,10 @@ class GridKernel(Kernel):
             LaunchError: It is none.
         """
         if type(grid) is not _FUNCTION:  # most are made anew for each launch, so none is kept
-            try:
-                if type(grid) is tuple:  # as in are_exact, of which the call would be a hundredth of the launch
-                    for number in grid:
-                        if type(number) is not int:
-                            return self._launchers[exact(grid)]  # type: ignore[no-any-return]
-                elif type(grid) is not int:
-                    return self._launchers[exact(grid)]  # type: ignore[no-any-return]
-                return self._launchers[grid]  # type: ignore[no-any-return]
-            except KeyError:
-                pass
+            if are_exact((grid,)):
+                kept: GridLauncher | None = self._launchers.get(grid)
+                if kept is not None:
+                    return kept
         elif (front := self._launchers.get(_ON)) is not None:
             return front.with_function(grid, self)  # type: ignore[no-any-return]
         return self._by_grid(grid, None)
@@ -90,25 +84,20 @@ class GridKernel(Kernel):
                     )
         if stream is None:
             return self[grid]
-        if type(grid) is list:
-            grid = tuple(grid)
-        try:
-            return self._configurations[grid, _ON, stream, 0]  # type: ignore[no-any-return]
-        except (KeyError, TypeError):  # as there
-            pass
-        return self._by_grid(grid, stream)
+        found: GridLauncher | None = config_key.find(self._launchers, (grid, None, stream, 0))
+        return self._by_grid(grid, stream) if found is None else found
 
     def forall(
         self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
     ) -> ForAll:
-        """Raise LaunchError: how many programs `n` elements take, only the kernel's source knows."""
+        """Raise LaunchError: only the kernel's source determines how many programs `n` elements need."""
         del n, block, stream, shared
         self._refuse(f"forall is for kernels that count threads; write {self.__name__}[grid](...)")
 
     if not TYPE_CHECKING:  # as in Kernel
 
         def __call__(self, *_args: object, **_named: object) -> NoReturn:
-            """Say how a kernel is launched.
+            """Raise an error that shows how a kernel is launched.
 
             Raises:
                 CallError: Always.
@@ -131,7 +120,7 @@ class GridKernel(Kernel):
         return found
 
     def record(self) -> Record:
-        """Return what the manifest says of it.
+        """Return its entry in the manifest.
 
         Raises:
             LaunchError: The images that are launched now have no such kernel.
@@ -179,26 +168,23 @@ class GridKernel(Kernel):
         self._chosen(args)
 
     def run(self, grid: Any, args: tuple[object, ...]) -> None:
-        """Launch with a grid that a function told, and arguments that are in order already."""
-        try:
-            launcher = self._launchers[grid if are_exact((grid,)) else exact(grid), _ON]
-        except KeyError:
-            pass
+        """Launch with a grid that a function returned, and arguments that are in order already."""
+        launcher = self._launchers.get((grid, None)) if are_exact((grid,)) else None
+        if launcher is None:
+            self[grid].run(args)
         else:
             launcher(*args)
-            return
-        self[grid].run(args)
 
     def _chosen(self, args: tuple[object, ...]) -> Any:
         """Return the parameters of the variant for some arguments."""
         return self._loader.ready().check(self.__name__, args, 0).parameters
 
-    def _by_grid(self, grid: object, stream: object) -> GridLauncher:
+    def _by_grid(self, grid: object, stream: Any) -> GridLauncher:
         if callable(grid):
             return self._with_function(grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid
         parts = key if isinstance(key, tuple) else (key,)
-        numbers = [integer(part) for part in parts]  # whether one is none is for the launcher to say
+        numbers = [integer(part) for part in parts]  # the launcher checks if one is None
         if None not in numbers and 1 <= len(numbers) <= 3 and 0 in numbers:
             if stream is not None:
                 from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few programs launch nothing)
@@ -206,41 +192,36 @@ class GridKernel(Kernel):
                 handle(stream)
             return self._by_name(None, None, stream, key)
         if stream is not None and not isinstance(stream, int):
-            from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (few programs have stream objects)
-            from aotcuda.runtime.streams import handle  # noqa: PLC0415
-
-            found = handle(stream) or 0
-            return held(self.configure(key, stream=found), stream, found)  # type: ignore[arg-type, no-any-return]  # quick()
+            on_handle = self.configure(key, stream=config_key.handle_of(stream))  # type: ignore[arg-type]  # find()
+            return on_handle.with_stream(stream)
         from aotcuda.runtime.launch_config import THE_KERNELS_OWN  # noqa: PLC0415 (as in Kernel.launcher)
 
-        is_kept = stream is None or type(stream) is int
-        try:
-            key = exact(key)
-        except KeyError:
-            is_kept = False
-        place = key if stream is None else (key, _ON, stream, 0)
+        exact = config_key.of((key, stream))
+        if exact is not None:
+            key, stream = exact
+        place = key if stream is None else (key, None, stream, 0)
         launchers = self._cache().launchers
-        kept: Any = launchers.get(place) if is_kept else None
+        kept: Any = launchers.get(place) if exact is not None else None
         if kept is not None:
             return kept  # type: ignore[no-any-return]
         launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
         result: Any = self._in_front(self._by_name(launcher, None, stream, key), launcher)
-        if is_kept:
+        if exact is not None:
             if len(launchers) >= _MOST_GRIDS:
                 launchers.clear()
             launchers[place] = result
             if stream is None:
-                launchers[key, _ON] = launcher
+                launchers[key, None] = launcher
         return result  # type: ignore[no-any-return]
 
     def of_function(self, function: Callable[..., Any], *told: object) -> GridLauncher:
-        """Return the launcher in Python whose grid a function returns; if it was called, `told` is what it returned."""
+        """Return the launcher in Python whose grid a function returns; if it was called, `told` is its result."""
         if not told:
             return self._by_name(None, function, None, function)
         return self._by_name(None, lambda _arguments: told[0], None, told[0])
 
     def _with_function(self, function: Callable[..., Any], stream: object) -> GridLauncher:
-        """Return what launches with the grid that a function returns, in C where that knows all arguments."""
+        """Return a launcher with the grid that a function returns, in C if the C path has all arguments."""
         record = self._loader.kernels.get(self.__name__)
         if stream is None and type(function) is _FUNCTION and record is not None and record.get("exact"):
             front: Any = self[1]
@@ -316,7 +297,7 @@ class GridLauncher(OfThisProcess):
                 self._kernel.check(full)
 
     def missed(self, *args: object, **named: object) -> Any:
-        """Launch where the fast path knows that no variant takes the arguments."""
+        """Launch if the fast path has found that no variant accepts the arguments."""
         return self(*args, **named)
 
     def run(self, args: tuple[object, ...]) -> None:
@@ -332,7 +313,7 @@ class GridLauncher(OfThisProcess):
             raise LaunchError(message)
 
     def __getattr__(self, name: str) -> object:
-        launcher = None if name in GridLauncher.__slots__ else self._launcher  # a slot that is empty asks here, too
+        launcher = None if name in GridLauncher.__slots__ else self._launcher  # an empty slot leads here, too
         if launcher is None:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def doc(record: Kernel) -> str:
-    """Return the text for `help`: how it is launched, what its author says, and what it is packaged for."""
+    """Return the text for `help`: how it is launched, its docstring, and its packaged signatures and targets."""
     name, overloads = record["name"], record["overloads"]
     if "arguments" in record:
         configuration = "grid"

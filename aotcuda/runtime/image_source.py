@@ -159,7 +159,7 @@ class Unbuilt:
 
     @property
     def setting(self) -> str:
-        """As in Packaged; as the project's table says."""
+        """As in Packaged; from the project's table."""
         return str(self._request.table.get("fallback", "jit"))
 
     def build_inputs(self) -> Request | None:

@@ -50,10 +50,9 @@ class Kernel:
         self.__name__ = self.__qualname__ = name
         self.__module__ = loader.source.name
         self._loader = loader
-        self._launchers: dict[object, Any] = {}  # these two are the cache's, once there is a launcher
-        self._configurations: Any = None
+        self._launchers: dict[object, Any] = {}  # the cache's, once there is a launcher
 
-    # What is indexed by numbers, and says nothing of their end, would else be gone through for ever.
+    # An object that is indexed by numbers without an end would otherwise be iterated for ever.
     __iter__ = None
     __contains__ = None
 
@@ -75,11 +74,8 @@ class Kernel:
             LaunchError: The grid, the block or the shared memory is not a possible one.
             ArgumentError: The stream is none.
         """
-        try:
-            return self._configurations[configuration]  # type: ignore[no-any-return]
-        except (KeyError, TypeError):  # a stream may be unhashable
-            pass
-        return self._configured(configuration)
+        found: Launcher | None = config_key.find(self._launchers, configuration)
+        return self._configured(configuration) if found is None else found
 
     def _configured(self, configuration: object) -> Launcher:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
@@ -88,26 +84,21 @@ class Kernel:
             parts = configuration if isinstance(configuration, tuple) else (configuration,)
             given = ", ".join([*map(quoted, parts[:_MOST_SHOWN]), *(["..."] if len(parts) > _MOST_SHOWN else [])])
             self._refuse(f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{given}]")
-        grid, block, stream, shared = (*configuration, None, 0) if len(configuration) == 2 else (*configuration, 0)[:4]
+        grid, block, stream, shared = _parts(configuration)
         if stream is not None and not isinstance(stream, int):
-            from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (as in launcher)
-            from aotcuda.runtime.streams import handle  # noqa: PLC0415
+            return self[grid, block, config_key.handle_of(stream), shared].with_stream(stream)
+        return self._kept_launcher(configuration, None)
 
-            found = handle(stream)
-            return held(self[grid, block, found, shared], stream, found or 0)  # type: ignore[no-any-return]
-        key = config_key.of(configuration)
-        if key is None:
-            return self.launcher(grid, block, stream, shared)
-        return self._kept_launcher(key, key, stream, None)
-
-    def _kept_launcher(
-        self, key: object, configuration: tuple[Any, ...], stream: int | None, attributes: LaunchAttributes | None
-    ) -> Launcher:
-        """Return the launcher that is kept by a key, made of a configuration's exact parts where there is none yet."""
+    def _kept_launcher(self, configuration: tuple[Any, ...], attributes: LaunchAttributes | None) -> Launcher:
+        """Return the launcher of a configuration, whose stream is a handle; made where none is kept."""
+        exact = config_key.of(configuration)
+        grid, block, stream, shared = _parts(exact or configuration)
+        if exact is None:
+            return self.launcher(grid, block, stream, shared, attributes)
         launchers = self._cache().launchers
+        key = exact if attributes is None else (exact, attributes.values())
         kept: Launcher | None = launchers.get(key)
         if kept is None:
-            grid, block, _, shared = (*configuration, None, 0) if len(configuration) == 2 else (*configuration, 0)[:4]
             kept = self.launcher(grid, block, stream, shared, attributes)
             if len(launchers) >= _MOST_LAUNCHERS:
                 launchers.clear()
@@ -117,15 +108,7 @@ class Kernel:
     def _cache(self) -> KernelCache:
         """Return the kernel's cache for the images of today, and find launchers there from now on."""
         cache = self._loader.cache(self.__name__)
-        if cache.by_configuration is None:
-            from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in launcher)
-
-            cache.by_configuration = extension.configurations(cache.launchers)
-            if cache.by_configuration is None:
-                from aotcuda.runtime.stream_objects import Configurations  # noqa: PLC0415 (the extension has its own)
-
-                cache.by_configuration = Configurations(cache.launchers)
-        self._launchers, self._configurations = cache.launchers, cache.by_configuration
+        self._launchers = cache.launchers
         return cache
 
     def forall(
@@ -161,7 +144,7 @@ class Kernel:
         carveout: int | None = None,
         **unknown: Never,
     ) -> Launcher:
-        """Return the kernel with a configuration that says more than `kernel[grid, block]`; it is called alike.
+        """Return the kernel with a configuration with further options; call the result with the arguments.
 
         Args:
             grid: Blocks of the grid: an int, or a tuple of one to three.
@@ -177,7 +160,8 @@ class Kernel:
             unknown: Attributes that there are none of.
 
         Raises:
-            LaunchError: One of these is not a possible one, or unknown. What depends on the GPU is said at the launch.
+            LaunchError: One of these is not a possible one, or unknown. Errors that depend on the GPU are raised by the
+                launch.
             ArgumentError: The stream is none.
         """
         from aotcuda.runtime import launch_attributes  # noqa: PLC0415 (few programs want more)
@@ -196,22 +180,13 @@ class Kernel:
         )
         if stream is None or isinstance(stream, int):
             return self._with(grid, block, stream, shared, attributes)
-        from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (as in launcher)
-        from aotcuda.runtime.streams import handle  # noqa: PLC0415
-
-        found = handle(stream)
-        launcher = self._with(grid, block, found, shared, attributes)
-        return held(launcher, stream, found or 0)  # type: ignore[no-any-return]
+        return self._with(grid, block, config_key.handle_of(stream), shared, attributes).with_stream(stream)
 
     def _with(self, grid: Any, block: Any, stream: int | None, shared: int, attributes: LaunchAttributes) -> Launcher:
         """Return the launcher of `configure`, cached by its parts; `stream` is a handle."""
         if not attributes:
             return self[grid, block, stream, shared]
-        configuration = grid, block, stream, shared
-        key = config_key.of(configuration)
-        if key is None:
-            return self.launcher(grid, block, stream, shared, attributes)
-        return self._kept_launcher((key, attributes.values()), key, stream, attributes)
+        return self._kept_launcher((grid, block, stream, shared), attributes)
 
     def launcher(
         self,
@@ -244,19 +219,19 @@ class Kernel:
         return self._ask("registers", signature)
 
     def get_shared_mem_per_block(self, signature: str | None = None) -> int | dict[str, int]:
-        """Return the bytes of static shared memory of a block, likewise."""
+        """Return the bytes of static shared memory of a block on the current GPU."""
         return self._ask("shared", signature)
 
     def get_const_mem_size(self, signature: str | None = None) -> int | dict[str, int]:
-        """Return the bytes of constant memory, likewise."""
+        """Return the bytes of constant memory on the current GPU."""
         return self._ask("constant", signature)
 
     def get_local_mem_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
-        """Return the bytes of local memory of a thread, likewise."""
+        """Return the bytes of local memory of a thread on the current GPU."""
         return self._ask("local", signature)
 
     def get_max_threads_per_block(self, signature: str | None = None) -> int | dict[str, int]:
-        """Return the most threads that a block of this kernel may have, likewise."""
+        """Return the most threads that a block of this kernel may have on the current GPU."""
         return self._ask("max_threads", signature)
 
     def occupancy(self, block: object, shared: int = 0, signature: str | None = None) -> int:
@@ -275,7 +250,7 @@ class Kernel:
         return blocks * kernel.device.limit("multiprocessors")
 
     def inspect_sass(self, signature: str | None = None) -> str | dict[str, str]:
-        """Return the machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`, likewise.
+        """Return the machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`.
 
         Raises:
             DependencyError: It is not installed.
@@ -286,7 +261,7 @@ class Kernel:
         return kernel_attributes.sass(self._loader, self.__name__, str(self), signature)
 
     def cuda_core_kernel(self, signature: str | None = None) -> Any:
-        """Return the kernel as a `cuda.core.Kernel`, for who launches it otherwise; it dies with `module.unload()`.
+        """Return the kernel as a `cuda.core.Kernel`, for launches by other code; `module.unload()` invalidates it.
 
         Its parameters are as the packaged header declares them: aotcuda packs none for it.
 
@@ -305,10 +280,10 @@ class Kernel:
 
         return OnThisGpu(self._loader, self.__name__, str(self))
 
-    if not TYPE_CHECKING:  # to a type checker a call is an error, after which it goes on
+    if not TYPE_CHECKING:  # a type checker treats a call as an error
 
         def __call__(self, *_args: object, **_named: object) -> NoReturn:
-            """Say how a kernel is launched.
+            """Raise an error that shows how a kernel is launched.
 
             Raises:
                 CallError: Always.
@@ -358,3 +333,8 @@ class Kernel:
 
         message = f"{self} cannot be launched: {problem}"
         raise LaunchError(message)
+
+
+def _parts(configuration: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the grid, block, stream and shared memory of a configuration."""
+    return (*configuration, None, 0) if len(configuration) == 2 else (*configuration, 0)[:4]

@@ -104,11 +104,11 @@ class OnThisGpu:
 def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | None) -> Any:
     """Return the overload on the current GPU as a `cuda.core.Kernel`."""
     try:
-        from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only who asks for one has cuda.core)
+        from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only who requests one has cuda.core)
     except ImportError:
         from aotcuda import registry  # noqa: PLC0415 (only errors come here)
 
-        message = f"cuda.core cannot be imported, so {where} cannot be handed out as its kernel: {registry.CUDA_CORE}"
+        message = f"cuda.core cannot be imported, so {where} has no cuda.core kernel: {registry.CUDA_CORE}"
         raise DependencyError(message) from None
     return CoreKernel.from_handle(OnThisGpu(loader, name, where).device_kernel(signature).kernel.value)
 

@@ -1,9 +1,9 @@
-"""The kernels of loaded images: their overloads, their kernels on each GPU, and what launches have learnt of them."""
+"""The kernels of loaded images: their overloads, their kernels on each GPU, and their caches."""
 
 # A `KernelTable` is made when images are loaded, and never changed into another one. Where images are replaced or
-# unloaded, its validity flag is emptied, its caches are retired, and a launch asks the loader for the table of today.
-# A launch goes one way through it: arguments -> overload -> kernel on a GPU. Where the images have nothing for either,
-# the JIT fallback compiles it, through `aotcuda.runtime.jit.overloads`.
+# unloaded, its validity flag is emptied, its caches are retired, and a launch gets the current table from the loader. A
+# launch goes through it in this order: arguments -> overload -> kernel on a GPU. Where the images have nothing for
+# either, the JIT fallback compiles it, through `aotcuda.runtime.jit.overloads`.
 
 from __future__ import annotations
 
@@ -36,16 +36,14 @@ class KernelCache:
 
     Attributes:
         launchers: The kernel's launchers, by configuration.
-        by_configuration: Finds the launchers, also for stream objects; the fast path's own object where there is one.
         specializations: Those of the fast path in C, which the launchers share; None until one needs them.
         table: The overloads and their specializations; None until the first launch.
     """
 
-    __slots__ = ("by_configuration", "launchers", "specializations", "table")
+    __slots__ = ("launchers", "specializations", "table")
 
     def __init__(self) -> None:
         self.launchers: dict[object, Any] = {}
-        self.by_configuration: Any = None
         self.specializations: Any = None
         self.table: OverloadTable | None = None
 
@@ -56,9 +54,7 @@ class KernelCache:
         return self.specializations
 
     def retire(self) -> None:
-        """Let nobody find a launcher here any more: the kernel then asks its loader for the cache of today."""
-        if self.by_configuration is not None:
-            self.by_configuration.clear()
+        """Remove the launchers: the kernel then gets the current cache from its loader."""
         self.launchers.clear()
 
 
@@ -107,7 +103,7 @@ class KernelTable:
         if record is None:
             message = f"{where} cannot be launched: the module has no such kernel any more"
             raise aotcuda.errors.LaunchError(message)
-        if not record.get("exact"):
+        if not record.get("exact") or _takes_descriptors(record):
             record = self._of_this_machine(record)
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
@@ -214,7 +210,7 @@ class KernelTable:
         return found
 
     def is_compiled_elsewhere(self, overload: PackedOverload, device: int) -> bool:
-        """Return True if asking for an overload on a GPU could compile it first."""
+        """Return True if a request for an overload on a GPU may compile it first."""
         jit = self._jit
         return jit is not None and jit.holds(overload) and device not in overload.kernels
 
@@ -233,7 +229,7 @@ class KernelTable:
         return self._jit is None or self._jit.is_idle()
 
     def _compiled(self) -> JitOverloads:
-        """Return what the fallback has compiled beside the images."""
+        """Return what the fallback has compiled in addition to the images."""
         if self._jit is None:
             from aotcuda.runtime.jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
 
@@ -244,6 +240,11 @@ class KernelTable:
 
     def _where(self, name: str) -> str:
         return f"{self.manifest['module']}.{name}"
+
+
+def _takes_descriptors(record: Kernel) -> bool:
+    """Return True for a kernel with tensor descriptors: its variants differ between targets in their parameters."""
+    return any(each["kind"] == "descriptor" for overload in record["overloads"] for each in overload["parameters"])
 
 
 def _table_class(record: Kernel) -> type[OverloadTable]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COOPERATIVE, _CLUSTER, _SCHEDULING, _DEPENDENT, _PRIORITY, _CARVEOUT = 2, 4, 5, 6, 8, 14
 _SPREAD = 1
 _PORTABLE_CLUSTER = 8
-"""The most blocks of a cluster that every GPU with clusters has; beyond them a kernel has to be told to allow it."""
+"""The most blocks of a cluster that every GPU with clusters has; beyond it a kernel attribute must allow them."""
 
 _CARVEOUT_DRIVER = (12, 5)
 """The first CUDA version whose driver takes a carveout for one launch."""
@@ -63,11 +63,11 @@ class Attribute(ctypes.Structure):
 
 
 class LaunchAttributes:
-    """The attributes of a launch; a value, valid as far as that can be told without a GPU.
+    """The attributes of a launch; a value, valid as far as this can be checked without a GPU.
 
     Attributes:
         cluster: Blocks of a cluster in x, y and z; None for no clusters.
-        spread: Whether the blocks of a cluster go to as many multiprocessors as there are, as in Triton's launches.
+        spread: Whether the blocks of a cluster are spread over all multiprocessors, as in Triton's launches.
         cooperative: Whether the grid is launched all at once, so that its blocks can wait for each other.
         dependent: Whether the launch may begin before the one before it on the stream has ended, as programmatic
             dependent launches do: the kernel itself waits for what it needs.
@@ -113,7 +113,7 @@ class LaunchAttributes:
         return self.values() != (None, False, False, False, None, None)
 
     def values(self) -> tuple[object, ...]:
-        """Return the attributes by which it is told from others."""
+        """Return the attributes by which it is compared with others."""
         return self.cluster, self.spread, self.cooperative, self.dependent, self.priority, self.carveout
 
     def __str__(self) -> str:
@@ -197,7 +197,7 @@ def _priorities(device: Device) -> tuple[int, int]:
     least, greatest = ctypes.c_int(), ctypes.c_int()
     driver = drivers.get()
     code = driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))
-    driver.check(code, f"GPU {device.index} did not tell its priorities")
+    driver.check(code, f"GPU {device.index} did not report its priorities")
     return least.value, greatest.value
 
 
@@ -218,10 +218,10 @@ def _refuse(where: str, problem: str) -> None:
 
 
 def unknown(name: str) -> str:
-    """Return what to say of an argument of `Kernel.configure` that there is none of."""
+    """Return the error text for an unknown argument of `Kernel.configure`."""
     from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
 
     names = ["stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout"]
     near = get_close_matches(name, names, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
-    return f"configure() knows no {name!r}{hint}"
+    return f"configure() has no option {name!r}{hint}"

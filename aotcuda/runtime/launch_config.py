@@ -68,7 +68,7 @@ class OnStreams(dict[int, object]):
         import ctypes  # noqa: PLC0415 (as in _encoded)
 
         found = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
-        if len(self) >= _MOST_STREAMS:  # a program that makes streams as it goes
+        if len(self) >= _MOST_STREAMS:  # a program that makes streams while it runs
             self.clear()
         self[stream] = found
         return found
@@ -82,7 +82,7 @@ class Configuration:
         block: Threads of a block in x, y and z.
         stream: The handle of the stream, 0 for the default one; None for the one that is current at each launch.
         shared: Bytes of dynamic shared memory for each block.
-        attributes: What else the driver is asked for; None for nothing.
+        attributes: Further launch attributes; None for none.
         by_grid: Whether the rest depends on the kernel: `of` has it.
     """
 
@@ -119,7 +119,7 @@ class Configuration:
         self._cooperative: OnStreams | None = None
 
     def on(self, stream: int) -> str:
-        """Return what a launch of this configuration on a stream is said to be."""
+        """Return the text for a launch of this configuration on a stream."""
         more = f", {self.attributes}," if self.attributes is not None else ""
         memory = f"{self.shared} bytes of dynamic shared memory"
         return f"grid {self.grid}, block {self.block}, stream {stream:#x}{more} and {memory}"
@@ -141,7 +141,7 @@ class Configuration:
         return self._cooperative
 
     def of(self, kernel: DeviceKernel) -> Configuration:
-        """Return the configuration of launches of a kernel: this one, or where only the grid was said, with the rest.
+        """Return the configuration of launches of a kernel: this one, or, if only the grid was given, with the rest.
 
         The grid counts clusters where the kernel has them, as Triton's does.
         """
@@ -173,7 +173,7 @@ class Configuration:
     def allow(self, kernel: DeviceKernel, where: str) -> None:
         """Raise LaunchError if the GPU or the kernel, which users know as `where`, cannot take it.
 
-        Where it needs more shared memory than the driver's default, the kernel is told to allow it.
+        If it needs more shared memory than the driver's default, a kernel attribute allows it.
         """
         threads = self.block[0] * self.block[1] * self.block[2]
         wanted = (*self.grid, *self.block, self.shared, threads)

@@ -9,13 +9,14 @@ import ctypes
 
 import aotcuda
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.arguments import parameter_kinds
+from aotcuda.runtime.arguments import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from aotcuda.errors import CudaError
+    from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Device, Driver
@@ -57,23 +58,43 @@ def refused(
 
 
 def failed(
-    where: str, code: int, driver: Driver, kernel: DeviceKernel, selection: Selection, configuration: Configuration
+    where: str,
+    code: int,
+    driver: Driver,
+    kernel: DeviceKernel,
+    selection: Selection,
+    configuration: Configuration,
+    args: tuple[object, ...],
 ) -> CudaError:
     """Return the error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
-    overload, slot, _, _, stream, _ = selection
-    block = slot.buffer.raw
+    overload, _, _, _, stream, _ = selection
     error = driver.error(code, f"{where} failed on {kernel.device}", late=False)
     lines = [
         f"{error}",
         f"signature: {overload.record['signature']}",
         f"launched with {configuration.on(stream)}",
         *[
-            f"argument {number}, {parameter['name']}: {parameter_kinds.of(parameter).given(parameter, block)}"
-            for number, parameter in enumerate(overload.parameters, 1)  # from the block, as the arguments may be gone
+            f"argument {number}, {parameter['name']}: {parameter['type']}{_given(parameter, arg)}"
+            for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1)
         ],
     ]
     error.args = ("\n  ".join(lines),)
     return error
+
+
+def _given(parameter: Parameter, arg: object) -> str:
+    """Return the value of an argument, or the shape and the address of an array; an empty text where it tells none."""
+    try:
+        read = arrays.reader(arg)
+        view = read(arg, [], 0) if read is not None else None
+    except Exception:  # noqa: BLE001 (the context is lost)
+        return ""
+    if view is None:
+        is_address = parameter["kind"] == "pointer" and type(arg) is int
+        return f" at {arg:#x}" if is_address else f" {aotcuda.errors.quoted(arg)}"
+    _, address, shape, strides, _ = view
+    steps = f" and strides {strides} in bytes" if strides is not None else ""
+    return f" of shape {shape}{steps} at {address:#x}"
 
 
 def check_capture(
@@ -82,7 +103,7 @@ def check_capture(
     """Raise LaunchError if setup callbacks would have to run while a stream that a launch has to do with is captured.
 
     `concerned` has the launch's stream, and what is `pending`; `whose` callbacks they are, and what is to be done
-    before the capture, is said.
+    before the capture, is named.
     """
     from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
 
@@ -102,7 +123,7 @@ def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int],
     """Check that a launch on one of several GPUs can reach its arrays, and that its stream is that GPU's.
 
     Raises:
-        ArgumentError: An array lies on another GPU, which this one cannot read.
+        ArgumentError: An array is on another GPU, which this one cannot read.
         LaunchError: The stream is of another context than the current one.
     """
     for address in addresses:
@@ -135,7 +156,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
         raise aotcuda.errors.LaunchError(message)
     owner, popped = ctypes.c_void_p(), ctypes.byref(ctypes.c_void_p())
     code = driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
-    driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {where}")
+    driver.check(code, f"the context of stream {stream:#x} could not be read, for a launch of {where}")
     if (owner.value or 0) == driver.current_context():
         return
     push, pop = driver.call["cuCtxPushCurrent_v2"], driver.call["cuCtxPopCurrent_v2"]
@@ -149,6 +170,6 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
             pop(popped)
     message = (
         f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} is of a context on "
-        f"{driver.devices[home]}; make that context current, or take a stream of this one"
+        f"{driver.devices[home]}; make that context current, or use a stream of this one"
     )
     raise aotcuda.errors.LaunchError(message)

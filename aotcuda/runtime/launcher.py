@@ -21,6 +21,10 @@ class OfThisProcess:
         """Return what it is, and what is written to have it in another process."""
         raise NotImplementedError
 
+    def with_stream(self, stream: object) -> Self:
+        """Return the launcher for a stream object, which has this one's stream, and which it keeps alive."""
+        return Held(self, stream)  # type: ignore[return-value]  # it has all attributes of this one
+
     def __copy__(self) -> Self:
         return self
 
@@ -28,7 +32,7 @@ class OfThisProcess:
         return self
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuse: its stream, and what it has learnt, are this process's.
+        """Refuse: its stream and its specializations belong to this process.
 
         Raises:
             TypeError: Always.
@@ -67,7 +71,7 @@ class Launcher(OfThisProcess, GeneralPath):
             self.launch(args)
 
     def missed(self, *args: object) -> None:
-        """Raise the error of a launch for which the fast path knows no overload.
+        """Raise the error of a launch for which the fast path has no overload.
 
         Raises:
             ArgumentError: As for a call.
@@ -109,3 +113,34 @@ class Launcher(OfThisProcess, GeneralPath):
         shared = f", {aotcuda.errors.shown(self.shared)} bytes of shared memory" if self.shared else ""
         grid, block = aotcuda.errors.shown(self.grid), aotcuda.errors.shown(self.block)
         return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
+
+
+class Held(OfThisProcess):
+    """A launcher, and the stream object that its stream's handle came from: a stream lives as long as that does.
+
+    Attributes:
+        owner: The stream object.
+    """
+
+    # A call looks `__call__` up in the class and finds a slot: what the object has there, the launcher, is called.
+    # A method would have to read it, which takes long of a class with `__getattr__`.
+    __slots__ = ("__call__", "owner")
+
+    owner: object
+
+    def __init__(self, launcher: OfThisProcess, owner: object) -> None:
+        self.__call__ = launcher
+        self.owner = owner
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        launcher: object = self.__call__
+        return launcher.__reduce__()
+
+    def __getattr__(self, name: str) -> object:
+        if name in Held.__slots__:  # of one that is empty
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)
+        return getattr(self.__call__, name)
+
+    def __repr__(self) -> str:
+        return repr(self.__call__)

@@ -1,7 +1,7 @@
 """A module's images, loaded into the driver."""
 
 # Launches take no lock. An unload puts the images out of use first: their loader has other ones or none, the validity
-# flags of their overloads are empty, and `OpenLibrary` refuses calls that ask the driver about them. Then the unload
+# flags of their overloads are empty, and `OpenLibrary` refuses calls of the driver with them. Then the unload
 # waits for the launches that were under way: slots that are not back, and the fast path's counts. See `Loader.unload`.
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Guest:
-    """Stands for a thread in a setup callback, and goes with its frame, however that ends."""
+    """A stand-in for a thread in a setup callback, and ends with its frame."""
 
     __slots__ = ("__weakref__",)
 
@@ -39,11 +39,11 @@ class Library:
     Attributes:
         driver: The driver that holds them.
         manifest: The manifest that describes them.
-        folder: Where the manifest lies.
+        folder: Where the manifest is.
         device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
         callbacks: The module's callbacks; None if it has none.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
-        launches: How the kernels of JIT-compiled images are launched, by symbol, where users say the grid alone.
+        launches: How the kernels of JIT-compiled images are launched, by symbol, where users set the grid alone.
     """
 
     __slots__ = (
@@ -76,9 +76,9 @@ class Library:
 
         Args:
             manifest: The module's manifest.
-            folder: Where the manifest lies.
+            folder: Where the manifest is.
             image: The images.
-            choices: What each GPU takes; by default what `survey` says.
+            choices: The image for each GPU; by default the result of `survey`.
             fatbin: The module's fatbin, if the caller has read it.
 
         Raises:
@@ -87,7 +87,7 @@ class Library:
             CudaError: The driver refuses the fatbin.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
-        self._is_kept = True  # as long as there is nothing
+        self._is_kept = True  # while it is empty
         self._where = manifest["module"]
         self.manifest = manifest
         self._choices = choices
@@ -128,11 +128,11 @@ class Library:
         self.driver.check(code, f"the driver refused the images of {self._where}")
 
     def keep(self) -> None:
-        """Note that somebody sees to it that they leave the driver; what nobody has kept goes with this object."""
+        """Record that another object unloads the images; otherwise they are unloaded with this object."""
         self._is_kept = True
 
     def __del__(self) -> None:
-        """Take out of the driver what nobody has kept: an interrupt came before their module had them."""
+        """Take out of the driver what nothing has kept: an interrupt came before their module had them."""
         is_kept = getattr(self, "_is_kept", True)  # without, it came before there was anything
         if not (is_kept or self._is_gone or drivers.forked) and self._library.handle.value:
             self.driver.call["cuLibraryUnload"](self._library.handle)
@@ -170,7 +170,7 @@ class Library:
         return False
 
     def _for_tegra(self, data: bytes) -> bytes:
-        """Return what the driver is handed of the fatbin `data`: where one of the GPUs is Tegra's, what is taken alone.
+        """Return the part of the fatbin `data` for the driver: if one of the GPUs is Tegra's, the chosen images alone.
 
         The driver might take a desktop GPU's machine code there, which NVIDIA does not promise to run.
         """
@@ -185,14 +185,14 @@ class Library:
         return subset.only([data], taken, f"the fatbin of {self._where}")
 
     def current_device(self) -> int | None:
-        """Return the ordinal of the GPU that a launch goes to, None if no context is current."""
+        """Return the ordinal of the GPU of a launch, None if no context is current."""
         return self.device if self.device >= 0 else self.driver.current_device()
 
     def enter(self, addresses: Sequence[int]) -> int:
         """Return the ordinal of the GPU to launch on, with a context current in this thread.
 
         A context that is current already stays so. Else it is the primary one of the GPU that the arguments' first
-        array lies on, or of GPU 0. The module's callbacks have seen the context.
+        array is on, or of GPU 0. The module's callbacks have run for the context.
 
         Raises:
             CallbackError: A callback raised.
@@ -296,7 +296,7 @@ class Library:
         return launches[self.choices[gpu.index].arch or ""] if launches else None
 
     def close(self) -> None:
-        """Begin to unload: whoever asks for something of the images gets an UnloadedError from now on."""
+        """Begin to unload: from now on, calls that need the images raise UnloadedError."""
         self._library.close()
 
     def is_idle(self) -> bool:
@@ -306,10 +306,10 @@ class Library:
     def unload(self) -> None:
         """Take the images out of the driver, after the teardown callbacks; no launch of theirs may be under way.
 
-        Who is interrupted calls it once more; what went already is not taken out again.
+        After an interrupt, call it again; it skips images that were already unloaded.
 
         Raises:
-            CallbackError: A callback raised; the images are gone all the same.
+            CallbackError: A callback raised; the images were unloaded all the same.
             CudaError: The driver refuses.
         """
         if self._is_gone:

@@ -5,7 +5,7 @@
 # A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.image_source.ImageSource`.
 #
 # Loaded images have an `aotcuda.runtime.kernel_table.KernelTable`. Where they are replaced or unloaded, the table is
-# put out of use, and a launch asks the loader for the table of today.
+# put out of use, and a launch gets the current table from the loader.
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Loader:
     Attributes:
         source: Where its images come from.
         current: What is loaded; None until something needs it. One that was read may be out of use a moment later.
-        asks: Whether `ready` has to be asked at each launch.
+        asks: Whether `ready` must be called at each launch.
         leaving: Images that are out of use, and stay in the driver until launches of them have ended.
     """
 
@@ -182,13 +182,13 @@ class Loader:
             return
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
-        if not drivers.is_installed():  # an import in a container, say, which makes no error of it
+        if not drivers.is_installed():  # for example an import in a container, which must not fail
             self.source.check()
             return
         try:
             loaded = self._load(early=True)
         except (aotcuda.errors.RuntimeUnavailableError, aotcuda.errors.CudaError, aotcuda.errors.ForkError):
-            return  # the first launch will say so
+            return  # the first launch reports it
         if loaded.library.callbacks is not None:
             self.enter(loaded, ())
 
@@ -196,7 +196,7 @@ class Loader:
         """Put the images out of use, and take them out of the driver once launches of them have ended.
 
         Raises:
-            CallbackError: A teardown callback raised; the images are gone all the same.
+            CallbackError: A teardown callback raised; the images were unloaded all the same.
             CudaError: The driver refuses.
         """
         from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
@@ -209,7 +209,7 @@ class Loader:
         unloading.persist(self.sweep)
 
     def sweep(self) -> bool:
-        """Take images that are out of use out of the driver, unless launches of them are under way; whether all went.
+        """Unload unused images, unless launches of them are in progress; return True if all were unloaded.
 
         Errors as for `unload`.
         """

@@ -1,7 +1,7 @@
 """Make the `Module` of a generated module, which reads the manifest and loads the images when needed.
 
 With `load = "first-use"` an import does nothing else than make that object; with `load = "import"` it also reads the
-manifest, starts the driver and loads the images. Whatever this machine lacks is left for the first launch to say.
+manifest, starts the driver and loads the images. The first launch reports what this machine lacks.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Module:
 
     @property
     def manifest(self) -> Manifest:
-        """Return the manifest, read when first asked for.
+        """Return the manifest, which is read at the first call.
 
         Raises:
             ManifestError: It is missing, altered or of a newer format version.
@@ -169,7 +169,7 @@ class Module:
             AttributeError: The module exports no such name.
             ManifestError: The manifest cannot be read.
         """
-        if name.startswith("__") and name.endswith("__") and name != "__all__":  # the import system asks for some
+        if name.startswith("__") and name.endswith("__") and name != "__all__":  # the import system reads some
             message = f"module {self.name!r} has no attribute {name!r}"
             raise AttributeError(message, name=name)
         value: object = self._exported() if name == "__all__" else self._export(name)
@@ -211,7 +211,7 @@ class Module:
         that forked after CUDA was started nothing is taken out: what it has there is its parent's.
 
         Raises:
-            CallbackError: A teardown callback raised; the images are gone all the same.
+            CallbackError: A teardown callback raised; the images were unloaded all the same.
             CudaError: The driver refuses.
         """
         self._loader.unload()
@@ -286,7 +286,7 @@ class Module:
 
     def _kernel(self, name: str) -> Kernel:
         """Return the one object of a kernel, which stays valid when images are replaced."""
-        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
+        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is requested)
 
         kind = Kernel
         if self._loader.manifest.get("by_grid"):
@@ -343,7 +343,7 @@ def load(
 
         found: Module = module_registry.find(name, Module)
         return found
-    generated = sys.modules.get(name)  # who executes a module by its file need not have put it there
+    generated = sys.modules.get(name)  # code that executes a module by its file need not have added it
     namespace = vars(generated) if generated is not None else sys._getframe(1).f_globals  # noqa: SLF001 (as `warnings`)
     previous = namespace.get("__aotcuda__")
     if isinstance(previous, Module):

@@ -138,7 +138,7 @@ class SimulatedKernel:
         return self._launcher((-(-n // threads), threads, 0, shared) if n else None, ".forall(n)")
 
     def __call__(self, *_args: object, **_named: object) -> NoReturn:
-        """Say how a kernel is launched.
+        """Raise an error that shows how a kernel is launched.
 
         Raises:
             CallError: Always.
@@ -148,7 +148,7 @@ class SimulatedKernel:
         raise errors.unconfigured(str(self), self.__name__)
 
     def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
-        """Return a function that launches with a configuration, written as `how` says; None launches nothing."""
+        """Return a function that launches with a configuration, written as `how`; None launches nothing."""
 
         def launch(*args: object, **named: object) -> None:
             if named:
@@ -194,7 +194,7 @@ class SimulatedKernel:
 
 
 class _Shown:
-    """A NumPy array that says of itself what an array on a GPU says, so that it is held against signatures."""
+    """A NumPy array with the interface of an array on a GPU, so that it is compared with signatures."""
 
     def __init__(self, array: Any) -> None:
         interface = array.__array_interface__
@@ -247,7 +247,7 @@ def _simulated(function: Any) -> Any:
         function = held if held is not None else next((item for item in inner if item is not None), None)
         if function is None or len(seen) > 8:
             message = (
-                f"{quoted(seen[0])} is no kernel; Numba's simulator runs what @cuda.jit makes, and plain functions"
+                f"{quoted(seen[0])} is not a kernel; Numba's simulator runs functions of @cuda.jit, and plain functions"
             )
             raise SourceError(message)
     return function

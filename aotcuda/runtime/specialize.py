@@ -25,7 +25,7 @@ def teach(
     configuration: Configuration,
     where: str,
 ) -> None:
-    """Teach the fast path in C a specialization, after a launch with `args`, unless it knows it for this context.
+    """Add a specialization to the fast path in C after a launch with `args`, unless it has it for this context.
 
     The fast path takes no debug kernels and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the kernel.
     """
@@ -84,8 +84,10 @@ def _device_kernels(
             is_cooperative = kernel.cooperative or (
                 fixed is not None and ("cluster" in fixed or fixed.get("cooperative", False))
             )
+            needs_scratch = fixed is not None and "scratch" in fixed
             # An overload whose kernel is not cached has callbacks of its own, which have to see each context.
-            if is_cooperative or kernel.watch is not None or overload.kernels.get(device) is not kernel:
+            is_cached = overload.kernels.get(device) is kernel
+            if is_cooperative or needs_scratch or kernel.watch is not None or not is_cached:
                 return None
             found.append(kernel)
     except aotcuda.errors.AotcudaError:  # of an overload that was not the one launched: a launch of that one raises it

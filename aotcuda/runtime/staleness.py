@@ -31,7 +31,7 @@ class Staleness:
         self._aside: Library | None = None  # the first images, while edited sources are launched in their place
 
     def changed(self) -> str | None:
-        """Say what was edited since the images were built; None if nothing was."""
+        """Return what was edited since the images were built; None if nothing was."""
         found = self._built
         if found is None:
             found = self._built = self._stamp_of(self._manifest())

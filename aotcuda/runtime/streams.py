@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from operator import attrgetter
 
 import aotcuda
 from aotcuda.runtime import driver as drivers
@@ -18,7 +19,7 @@ from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from aotcuda.runtime.driver import Driver
@@ -27,7 +28,7 @@ LEGACY = 1
 """The handle that means the legacy default stream; 0 means the same to a launch."""
 
 _ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
-"""The attribute of a library's streams that holds the handle; it costs less than the protocol."""
+"""The attribute of a library's streams that holds the handle; it takes less than the protocol."""
 
 _INVALID_CONTEXT = 201
 
@@ -59,7 +60,7 @@ def handle(stream: object) -> int | None:
     """Return the driver's handle of a stream: an int, or any library's stream object; None stays None.
 
     Raises:
-        ArgumentError: The object is no stream that aotcuda knows, or one that was closed, or its handle cannot be one.
+        ArgumentError: The object is not a stream, or a closed one, or its handle is impossible.
     """
     if stream is None:
         return None
@@ -82,7 +83,7 @@ def _handle(stream: object) -> int:
         raise
     except Exception as error:
         said = aotcuda.errors.text_of(error).partition("\n")[0]
-        message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be told: {said}"
+        message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be read: {said}"
         raise aotcuda.errors.ArgumentError(message) from error
     if found is not None:
         return found
@@ -93,10 +94,10 @@ def _handle(stream: object) -> int:
     raise aotcuda.errors.ArgumentError(message)
 
 
-def attribute_of(stream: object, handle: int) -> str | None:
-    """Return the attribute that holds the handle of streams like this one; None if it does not hold `handle`."""
-    attribute = _ATTRIBUTES.get(module_of(type(stream)).partition(".")[0])
-    return attribute if attribute is not None and getattr(stream, attribute, None) == handle else None
+def reader_for(kind: type) -> Callable[[Any], int | None]:
+    """Return the function that reads the handle of stream objects of a type: of some libraries, their attribute."""
+    attribute = _ATTRIBUTES.get(module_of(kind).partition(".")[0])
+    return attrgetter(attribute) if attribute is not None else handle
 
 
 def _read_handle(stream: Any) -> int | None:
@@ -106,7 +107,7 @@ def _read_handle(stream: Any) -> int | None:
         version, value = protocol() if callable(protocol) else protocol
         if version != 0:
             speaks = f"{aotcuda.errors.quoted(stream)} speaks version {aotcuda.errors.quoted(version)}"
-            message = f"{speaks} of the __cuda_stream__ protocol; aotcuda knows version 0"
+            message = f"{speaks} of the __cuda_stream__ protocol; aotcuda reads version 0"
             raise aotcuda.errors.ArgumentError(message)
         value = int(value)
         if value == 0 and module_of(type(stream)).startswith("cuda.core"):  # its default streams are 1 and 2
@@ -129,7 +130,7 @@ def same(left: int, right: int) -> bool:
 def is_dead(driver: Driver, stream: int) -> bool:
     """Return True if a handle is of no stream that exists, as far as the driver can tell.
 
-    It says CUDA_ERROR_INVALID_CONTEXT of such a handle to whoever launches there or asks whether it is captured, while
+    It returns CUDA_ERROR_INVALID_CONTEXT for such a handle in launches and in queries of its capture, while
     `cuStreamGetCtx` crashes; other questions would end a capture. Once that memory has another use, or for what never
     was a handle, everything crashes. A context must be current.
     """
@@ -139,8 +140,11 @@ def is_dead(driver: Driver, stream: int) -> bool:
 
 
 def dead(stream: int) -> str:
-    """Return what to say of a stream that `is_dead`."""
-    return f"stream {stream:#x} does not exist any more; keep the object that made it, for as long as it is used"
+    """Return the error text for a stream that `is_dead`."""
+    return (
+        f"stream {stream:#x} does not exist any more; keep a reference to the object that made it while the "
+        "stream is used"
+    )
 
 
 def is_captured(driver: Driver, stream: int) -> bool:
@@ -180,7 +184,7 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
 
 
 class Event:
-    """An event of the driver, which goes with the object: the driver keeps it until the streams have waited.
+    """An event of the driver, destroyed with the object: the driver keeps it until the streams have waited.
 
     Attributes:
         handle: The driver's handle.
@@ -219,7 +223,7 @@ def wait_quickly(driver: Driver, others: list[Ready], stream: int) -> Event | No
     """Make a stream wait for others with an event that is kept from launch to launch, which no other thread has.
 
     Return the event, to be appended to `Driver.events`; None if one of the streams is captured or does not exist, or
-    the driver refuses. `order_launch` then keeps the rules of captures, and says what is wrong.
+    the driver refuses. `order_launch` then applies the rules of captures, and raises the error.
     """
     is_capturing, status = driver.call["cuStreamIsCapturing"], ctypes.c_int()
     reference = ctypes.byref(status)
@@ -289,7 +293,7 @@ def launches_wait() -> bool:
 
 
 def wait(driver: Driver, stream: int) -> int:
-    """Wait for a stream, beside captures of other streams too; the driver's code."""
+    """Wait for a stream, also during captures of other streams; return the driver's code."""
     exchange, synchronize = driver.call["cuThreadExchangeStreamCaptureMode"], driver.call["cuStreamSynchronize"]
     mode = ctypes.byref(ctypes.c_int(_RELAXED))
     try:  # nothing is called in between that an interrupt could come after

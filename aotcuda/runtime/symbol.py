@@ -93,7 +93,7 @@ class Symbol:
             return memoryview(host)  # type: ignore[arg-type]  # anything is tried
         except TypeError:
             message = (
-                f"{self._where}.{what} takes host memory, such as a NumPy array or bytes, and not {type(host).__name__}"
+                f"{self._where}.{what} needs host memory, such as a NumPy array or bytes, and not {type(host).__name__}"
             )
             raise TypeError(message) from None
 

@@ -1,6 +1,6 @@
 """Taking images out of the driver that are out of use, once the launches of them that were under way have ended.
 
-Launches take no lock, so who unloads finds out afterwards whether any is under way: docs/design.md says how.
+Launches take no lock, so an unload checks afterwards if any is in progress; see docs/design.md.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from aotcuda.runtime.library import Library
 
     Leaving = tuple[list[Library], list[Callable[[], bool]]]
-    """Images that are to go together, and who is asked whether launches of them have ended."""
+    """Images that are unloaded together, and the checks for launches of them in progress."""
 
 _PATIENCE = 100
 """Milliseconds that an unload waits for launches of other threads."""
 
 
 def take_out(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None:
-    """Take out of the driver what no launch has any more, and give the first error of what went all the same.
+    """Unload the images that no launch uses any more, and return the first error.
 
     Args:
-        leaving: What is to go; each is removed once it went, so that all others are there after an interrupt.
+        leaving: The images to unload; each is removed once it is unloaded, so that an interrupt leaves the others.
         staying: Where that is added which launches have still.
     """
     error: Exception | None = None
@@ -44,7 +44,7 @@ def take_out(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None
 
 
 def persist(sweep: Callable[[], bool]) -> None:
-    """Call `sweep` until it answers that all went, but no longer than launches of other threads are waited for."""
+    """Call `sweep` until it returns that all are unloaded, within the time limit for launches of other threads."""
     for _ in range(_PATIENCE):
         if sweep():
             return

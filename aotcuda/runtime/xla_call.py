@@ -1,7 +1,7 @@
 """Launches that are prepared before their arrays have addresses: what programs that XLA compiles call.
 
-Shapes, dtypes and numbers are known when such a program is traced. So a launch goes its general way once, with
-stand-ins of the arrays: overloads are selected, limits checked and the block packed as ever. The extension is handed
+Shapes, dtypes and numbers are known when such a program is traced. So a launch takes the general path once, with
+stand-ins of the arrays: overloads are selected, limits checked and the block packed as ever. The extension gets
 the block with the places of the addresses, and launches it from XLA's threads (`fast/xla.c`).
 """
 
@@ -42,7 +42,7 @@ _lock = new_lock()
 
 
 class Shaped:
-    """Stands for an array that is not there yet: C-contiguous, on the GPU.
+    """A stand-in for an array that is not there yet: C-contiguous, on the GPU.
 
     Attributes:
         address: In place of its address; each of a launch has its own.
@@ -100,7 +100,7 @@ def prepare(
     *,
     pinned: bool,
 ) -> tuple[int, int]:
-    """Prepare a launch: its number, and what tells it from launches of other processes.
+    """Prepare a launch: return its number, and a token that distinguishes it from launches of other processes.
 
     The number is `NOWHERE` on a machine where nothing can be launched; the arguments are checked all the same.
 
@@ -215,7 +215,7 @@ def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: st
         raise LaunchError(message)
     for other in range(len(library.driver.devices)):
         if loaded.device_kernel(overload, other).kernel.value != kernel.kernel.value:
-            message = f"{where} cannot be prepared for XLA: the GPUs of this machine take different builds of it"
+            message = f"{where} cannot be prepared for XLA: the GPUs of this machine need different overloads of it"
             raise LaunchError(message)
     kernel.load()
     return kernel

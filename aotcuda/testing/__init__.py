@@ -12,7 +12,7 @@ For example::
         with testing.only_packaged():
             mypkg.solve(...)
 
-Marks are made when they are asked for, and ask the driver then. With `NUMBA_ENABLE_CUDASIM=1` kernels run in Numba's
+Marks are made at their first use, and query the driver then. With `NUMBA_ENABLE_CUDASIM=1` kernels run in Numba's
 simulator; what needs a GPU is skipped.
 """
 
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 STAND_INS = ("cupy", "cupyx")
-"""Libraries for which this package has a stand-in that programs import by name."""
+"""Libraries with a stand-in in this package that programs import by name."""
 
 # By the module of a front end's launches: the class and the method that every launch of its own goes through, and how
 # to tell the Python function of the object.

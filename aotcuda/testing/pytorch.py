@@ -1,4 +1,4 @@
-"""Let PyTorch answer for a GPU that is not there: tensors on the CPU that say they are on `cuda:0`.
+"""Let PyTorch report a GPU on a machine without one: tensors on the CPU whose device is `cuda:0`.
 
 `aotcuda record --dry` calls `install` as soon as a program has imported PyTorch. Operators run on the CPU. A tensor is
 on the GPU if its storage was made for `device="cuda"`, or came out of an operator with such a tensor. This uses
@@ -37,7 +37,7 @@ _NUMBERS = (
 
 
 def install(torch: Any, facts: dict[str, Any], results: Any) -> None:
-    """Replace what asks PyTorch for a GPU, for the whole process.
+    """Replace PyTorch's functions that query a GPU, for the whole process.
 
     Args:
         torch: The module.

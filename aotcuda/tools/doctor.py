@@ -46,7 +46,7 @@ _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_FORCE_PTX_JIT"),
     *("CUDA_LAUNCH_BLOCKING", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"),
 )
-"""Variables that change builds or launches, beside `AOTCUDA_*` and the compilers' own."""
+"""Variables that change builds or launches, in addition to `AOTCUDA_*` and the compilers' own."""
 
 OWN = (
     *("AOTCUDA_ARCH", "AOTCUDA_BUILDING", "AOTCUDA_LOAD", "AOTCUDA_FALLBACK", "AOTCUDA_CACHE_DIR"),
@@ -67,7 +67,7 @@ OWN = (
         "AOTCUDA_UNTESTED",
         "AOTCUDA_PROGRESS",
     ),
-    *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG", "AOTCUDA_TUNE", "AOTCUDA_TUNING"),
+    *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG", "AOTCUDA_TUNE", "AOTCUDA_TUNING", "AOTCUDA_PACKS"),
 )
 """aotcuda's own variables, to find misspelt ones."""
 
@@ -117,7 +117,7 @@ def render(found: dict[str, Any]) -> str:
         *(("toolkit", f"the machine's own in {path}") for path in found["machine_toolkits"]),
     ]
     if not (found["toolkits"] or found["machine_toolkits"]):
-        rows.append(("toolkit", "none is installed: what is packaged is launched, and nothing can be compiled here"))
+        rows.append(("toolkit", "none is installed: packaged kernels are launched, and nothing can be compiled here"))
     rows += [
         (name, _shown(registry.BUILT_IN[name], version, found["tested"].get(name, []), cuda))
         for name, version in found["front_ends"].items()

@@ -1,7 +1,7 @@
 """Find the packaged modules that are installed in this environment without importing any.
 
 Distributions list their files. One in editable mode lists a link alone, so the table of its project is
-asked which modules there should be, and the import system where they are.
+queried for the names of the modules, and the import system for their places.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Installed:
         name: `mypkg.kernels`; where the manifest cannot be read, as its folder is called.
         distribution: The distribution that it is of, and its version.
         editable: Whether that is installed in editable mode.
-        found: The module as it lies there; None if it cannot be read.
+        found: The installed module; None if it cannot be read.
         problem: Why it cannot; empty if it can.
     """
 

@@ -6,12 +6,12 @@ import base64
 import csv
 import hashlib
 import io
-import os
 import zipfile
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aotcuda.common.replacing import replacing
 from aotcuda.errors import BuildError, TargetError
 
 if TYPE_CHECKING:
@@ -67,21 +67,17 @@ def write(path: Path, files: Mapping[str, bytes], like: Wheel, metadata: str | N
         BuildError: It cannot be written.
     """
     record, of_record = f"{metadata or like.metadata}/RECORD", like.infos[f"{like.metadata}/RECORD"]
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     content = {**files, record: _record(files, record)}
     try:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in sorted(content, key=lambda name: (name == record, ".dist-info/" in name, name)):
                 known = like.infos.get(name, of_record)
                 info = zipfile.ZipInfo(name, known.date_time)
                 info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, known.external_attr or 0o644 << 16
                 archive.writestr(info, content[name])
-        partial.replace(path)
     except OSError as error:
         message = f"{path} cannot be written ({error.strerror}); it is as it was"
         raise BuildError(message) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _record(files: Mapping[str, bytes], record: str) -> bytes:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def hatch_register_build_hook() -> type[AotcudaBuildHook]:
     """Return the hook's class.
 
-    Hatchling asks for it when a project names any hook that is not hatchling's own; so one that names this hook wrongly
+    Hatchling requests it when a project names any hook that is not hatchling's own; so one that names this hook wrongly
     can be told.
     """
     import sys

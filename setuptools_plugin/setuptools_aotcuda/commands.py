@@ -32,7 +32,7 @@ _OLDEST = 64
 def extend(distribution: Distribution, root: str, pyproject: Mapping[str, object]) -> None:
     """Have a distribution's commands build what its pyproject.toml names.
 
-    They are extended when they are asked for: `cmdclass`, which is the documented place, is replaced by what setup.cfg
+    They are extended when they are requested: `cmdclass`, which is the documented place, is replaced by what setup.cfg
     or pyproject.toml have under that name when this has run, and a project's own `build` may have a list of steps of
     its own.
     """
@@ -120,7 +120,7 @@ class Project:
             return
         with self._in_one_line():
             content = (path.relative_to(metadata.parent).parts for path in metadata.parent.rglob("*") if path.is_file())
-            # Where a wheel is for one system, pure modules lie in `mypkg-1.0.data/purelib`.
+            # Where a wheel is for one system, pure modules are in `mypkg-1.0.data/purelib`.
             packed = {"/".join(parts[2:] if parts[0].endswith(".data") else parts) for parts in content}
             backend.check_sources(self._built, packed)
         (metadata / "sboms").mkdir(exist_ok=True)

@@ -28,6 +28,7 @@ __all__ = ["extension_module", "general", "path", "quick"]
 
 REPOSITORY = Path(__file__).parents[2]
 GIVEN = os.environ.get("AOTCUDA_GPU_WHEELS")  # tests run with an environment that says nothing to aotcuda
+LIBRARIES = os.environ.get("PYTHONPATH", "")  # likewise: folders that the whole session was given, as of another NumPy
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -114,7 +115,7 @@ def run_clean(installed: Path) -> Callable[..., object]:
 
     def run(script: str, wheel: str = "quickstart", **environment: str) -> object:
         own = [str(installed / wheel), str(REPOSITORY), str(REPOSITORY / "tests")]
-        path = os.pathsep.join([*own, *filter(None, [os.environ.get("PYTHONPATH")])])
+        path = os.pathsep.join([*own, *filter(None, [LIBRARIES])])
         done = subprocess.run(
             [sys.executable, "-c", script],
             env={**os.environ, "PYTHONPATH": path, **environment},

@@ -71,13 +71,12 @@ def test_a_kernel_launches_a_kernel(package):
 )
 def test_bfloat16_and_float8_numbers_arrive_as_they_are_rounded(package, values):
     from aotcuda.runtime.arguments import small_floats
+    from support.small_floats import decode
 
     out = cupy.zeros(3, "float32")
     package("small").numbers[1, 1](*values, out)
     names = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
-    rounded = [
-        small_floats.decode(name, small_floats.encode(name, value)) for name, value in zip(names, values, strict=True)
-    ]
+    rounded = [decode(name, small_floats.encode(name, value)) for name, value in zip(names, values, strict=True)]
     assert out.tolist() == rounded
 
 

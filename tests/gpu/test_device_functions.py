@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpu.conftest import LIBRARIES
 from support import front_ends
 
 pytestmark = [
@@ -56,7 +57,7 @@ def arch() -> str:
 
 
 def flags(installed, wheel: str, kind: str, module: str) -> list[str]:
-    path = os.pathsep.join([str(installed / wheel), str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(installed / wheel), str(REPOSITORY), LIBRARIES])
     command = [sys.executable, "-m", "aotcuda", "config", f"--{kind}", module]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True, cwd="/"

@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 
 from aotcuda.runtime import driver
+from gpu.conftest import LIBRARIES
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
 torch = pytest.importorskip("torch")
 
 REPOSITORY = Path(__file__).parents[2]
-GIVEN = os.environ.get("PYTHONPATH", "")  # tests run with an environment that has none
 N = 200
 X = np.linspace(-3, 3, N, dtype="float32")
 
@@ -514,10 +514,10 @@ print(json.dumps([calls, numbers, _hooks.VALUES]))
 
 @pytest.fixture
 def run_there(run_clean, installed):
-    """As `run_clean`, with what was given beside the wheels to import as well."""
+    """As `run_clean`, with what was given together with the wheels to import as well."""
 
     def run(script, wheel="quickstart", **environment):
-        folders = [installed / wheel, REPOSITORY, REPOSITORY / "tests", GIVEN]
+        folders = [installed / wheel, REPOSITORY, REPOSITORY / "tests", LIBRARIES]
         path = os.pathsep.join([str(folder) for folder in folders if folder])
         return run_clean(script, wheel, **{"PYTHONPATH": path, "AOTCUDA_FALLBACK": "error", **environment})
 

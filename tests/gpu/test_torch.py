@@ -223,7 +223,7 @@ def test_what_is_no_tensor_of_cudas_is_refused_in_words(operators):
 
 
 def test_a_dtype_that_is_not_packaged_is_refused_in_words(operators):
-    with pytest.raises(ArgumentError, match=r"square takes these arguments; .*int8"):
+    with pytest.raises(ArgumentError, match=r"square accepts these arguments; .*int8"):
         operators["square"](torch.zeros(4, dtype=torch.int8, device="cuda"))
 
     @torch.compile(fullgraph=True, backend="aot_eager")

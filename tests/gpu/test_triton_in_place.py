@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from support import triton_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,38 +19,15 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default", "error::aot
 @pytest.fixture(scope="module")
 def t(installed: Path) -> Iterator[SimpleNamespace]:
     """Return the packaged module, the same source as Triton's JIT has it, and PyTorch."""
-    from types import SimpleNamespace
-
-    torch = pytest.importorskip("torch")
-    triton = pytest.importorskip("triton")
-    if not (installed / "tritonops").is_dir():
-        pytest.skip("there is no wheel of tritonops (python tests/gpu/prepare.py FOLDER, where Triton is installed)")
-    sys.path.insert(0, str(installed / "tritonops"))
-    os.environ["AOTCUDA_IN_PLACE"] = "0"
-    own = importlib.import_module("tritonops.ops")
-    del os.environ["AOTCUDA_IN_PLACE"]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tritonops"]:
-        del sys.modules[name]
-    packaged = importlib.import_module("tritonops.ops")
-    assert own.triton is triton is not packaged.triton
-    assert type(own.add) is triton.JITFunction is not type(packaged.add)
-    same = packaged.__aotcuda__.manifest["toolchain"]["triton"] == triton.__version__
-    yield SimpleNamespace(torch=torch, triton=triton, packaged=packaged, own=own, same=same)
-    sys.path.remove(str(installed / "tritonops"))
+    with triton_in_place.both(installed, "tritonops.ops") as found:
+        assert type(found.own.add) is found.triton.JITFunction is not type(found.packaged.add)
+        yield found
 
 
 @pytest.fixture
 def compiled(t: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the kernels that Triton compiles."""
-    found: list[str] = []
-    original = t.triton.runtime.jit.JITFunction._do_compile
-
-    def compile_and_note(self: Any, *args: Any, **named: Any) -> Any:
-        found.append(self.__name__)
-        return original(self, *args, **named)
-
-    monkeypatch.setattr(t.triton.runtime.jit.JITFunction, "_do_compile", compile_and_note)
-    return found
+    return triton_in_place.compilations(monkeypatch)
 
 
 def run(t: SimpleNamespace, ops: Any, case: str) -> Any:

@@ -63,8 +63,8 @@ def test_a_source_that_asks_whether_there_is_a_gpu_is_told_that_there_is(front_e
     project = write(tmp_path / "project", source(ASKS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     done = projects.back_end(project)
     said = [line for line in (done.out + done.err).splitlines() if "asked a GPU" in line]
-    assert "aotcuda: pkg/_k.py:6 asked a GPU for cuda.is_available() and was told True" in said
-    assert "aotcuda: pkg/_k.py:11 asked a GPU for MAX_THREADS_PER_BLOCK and was told 1024" in said
+    assert "aotcuda: pkg/_k.py:6 asked a GPU for cuda.is_available() and got the answer True" in said
+    assert "aotcuda: pkg/_k.py:11 asked a GPU for MAX_THREADS_PER_BLOCK and got the answer 1024" in said
     assert not any("imported for each" in line for line in said)
     assert all(line.startswith("aotcuda: pkg/_k.py:") for line in said), "nobody else's questions"
 
@@ -89,10 +89,10 @@ def test_a_source_that_asks_which_gpu_it_is_is_imported_for_each(front_end: str,
     done = projects.aotcuda(project, "build", "--out", "out")
     assert (done.out + done.err).count("imported\n") == 3, "once for each compute capability"
     assert (
-        "pkg/_k.py:6 asked a GPU for compute_capability and was told (7, 5) or (9, 0) or (12, 0), by the target; "
+        "pkg/_k.py:6 asked a GPU for compute_capability and got the answer (7, 5) or (9, 0) or (12, 0), by the target; "
         "sources were imported for each"
     ) in done.err
-    assert re.search(r"_k.py:9 asked a GPU for MULTIPROCESSOR_COUNT, got an error, .*, and went on without", done.err)
+    assert re.search(r"_k.py:9 asked a GPU for MULTIPROCESSOR_COUNT, got an error, .*, and continued without", done.err)
     # The PTX of each target has the numbers of its own GPU, and of no other.
     path = project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin"
     texts = {
@@ -170,15 +170,15 @@ def test_a_source_that_depends_on_the_gpu_is_imported_once_for_one_target(front_
     project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda='arch = ["sm_90", "sm_90a"]')
     done = projects.aotcuda(project, "build", "--out", "out", "--sbom", "made/k.cdx.json")
     assert (done.out + done.err).count("imported\n") == 1
-    assert "and was told (9, 0)\n" in done.err
+    assert "and got the answer (9, 0)\n" in done.err
     assert done.out.splitlines()[-1] == "made/k.cdx.json"
     assert b"module:pkg.k" in (project / "made" / "k.cdx.json").read_bytes()
 
 
 REFUSED = {
-    "name": (
-        "NAME = cuda.get_current_device().name",
-        "name: it is not known of a GPU by its compute capability, 8.0, and",
+    "count": (
+        "COUNT = cuda.get_current_device().MULTIPROCESSOR_COUNT",
+        "MULTIPROCESSOR_COUNT: it is not known of a GPU by its compute capability, 8.0, and",
     ),
     "other": ("GPU = cuda.gpus[0], cuda.select_device(1)", "GPU 1: there is one GPU in a build, number 0"),
     "driver": ("V = cuda.cudadrv.driver.driver.get_version()", "the driver's version: it is that of the machine that "),
@@ -194,7 +194,7 @@ def test_what_no_build_can_tell_is_refused_with_the_users_line(front_end: str, t
     for line, (name, (text, said)) in zip(lines, REFUSED.items(), strict=True):
         start = f'tool.aotcuda.modules."pkg.{name}".source: importing pkg._{name} failed: CudaSupportError: '
         assert line.startswith(f"{start}a build cannot tell {said}")
-        assert line.endswith(f"; ask in a function that is called later (pkg/_{name}.py:2: {text})")
+        assert line.endswith(f"; query it in a function that is called later (pkg/_{name}.py:2: {text})")
 
 
 DIFFERS = """

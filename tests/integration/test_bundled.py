@@ -277,8 +277,11 @@ def test_split_wheels_launch_with_their_own_run_time(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("import aotcuda.torch", "first/solver.py:13: aotcuda.torch is no part of a bundled run time; import it of an"),
-        ("from aotcuda import jax", "first/solver.py:13: aotcuda.jax is no part of a bundled run time"),
+        (
+            "import aotcuda.torch",
+            ("first/solver.py:13: aotcuda.torch is not part of a bundled run time; set runtime"),
+        ),
+        ("from aotcuda import jax", "first/solver.py:13: aotcuda.jax is not part of a bundled run time"),
     ],
 )
 def test_what_no_copy_has_is_refused_with_its_line(line: str, said: str, tmp_path: Path) -> None:

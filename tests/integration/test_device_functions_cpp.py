@@ -240,4 +240,4 @@ def test_inspect_prints_headers_and_demangles(site: Path) -> None:
     text = projects.succeed(site, *command, "devicefunctions.table", PYTHONPATH=str(site)).out
     assert "_Z6unusedPfi  (linked function, from csrc/table.cu)\n    unused(float*, int)\n" in text
     said = projects.run(site, *command, "--header", site / "devicefunctions/plain.aotcuda/functions.fatbin")
-    assert (said.status, said.said.endswith("is an image alone; headers come with modules")) == (1, True)
+    assert (said.status, said.said.endswith("is an image without a manifest; only modules have headers")) == (1, True)

@@ -123,7 +123,7 @@ OUTCOMES = {
     "an end": (result(error="its process ended"), "shard 1 of 1 on node7: its process ended"),
     "no aotcuda": (ModuleNotFoundError("No module named 'aotcuda'"), "shard 1 of 1: ModuleNotFoundError: No module"),
     "lost": (concurrent.futures.BrokenExecutor("gone"), r"shard 1 of 1 was lost with its worker 3 times \(.*gone\)"),
-    "damage": (({**result()[0]}, {"0" * 64: b"?"}), "entry from the worker node7 cannot be kept: it is damaged"),
+    "damage": (({**result()[0]}, {"0" * 64: b"?"}), "entry from the worker node7 cannot be stored: it is damaged"),
     "nothing": (result(), "the build cache lacks 2 of 2"),
 }
 
@@ -274,7 +274,7 @@ def test_a_scheduler_that_goes_is_one_line(waiting: tuple[Path, socket.socket], 
         processes[0].kill()
         said = client.communicate(timeout=SECONDS)[1]
     assert client.returncode == 1
-    assert said == f"aotcuda: AOTCUDA_EXECUTOR: the scheduler at {address} is gone; start it, and build again\n"
+    assert said == f"aotcuda: AOTCUDA_EXECUTOR: the scheduler at {address} does not answer; start it, and build again\n"
 
 
 @pytest.mark.matrix

@@ -283,13 +283,13 @@ OF_THE_LINK: dict[str, Case] = {
         SOURCE,
         {"f.ltoir": b"hello"},
         'link = ["f.ltoir"]',
-        "pkg.k: linking for sm_80 failed: f.ltoir does not hold what its suffix says; make it again",
+        "pkg.k: linking for sm_80 failed: f.ltoir has other content than its suffix says; make it again",
     ),
     "PTX that is empty": (
         "def k(x):\n    x[0] = 1\n",
         {"f.ptx": b""},
         'link = ["f.ptx"]',
-        "pkg.k: linking for sm_80 failed: f.ptx does not hold what its suffix says; make it again",
+        "pkg.k: linking for sm_80 failed: f.ptx has other content than its suffix says; make it again",
     ),
     "a header that is not there": (
         SOURCE,
@@ -315,7 +315,7 @@ OF_THE_LINK: dict[str, Case] = {
             ("is cut in its header", ELF[:40], "is cut short; make it anew by nvcc -dc"),
             ("is cut behind it", elf(sections=3), "is cut short: it has 64 bytes of 256; make it anew by nvcc -dc"),
             ("is for 32 bits", ELF[:4] + b"\1" + ELF[5:], "is not for 64-bit little-endian machines; "),
-            ("is for another machine", elf(machine=243), "is for a machine (243) that CUDA does not know; "),
+            ("is for another machine", elf(machine=243), "is for a machine (243) that CUDA does not support; "),
             ("is for the host alone", ELF, "holds no device code that could be linked; compile its source by nvcc -dc"),
             (
                 "has broken device code",

@@ -48,7 +48,7 @@ ENDS = {
 def test_a_source_that_ends_the_worker_is_named_in_one_line(name: str, tmp_path: Path) -> None:
     code, how = ENDS[name]
     done = refused(write(tmp_path / "project", code + GOOD, module=KERNEL))
-    assert done.err == f"aotcuda: the build ended while importing pkg._k ({how}); what was printed stands above\n"
+    assert done.err == f"aotcuda: the build ended while importing pkg._k ({how}); its output is printed above\n"
 
 
 @pytest.mark.parametrize("code", ["raise KeyboardInterrupt", "class Own(BaseException):\n    pass\nraise Own"])

@@ -79,7 +79,7 @@ def test_a_source_that_has_the_compiler_itself_is_warned_of(own: bool, tmp_path:
         path.write_text(path.read_text().replace("aotcuda.numba", "numba"))
     said = (
         'tool.aotcuda.modules."inplace.solver": it is packaged in place, and neither inplace.solver nor what it '
-        "imports has aotcuda.numba, so that its launches go by the compiler itself; write from aotcuda.numba import "
+        "imports has aotcuda.numba, so the compiler itself would launch its kernels; write from aotcuda.numba import "
         "cuda"
     )
     assert (said in projects.aotcuda(project, "build").err) is own

@@ -30,7 +30,7 @@ FAULTY = {
     "negative-atomic-index": ("cuda.atomic.add(x, -1, 1)", "an atomic operation with the index -1 writes before"),
     "atomic-value": ("cuda.atomic.sub(out, i, x[i])", "extends a value of type int32 to int64"),
     "atomic-extreme": ("cuda.atomic.max(u32, i, 5)", "compares elements of type uint32 as signed numbers"),
-    "slice-bound": ("out[0] = x[1:-1].shape[0]", "a slice takes the negative bound -1 for an offset"),
+    "slice-bound": ("out[0] = x[1:-1].shape[0]", "a slice treats the negative bound -1 as an offset"),
     "slice-step": ("out[0] = x[n::-1].shape[0]", "a slice with the step -1 has a wrong size"),
     "unsigned-range": ("for k in range(u8[i]): out[k] = 1", "range() reads an argument of type uint8"),
     "unsigned-extreme": ("out[i] = max(u32[i], 5)", "compare a number of type uint32 as a signed one"),

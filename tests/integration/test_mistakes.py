@@ -47,12 +47,12 @@ MESSAGES = {
     ),
     "try in a kernel": (
         'tool.aotcuda.modules."pkg.k".kernels.tries: void(float32[::1]): try and except are not '
-        "compiled for GPUs (pkg/_k.py:16); test for what may go wrong before it does"
+        "compiled for GPUs (pkg/_k.py:16); check for the fault before it happens"
     ),
     "a NumPy function in a kernel": (
         'tool.aotcuda.modules."pkg.k".kernels.middle: void(float32[::1]): No implementation of '
-        "median(array(float32, 1d, C)) (pkg/_k.py:21); give it arguments of types that it takes, or "
-        "write out what it computes"
+        "median(array(float32, 1d, C)) (pkg/_k.py:21); pass arguments of types that it accepts, or write its "
+        "computation out"
     ),
     "a NumPy type in a signature": (
         "tool.aotcuda.modules.\"pkg.k\".kernels.shift: 'void(np.float32[::1])' is no signature in "
@@ -61,8 +61,8 @@ MESSAGES = {
     "shared memory of a size known at run time": (
         'tool.aotcuda.modules."pkg.k".kernels.shared: void(float32[::1], int32): the size of an '
         "array must be known when it is compiled, and int32 is known at run time alone "
-        "(pkg/_k.py:25); make it a constant, or take cuda.shared.array(0, dtype), which is as large "
-        "as the launch makes it"
+        "(pkg/_k.py:25); make it a constant, or use cuda.shared.array(0, dtype), whose size "
+        "the launch sets"
     ),
     "an array on the GPU, made at import": (
         'tool.aotcuda.modules."pkg.k".source: importing pkg._k failed: CudaSupportError: this needs '
@@ -84,8 +84,7 @@ MESSAGES = {
     ),
     "no configuration": "mypkg.kernels.axpy needs a configuration: axpy[grid, block](...) or axpy.forall(n)(...)",
     "keyword arguments": (
-        "mypkg.kernels.axpy takes its arguments by position, not by name ('a', 'x', 'y'): write "
-        "axpy[grid, block](a, b, c)"
+        "mypkg.kernels.axpy accepts positional arguments, not names ('a', 'x', 'y'): write axpy[grid, block](a, b, c)"
     ),
     "no driver": (
         "the CUDA driver library libcuda.so.1 cannot be loaded (libcuda.so.1: cannot open shared "

@@ -145,9 +145,9 @@ def test_its_bill_of_materials_says_that_it_needs_nothing(source: Path, tmp_path
     [
         ({"CC": "/nonexistent"}, "/nonexistent cannot be run: No such file or directory"),
         ({"CC": "false"}, "false fails: exit status 1"),
-        ({"CC": "true"}, "true says that it made a file, and there is none"),
-        ({"CC": "gcc '-O2"}, """CC is "gcc '-O2", which cannot be taken apart as by a shell: No closing quotation"""),
-        ({"LDFLAGS": "'"}, """LDFLAGS is "'", which cannot be taken apart as by a shell: No closing quotation"""),
+        ({"CC": "true"}, "true reported a file that does not exist"),
+        ({"CC": "gcc '-O2"}, """CC is "gcc '-O2", which cannot be split like a shell command: No closing quotation"""),
+        ({"LDFLAGS": "'"}, """LDFLAGS is "'", which cannot be split like a shell command: No closing quotation"""),
         ({"CFLAGS": "-include nowhere.h"}, "fatal error: nowhere.h: No such file or directory"),
         ({"AOTCUDA_EXTENSION": "0"}, None),
     ],

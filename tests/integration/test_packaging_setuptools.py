@@ -363,7 +363,7 @@ def test_a_project_described_by_setup_py_alone_needs_the_table_and_nothing_else(
     (flat / "setup.py").write_text(f"from setuptools import setup\n{call.format(['aotcuda'])}\n")
     assert gained(build_wheel(flat)) == by_hatchling
     (flat / "setup.py").write_text(f"from setuptools import setup\n{call.format(['aotcuda<0.1'])}\n")
-    assert projects.refused(flat).said.startswith('install_requires: "aotcuda<0.1" admits no aotcuda that reads ')
+    assert projects.refused(flat).said.startswith('install_requires: "aotcuda<0.1" allows no aotcuda that can read ')
 
 
 OWN_COMMANDS = """

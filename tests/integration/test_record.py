@@ -189,7 +189,7 @@ def test_devices_arrays_and_streams_are_answered_without_a_gpu(project: Path, fr
         )
     }
     line = DEVICE.splitlines().index("first = x.copy_to_host()  # the first result") + 1
-    (said,) = [text for text in done.err.splitlines() if "reads what a recorded launch would have computed" in text]
+    (said,) = [text for text in done.err.splitlines() if "reads the result of a recorded launch" in text]
     assert said.startswith(f"aotcuda: script.py:{line}: a copy to the host reads what")
 
 
@@ -201,8 +201,8 @@ def test_results_that_nothing_computed_fail_a_command_and_not_its_record(project
     command = ["--", sys.executable, "-W", "ignore", "script.py"]
     done = record(project, "--write", *command)
     assert done.status == 0, done.err
-    assert "script.py:5: a copy to the host reads what a recorded launch would have computed" in done.err
-    assert "the command ended with exit status 1, as programs may that need results; what it launched until" in done.err
+    assert "script.py:5: a copy to the host reads the result of a recorded launch" in done.err
+    assert "the command ended with exit status 1, as programs may that need results; its launches until" in done.err
     assert {"add", "fill"} <= set(kernels(project))
     assert record(project, "--execute", "--write", *command).status == 0
     assert record(project, "--", sys.executable, "-c", "raise SystemExit(4)").status == 4
@@ -353,9 +353,13 @@ def test_what_a_build_imports_is_added_to_its_requirements(project: Path) -> Non
     assert required == ["hatchling", "aotcuda[cu13]", "pytest>=8", "packaging", "PyYAML"]
     said = "added to build-system.requires, since the sources import them: pytest>=8, packaging, PyYAML"
     assert f"aotcuda: {said}\n" in done.err
-    before = config.read_text()
-    assert run(project, "some", options=("--write",)).status == 0
+    assert "build hook" not in done.err
+    before = config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", "")
+    config.write_text(before)
+    done = run(project, "some", options=("--write",))
+    assert done.status == 0
     assert config.read_text() == before
+    assert "does not turn the build hook on: add the table [tool.hatch.build.targets.wheel.hooks.aotcuda]" in done.err
 
 
 def test_runs_add_up(project: Path) -> None:
@@ -398,13 +402,15 @@ def test_what_cannot_be_packaged_is_listed_with_the_reason(project: Path) -> Non
     assert done.status == 0, done.err
     said = [line for line in done.err.splitlines() if "left out" in line]
     for name, reason in {
-        "make.<locals>.closure (2 signatures)": "it is a closure over number; take that as an argument or from the "
+        "make.<locals>.closure (2 signatures)": "it is a closure over number; pass it as an argument, or use the "
         "module's globals (2 launches)",
-        "hidden": "it is behind a decorator: hidden is a function that does not lead to it; let the decorator keep it "
-        "in `__wrapped__` (2 launches)",
+        "hidden": (
+            "it is behind a decorator: hidden is a function without a reference to it; let the decorator store it "
+            "in `__wrapped__` (2 launches)"
+        ),
         "build.<locals>.inner": "it is made inside build() and no name in its module leads to it",
         "left_out.<locals>.local": "it is made inside left_out()",
-        "pairs": "argument 'pair' is of type Pair(int64, float64), which a packaged kernel cannot take",
+        "pairs": "argument 'pair' is of type Pair(int64, float64), which a packaged kernel cannot accept",
         "texts": "argument 'text' is of type unicode_type",
     }.items():
         assert sum(f".{name}" in line and reason in line for line in said) == 1, (name, said)
@@ -527,7 +533,7 @@ def test_the_environments_own_sitecustomize_still_runs(project: Path) -> None:
 
 def test_a_check_that_has_seen_no_launch_does_not_praise_the_table(project: Path) -> None:
     done = record(project, "--check", "--", sys.executable, "-c", "pass")
-    assert "no kernel was launched, so nothing says what the table lacks" in done.err
+    assert "no kernel was launched, so nothing was recorded" in done.err
     assert "every signature" not in done.err
 
 

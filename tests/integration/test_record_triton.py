@@ -352,7 +352,7 @@ def test_what_heuristics_compute_is_said_and_a_build_takes_what_is_written(odd_l
 def test_where_nothing_was_launched_nothing_is_said_to_be_there(project: Path) -> None:
     before = (project / "pyproject.toml").read_text()
     (project / "run.py").write_text("")
-    said = f"so there is nothing to write into {project / 'pyproject.toml'}; run what launches the kernels"
+    said = f"so there is nothing to write into {project / 'pyproject.toml'}; run a command that launches the kernels"
     assert f"aotcuda: no kernel of the project was launched, {said}" in record(project, "--write").err
     assert (project / "pyproject.toml").read_text() == before
 

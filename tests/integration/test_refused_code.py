@@ -112,7 +112,7 @@ GENERATOR = ("generators are not compiled", "for loop")
 ROW = ("where one number belongs", "as many indices")
 GLOBAL = ("sets or deletes a global variable", "element of an array")
 NUMBER = ("a number is used as an array", "float32[::1]")
-TRY = ("try and except are not compiled for GPUs", "test for what may go wrong")
+TRY = ("try and except are not compiled for GPUs", "check for the fault before it happens")
 NO_C_TYPE = "which has no type in the C ABI"
 
 COMPILING = {
@@ -144,7 +144,7 @@ COMPILING = {
         f"takes_{name}": Mistake(
             "def NAME(x):\n    pass\n",
             f'kernels.NAME = "void({signature})"',
-            (f"argument {argument!r} is of type {kind}, which a packaged kernel cannot take; pass numbers",),
+            (f"argument {argument!r} is of type {kind}, which a packaged kernel cannot accept; pass numbers",),
         )
         for name, signature, argument, kind in [
             ("optional", "Optional(float32)", "x", "OptionalType(float32)"),
@@ -157,7 +157,7 @@ COMPILING = {
     "try_for_one_exception": in_kernel(
         "try:\n    x[0] = 1 / x[1]\nexcept ZeroDivisionError:  # here\n    x[0] = 2", *TRY
     ),
-    "numpys": in_kernel("x[0] = numpy.median(x)", "No implementation of median(array(float32", "write out what"),
+    "numpys": in_kernel("x[0] = numpy.median(x)", "No implementation of median(array(float32", "write its computation"),
     "ufunc": in_kernel("x[0] = numpy.sqrt(x[1])", "kernels cannot call NumPy's sqrt", "math"),
     "linear_algebra": in_kernel("x[0] = numpy.linalg.norm(x)", "linear algebra is not compiled", "write out"),
     "random_numbers": in_kernel("x[0] = numpy.random.rand()", "kernels cannot call numpy.random.rand", "write out"),
@@ -254,12 +254,12 @@ COMPILING = {
     "sometimes": in_function(
         "int32(int32)",
         "if x > 3:  # here\n    return x",
-        "it returns nothing in some cases, where its signature says int32",
+        "it returns nothing in some cases, and its signature returns int32",
         "make the two agree",
     ),
     "perhaps": in_function("Optional(int32)(int32)", "if x > 3:\n    return x", "cannot return None in some cases"),
     "pair": in_function(
-        "int32(int32)", "return (x, x)  # here", "returns UniTuple(int32 x 2), where its signature says int32"
+        "int32(int32)", "return (x, x)  # here", "returns UniTuple(int32 x 2), and its signature returns int32"
     ),
     "text_for_c": in_function("unicode_type(int32)", 'return "text"', f"returns unicode_type, {NO_C_TYPE}"),
     "optional_for_c": in_function("int32(Optional(float32))", "return 1", f"OptionalType(float32), {NO_C_TYPE}"),
@@ -381,12 +381,12 @@ UNDERSTANDING = {
     "generator": table(
         'kernels.NAME = "void(f4)"', "def NAME(x):  # here\n    yield 1", "is a generator", "name a plain function"
     ),
-    "star": table('kernels.NAME = "void(f4)"', "def NAME(*xs):  # here\n    pass", "takes *xs", "take a fixed number"),
+    "star": table('kernels.NAME = "void(f4)"', "def NAME(*xs):  # here\n    pass", "takes *xs", "use a fixed number"),
     "keyword": table(
         'kernels.NAME = "void(f4, i4)"',
         "def NAME(x, *, n):  # here\n    pass",
         "takes n by keyword only",
-        "take a fixed",
+        "use a fixed",
     ),
 }
 

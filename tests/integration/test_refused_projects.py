@@ -36,19 +36,19 @@ IMPORTS = {
     ),
     "needs_another": (
         "import pkg.table\n",
-        "ValueError: no table (pkg/table.py:1: raise ValueError('no table')); likewise for 1 more module",
+        "ValueError: no table (pkg/table.py:1: raise ValueError('no table')); the same error occurs for 1 more module",
     ),
     "needs_it_as_well": ("import pkg.table\n", None),
     "needs_a_stand_ins": (
         "import sys\nfrom unittest.mock import Mock\nsys.modules['stand'] = Mock()\nimport stand.inner.most\n",
         """ModuleNotFoundError: No module named 'stand.inner'; 'stand' is not a package (pkg/_needs_a_stand_ins.py:4:
-        import stand.inner.most); stand is a stand-in: give it what it lacks,
+        import stand.inner.most); stand is a stand-in: add the missing module,
         sys.modules["stand.inner"] = stand.inner""",
     ),
     "hides_a_package": (
         "import table.rows\n",
         """ModuleNotFoundError: No module named 'table.rows'; 'table' is not a package (pkg/_hides_a_package.py:1:
-        import table.rows); table is table.py: rename it if it hides the package that is meant""",
+        import table.rows); table is table.py: rename it if it hides another package""",
     ),
     "exits": (
         "import sys\nsys.exit('enough')\n",
@@ -187,7 +187,7 @@ def test_a_module_in_a_package_that_does_not_exist_is_refused(
     (project / "pkg" / "sub" / "__init__.py").write_text("")
     hint = f"did you mean {meant}?" if meant else "name a module in a package of the project"
     assert refused(project).said == (
-        f'tool.aotcuda.modules."{name}": there is no package {missing} in {project}, in which the module would lie; '
+        f'tool.aotcuda.modules."{name}": there is no package {missing} in {project}, which must contain the module; '
         f"{hint}"
     )
 
@@ -222,7 +222,7 @@ CONFIGURATION = {
             "module": 'functions.f = "int32(int32)"',
             "rest": '[tool.aotcuda.modules."pkg.j"]\nsource = "pkg._k"\nfunctions.f = "int32(int32)"',
         },
-        f'tool.aotcuda.modules."pkg.j".functions.f: the C ABI name is taken by {MODULE}.functions.f, ',
+        f'tool.aotcuda.modules."pkg.j".functions.f: the C ABI name is already used by {MODULE}.functions.f, ',
     ),
     "symbols that clash": (
         {"module": 'kernels.f = ["void(float32)", "void(int32)"]\nkernels.f__1 = "void(int32)"'},
@@ -310,7 +310,7 @@ def test_dependencies_that_admit_no_run_time_of_the_wheel_are_refused(tmp_path: 
     config = project / "pyproject.toml"
     config.write_text(config.read_text().replace('dependencies = ["aotcuda"]', 'dependencies = ["aotcuda<0.1"]'))
     assert refused(project).said == (
-        'project.dependencies: "aotcuda<0.1" admits no aotcuda that reads what this build writes; '
+        'project.dependencies: "aotcuda<0.1" allows no aotcuda that can read the modules of this build; '
         'write "aotcuda>=0.1.0"'
     )
 
@@ -394,7 +394,7 @@ def f(x):
 )
 def test_a_source_that_takes_the_build_down_is_named(code: str, how: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", f"import os, signal\n{code}\n", module=KERNEL)
-    assert refused(project).said == f"the build ended while importing pkg._k ({how}); what was printed stands above"
+    assert refused(project).said == f"the build ended while importing pkg._k ({how}); its output is printed above"
 
 
 @pytest.mark.alike
@@ -405,7 +405,7 @@ def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
     assert "Traceback (most recent call last):" in done.err
     assert 'pkg/_k.py", line 1' in done.err
     assert "No module named 'not_installed'" in done.err
-    assert "what was printed stands above" not in done.err
+    assert "its output is printed above" not in done.err
 
 
 def test_what_a_source_prints_is_shown_and_does_no_harm(tmp_path: Path) -> None:

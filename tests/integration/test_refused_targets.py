@@ -59,8 +59,8 @@ def said(folder: Path, source: str, arch: str, module: str, linked: dict[str, by
 def test_one_debug_kernel_beside_ptx_is_named_with_its_option(front_end: str, tmp_path: Path) -> None:
     kernels = 'kernels.a = "void(float32[::1])"\nkernels.b = "void(float32[::1])"'
     assert said(tmp_path, DEBUG, "compute_75", kernels, {}) == (
-        f"{projects.MODULE}.kernels.a: debug=True gives machine code alone, and compute_75 of arch is PTX; take "
-        "debug=True out of the kernel's decorator, or list sm_* targets only"
+        f"{projects.MODULE}.kernels.a: debug=True gives machine code alone, and compute_75 of arch is PTX; "
+        "remove debug=True from the kernel's decorator, or list sm_* targets only"
     )
 
 
@@ -79,7 +79,7 @@ def test_an_instruction_of_newer_gpus_is_named_with_the_first_that_has_it(tmp_pa
     module = 'link = ["f.cu"]\nkernels.a = "void(float32[::1])"'
     assert said(tmp_path, CALLS, "sm_75", module, {"f.cu": REDUX.encode()}) == (
         f"{projects.MODULE}.link[0]: f.cu does not compile for sm_75: it uses redux, which GPUs before sm_80 do not "
-        "have; list sm_80 and later ones in arch, or leave it out of the code for older GPUs"
+        "have; list sm_80 and later ones in arch, or remove it of the code for older GPUs"
     )
 
 

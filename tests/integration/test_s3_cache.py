@@ -104,7 +104,7 @@ def built(process: subprocess.Popen[str]) -> str:
 
 
 WRITE = {"AOTCUDA_BUILD_CACHE_ACCESS": "read-write"}
-NOT_USED = "the build cache is not used, and the build goes on without: s3://wheels/"
+NOT_USED = "the build continues without the build cache: s3://wheels/"
 
 
 def test_one_user_fills_the_bucket_and_another_one_reads_it(
@@ -146,7 +146,7 @@ def test_damaged_entries_in_the_bucket_cost_one_warning_and_are_replaced(
         bucket.put_object(Bucket="wheels", Key=name, Body=data[:-9] + b"?" + data[-8:])
     said = built(started(project, address, keys["read-write"], tmp_path / "b", **WRITE))
     assert said.count("warning: ") == 1, said
-    assert "has entries that are damaged or of another version; what they had is made anew" in said
+    assert "has entries that are damaged or of another version; their results are made again" in said
     assert "all from the build cache" in built(started(project, address, keys["read"], tmp_path / "c"))
     assert projects.tree(tmp_path / "a" / "out") == projects.tree(tmp_path / "b" / "out")
 

@@ -188,7 +188,7 @@ def test_a_shard_that_cannot_keep_its_results_fails(project: Path, tmp_path: Pat
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o777)
     cache.chmod(0o777)
-    with pytest.raises(AotcudaError, match=r"cannot keep its results: .*cache"):
+    with pytest.raises(AotcudaError, match=r"cannot store its results: .*cache"):
         build(project, cache, shard=(1, 2))
 
 

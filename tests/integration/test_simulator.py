@@ -128,7 +128,7 @@ for launch in (lambda k: k[1], lambda k: k(a=1), lambda k: k[1, 1](a=1), lambda 
         f"LaunchError pkg.k.axpy cannot be launched: write {configurations}, not [1]",
         "CallError pkg.k.axpy needs a configuration: axpy[grid, block](...) or axpy.forall(n)(...)",
         *(
-            f"ArgumentError pkg.k.axpy takes its arguments by position, not by name ('a'): write axpy{how}(a, x, out)"
+            f"ArgumentError pkg.k.axpy accepts positional arguments, not names ('a'): write axpy{how}(a, x, out)"
             for how in ("[grid, block]", ".forall(n)")
         ),
     ]

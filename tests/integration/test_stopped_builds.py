@@ -162,7 +162,7 @@ def test_a_killed_process_of_the_build_is_told_and_takes_the_others_along(which:
         child_of = {parent: pid for pid, parent in build.processes().items()}
         above = child_of[build.process.pid]
         os.kill(child_of[above] if which == "the worker" else above, signal.SIGKILL)
-        line = "aotcuda: the build ended while importing pkg._k (killed by SIGKILL); what was printed stands above\n"
+        line = "aotcuda: the build ended while importing pkg._k (killed by SIGKILL); its output is printed above\n"
         assert build.ended() == (1, "", line)
         assert build.is_gone()
 

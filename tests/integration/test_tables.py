@@ -189,7 +189,7 @@ def test_what_has_no_signature_anywhere_is_refused_with_the_ways_to_one(front_en
     assert kernel.endswith("with its types, or let aotcuda record find them in a run")
     assert function.startswith(f"{MODULE}.functions.wide: wide (pkg/_k.py:")
     assert function.endswith(
-        'has 2 signatures, and a C name is one function\'s; write which is meant: signature = "float32(float32)"'
+        'has 2 signatures, and a C name belongs to one function; choose one: signature = "float32(float32)"'
     )
 
 
@@ -290,7 +290,7 @@ def test_a_name_that_two_sources_have_must_be_told_apart(front_end: str, tmp_pat
     tables = 'kernels.same = "void(float32[::1])"\nkernels.h = "void(float32[::1])"\n'
     both, missing = projects.lines_of(refused(several(tmp_path / "project", tables)).err)
     assert both == (
-        f'{MODULE}.kernels.same: pkg._k and pkg._other each have same; say which, as python = "pkg._k:same"'
+        f'{MODULE}.kernels.same: pkg._k and pkg._other each have same; choose one with python = "pkg._k:same"'
     )
     assert missing.startswith(f"{MODULE}.kernels.h: pkg._k and pkg._other has no function h; it has f, ")
 

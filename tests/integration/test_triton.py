@@ -251,7 +251,7 @@ class TestTheFallback:
         assert (call["kernel"], call["grid"], call["block"]) == ("scale__0_0", [64, 1, 1], [64, 1, 1])
         (image,) = (tmp_path / "cache").rglob("kernels.cubin")
         assert ".text.scale__0_0" in sections_of(image.read_bytes())
-        with pytest.raises(ArgumentError, match=r"no packaged signature of .*scale takes these arguments"):
+        with pytest.raises(ArgumentError, match=r"no packaged signature of .*scale accepts these arguments"):
             other_gpu.scale[1](cuda.array(np.zeros(4096)), 0.5, 4096)
 
     def test_without_triton_it_says_what_to_install(self, cuda, other_gpu, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,10 +86,13 @@ def test_a_source_is_imported_for_each(tmp_path: Path) -> None:
     assert numbers(fatbin, "sm_90a", *candidates[1:]) == [90_227]
     told = [line.partition("asked a GPU for ")[2] for line in said.splitlines() if "asked a GPU" in line]
     each = ", by the target; sources were imported for each"
-    missing = "this needs a GPU, and a build has none; do it in a function that is called later, and went on without"
+    missing = (
+        "this needs a GPU, and a build has none; do it in a function that is called later, and continued without "
+        "an answer"
+    )
     assert told == [
-        f"Triton's current target and was told sm_80 or sm_90a{each}",
-        f"max_shared_mem and was told 166912 or 232448{each}",
+        f"Triton's current target and got the answer sm_80 or sm_90a{each}",
+        f"max_shared_mem and got the answer 166912 or 232448{each}",
         f"Triton's multiprocessor_count, got an error, since {missing}",
     ]
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -43,23 +43,101 @@ CASES: list[triton_differential.Case] = [
 ]
 
 
+CHANGED: dict[str, list[Any]] = {
+    "x": ["f4", "f4+4", "f8"],
+    "n": [1, 7, 1 << 31, True],
+    "num_warps": [None, 1],
+    "launch_pdl": [None, True],
+}
+TILES: list[triton_differential.Case] = [
+    *[
+        ("scaled", {"x": f"desc:{x}", "y": f"desc:{y}", "factor": 0.5})
+        for x, y in (
+            ("f4:100x264:32x64", "f4:128x264:32x64"),
+            ("f4:100x264:32x64:nan", "f4:128x264:32x64:tf32"),
+            ("bfloat16:100x264:32x64", "f4:128x264:32x64"),
+            ("f2:128x1024:32x64", "f2:128x1024:32x64"),
+            ("f4:100x264:16x128", "f4:128x264:16x128"),
+        )
+    ],
+    ("planes", {"x": "desc:i4:6x16x32:1x16x32", "y": "desc:i4:6x16x32:1x16x32"}),
+    *[
+        (
+            "product",
+            {
+                "a": f"desc:f2:{m}x{k}:1x1",
+                "b": f"desc:f2:{k}x{n}:1x1",
+                "c": f"desc:f2:{m}x{n}:1x1",
+                "m": m,
+                "n": n,
+                "k": k,
+            },
+        )
+        for m, n, k in ((256, 512, 128), (128, 64, 4096), (144, 80, 72))
+    ],
+    *[("totals", {"x": "f4", "out": "f4", "m": m, "n": 512, "BM": 32, "BN": 64}) for m in (256, 100)],
+]
+TILES_CHANGED: dict[str, list[Any]] = {
+    "x": ["f4", *[f"desc:{each}" for each in ("f4:100x264:32x32", "f4:64x100x264:1x32x64", "i4:100x264:32x64")]],
+    "factor": [2],
+    "n": [7],
+    "num_warps": [None, 2],
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "cases", "changed", "keys"),
+    [("ops", CASES, CHANGED, len(CASES) - 1), ("tiles", TILES, TILES_CHANGED, len(TILES) - 1)],
+    ids=["ops", "tiles"],
+)
 def test_launches_are_those_of_the_jit(
-    wheel: Path, tmp_path: Path, once: Callable[[str, Callable[[Path], object]], Path]
+    wheel: Path,
+    tmp_path: Path,
+    once: Callable[[str, Callable[[Path], object]], Path],
+    source: str,
+    cases: list[triton_differential.Case],
+    changed: dict[str, list[Any]],
+    keys: int,
+) -> None:
+    compare(wheel, tmp_path, once, source, cases, changed, keys)
+
+
+@pytest.mark.matrix
+def test_descriptors_are_addresses_on_a_gpu_without_tensor_maps(
+    tmp_path: Path, once: Callable[[str, Callable[[Path], object]], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = projects.copy("tritonops", tmp_path / "project")
+    projects.back_end(project, AOTCUDA_ARCH="sm_80;sm_90")
+    (found,) = (project / "dist").glob("*.whl")
+    monkeypatch.setenv("FAKE_CUDA_DEVICES", "8.0")
+    (tmp_path / "launches").mkdir()
+    compare(found, tmp_path / "launches", once, "tiles", TILES, TILES_CHANGED, len(TILES) - 2, arch="sm_80")
+
+
+def compare(
+    wheel: Path,
+    folder: Path,
+    once: Callable[[str, Callable[[Path], object]], Path],
+    source: str,
+    cases: list[triton_differential.Case],
+    changed: dict[str, list[Any]],
+    keys: int,
+    arch: str = "sm_90a",
 ) -> None:
     stand_in = Path(triton_differential.__file__).with_name("fake_libcuda_triton.c")
     command = ["gcc", "-shared", "-fPIC", "-O1", "-o", "libcuda.so.1", stand_in, "-lpthread"]
     library = once("triton-driver", lambda folder: subprocess.run(command, cwd=folder, check=True)) / "libcuda.so.1"
-    found = triton_differential.Differential(library, "tritonops.ops", projects.PACKAGES / "tritonops", tmp_path)
-    changed = {
-        "x": ["f4", "f4+4", "f8"],
-        "n": [1, 7, 1 << 31, True],
-        "num_warps": [None, 1],
-        "launch_pdl": [None, True],
-    }
-    others = [(name, {**case, each: value}) for name, case in CASES[::5] for each in changed for value in changed[each]]
-    found.compare(wheel, CASES, others)
+    found = triton_differential.Differential(library, f"tritonops.{source}", projects.PACKAGES / "tritonops", folder)
+    others = [
+        (name, {**case, each: value})
+        for name, case in cases[::5]
+        for each in changed
+        if each in case or "_" in each
+        for value in changed[each]
+    ]
+    found.compare(wheel, cases, others, arch)
     assert found.problems == []
-    assert found.counts["variants"] == len(CASES) - 1  # do_not_specialize: 8000 and 8008 are one
+    assert found.counts["variants"] == keys  # do_not_specialize: 8000 and 8008 are one, and paddings
     assert found.counts["neighbours"] > found.counts["neighbours that are packaged"] > 0
 
 

@@ -130,8 +130,8 @@ REFUSED = {
     "a package that is renamed": (
         ("hatchling", f'{WHEEL}only-include = ["src/a"]\nsources = {{ "src/a" = "ripple" }}', "src/a", NAME),
         (
-            f"{MODULE}: the wheel has src/a/__init__.py as ripple/__init__.py, and a build imports modules by the "
-            "folders they lie in; call the folder ripple"
+            f"{MODULE}: the wheel has src/a/__init__.py as ripple/__init__.py, and a build imports modules by "
+            "their folders; name the folder ripple"
         ),
     ),
 }

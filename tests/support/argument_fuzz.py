@@ -93,6 +93,7 @@ class Fuzz:
     Attributes:
         taken: How many launches each path took, by the kernel's path and the one that it was launched by.
         errors: How many tuples were refused.
+        messages: The errors of these.
         tuples: How many there were.
     """
 
@@ -104,6 +105,7 @@ class Fuzz:
         self._submitted = 0
         self.taken: dict[str, dict[str, int]] = {path: dict.fromkeys(PATHS, 0) for path in PATHS}
         self.errors = self.tuples = 0
+        self.messages: set[str] = set()
 
     def run(self, case: Case) -> None:
         """Raise DifferenceError if the paths differ in a case."""
@@ -129,7 +131,9 @@ class Fuzz:
                 message = f"{described}: {found['general']}"
                 raise DifferenceError(message)
             self.tuples += 1
-            self.errors += found["general"][0] == "refused"
+            if found["general"][0] == "refused":
+                self.errors += 1
+                self.messages.add(found["general"][2])
 
     def launcher(self, path: str, case: Case) -> Any:
         """Return a launcher of a new kernel, which takes one of the paths."""
@@ -138,11 +142,6 @@ class Fuzz:
         loader = Loader(self._module._loader.source)
         loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
         return Kernel(case.record["name"], loader)[1, 1, case.stream]
-
-    def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
-        """Return what a path does with an argument after others; `launched`, or `refused` with error and text."""
-        launcher = self.launcher(path, Case(record, [], 0))
-        return [self._outcome(path, launcher, (item,), count=False) for item in (*before, last)][-1]
 
     def _outcome(self, path: str, launcher: Any, described: tuple[Any, ...], *, count: bool = True) -> tuple[Any, ...]:
         fast_extension._found[:] = [self._extension if path == "extension" else None]
@@ -184,7 +183,7 @@ def patched() -> Iterator[None]:
 
     GeneralPath.settle, GeneralPath.submit = settle_some, count  # type: ignore[method-assign]
     try:
-        with warnings.catch_warnings(), contextlib.contextmanager(libraries.installed)():
+        with warnings.catch_warnings(), libraries.installed():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", "It looks like `register_random`")  # see pyproject.toml
             yield
@@ -262,6 +261,12 @@ def _open_array() -> Any:
     return found
 
 
+class _Unhashable(type):
+    """A class of classes without a hash, which no table of types can hold."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class _Void(ctypes.c_void_p):
     def __repr__(self) -> str:
         return "void"
@@ -313,6 +318,8 @@ _MAKERS: dict[str, Callable[[], Any]] = {
     "float and complex": _with(object, __float__=0.25, __complex__=0.5j),
     "index of true": _with(object, __index__=True),
     "index of a float": _with(object, __index__=1.5),
+    "of an unhashable class": _Unhashable("Odd", (), {"__repr__": lambda _: "odd"}),
+    "int of an unhashable class": lambda: _Unhashable("Odd", (int,), {})(1),
     "index that raises": _with(object, __index__=Raises(ValueError)),
     "index that overflows": _with(object, __index__=Raises(OverflowError)),
     "float of an int": _with(object, __float__=1),
@@ -636,37 +643,49 @@ _ERRORS = st.sampled_from((OSError, ValueError, KeyError, RuntimeError, IndexErr
 _EMPTY = ((), [], {}, "", b"", 0, False, set())
 """What is nothing, and seldom what belongs there."""
 
+
+class _Own(int):
+    """An int whose `__index__` gives another number than it holds."""
+
+    def __index__(self) -> int:
+        return 5
+
+
 _ODD_INTERFACE = {
     "typestr": (5, None, "", "<f4\0", "f4", "<f40", "<f99999999999", "<V8", b"<f4", "é", "=f4", "|f4", KeyError, [],
                 "<b1", "|V16"),
     "shape": (None, 4, (2.5,), (-1,), (-2, -2), (2**63,), (2**32, 2**32), (2**40, 2**40, 0), ("a",), (True,),
               (np.int64(4),),
-              [4], KeyError, (4,) * 9, (1,) * 70, (4, 10**5000), {4: 1}, "4", {4: 1, 5: 1}, {4}, *_EMPTY),
+              (_Own(4),), [4], KeyError, (4,) * 9, (1,) * 70, (4, 10**5000), {4: 1}, "4", {4: 1, 5: 1}, {4}, *_EMPTY),
     "strides": ((), (4, 4), (2.0,), "a", {4: 1}, (2**63,), (-(2**63),), (3,), (0,), [4], [8], (True,), (np.int64(4),),
-                4,
+                (_Own(4),), 4,
                 (10**5000,), ("a",), (4.0,), {16: 1, 4: 1}, {16}, *_EMPTY),
     "data": (None, 5, (1,), (1, 2, 3), ("x", False), (2**64, False), (-1, False), [4096, False], (4096, None),
              (4096, "x"),
-             (np.uint64(4096), np.bool_(True)), (4096.0, False), (True, False), (None, False), KeyError, {1: 2, 3: 4},
+             (np.uint64(4096), np.bool_(True)),
+             (_Own(4096), False), (4096.0, False), (True, False), (None, False), KeyError, {1: 2, 3: 4},
              {4096: 1, 0: 1}, {4096, 0}, b"\1\0", *_EMPTY,
              (4096, np.zeros(2))),
-    "stream": (0, 1, 2, 77, -1, 2**64, "x", 1.0, 0.0, True, np.int64(1), (), 2**63),
+    "stream": (0, 1, 2, 77, -1, 2**64, "x", 1.0, 0.0, True, np.int64(1), _Own(77), (), 2**63),
     "mask": (5, False, ()),
     "descr": (5, [("x", "<f4")], [("x",)], [5]),
     "interface": (None, 5, [], {}, "text", enum, type("Dict", (dict,), {})(typestr="<f4", data=(8, False), shape=(4,))),
 }  # fmt: skip
 _ODD_DIRECT = {
-    "cupy": {"ndim": (-1, 9, 2**70, None, "x", 1.0), "shape": (None, 4, ("x",), [4], (2.5,), {4: 1}, *_EMPTY),
-             "strides": (None, ("x",), (4, 4), (2**63,), (1.5,), {16: 1}, *_EMPTY), "ptr": (None, -1, 2**64, "x", 1.0),
+    "cupy": {"ndim": (-1, 9, 2**70, None, "x", 1.0), "shape": (None, 4, ("x",), [4], (2.5,), (_Own(4),), {4: 1},
+             *_EMPTY),
+             "strides": (None, ("x",), (4, 4), (2**63,), (1.5,), (_Own(4),), {16: 1}, *_EMPTY),
+             "ptr": (None, -1, 2**64, "x", 1.0, _Own(4096)),
              "dtype": (None, 5, "<f4"),
              "_c_contiguous": (Raises(ValueError),)},
     "torch": {"ndim": (-1, 9, None), "shape": (None, 4, ("x",), [4], {4: 1}, *_EMPTY),
-              "stride": (None, ("x",), (4, 4), {4: 1}, *_EMPTY),
+              "stride": (None, ("x",), (4, 4), (_Own(1),), {4: 1}, *_EMPTY),
               "data_ptr": (None, -1, 2**64, "x"), "dtype": (None, 5), "is_cuda": (False,),
               "is_conj": (True,)},
-    "numba": {"shape": (None, 4, ("x",), [4], (4, 4), (2.5,), {4: 1}, *_EMPTY),
-              "strides": (None, ("x",), (4, 4), (2**63,), (2.5,), {16: 1}, *_EMPTY),
-              "device_pointer": (-1, 2**64, None, "x"), "dtype": (None, 5, "<f4"), "stream": ("x", 77, -1, 2**64)},
+    "numba": {"shape": (None, 4, ("x",), [4], (4, 4), (2.5,), (_Own(4),), {4: 1}, *_EMPTY),
+              "strides": (None, ("x",), (4, 4), (2**63,), (2.5,), (_Own(4),), {16: 1}, *_EMPTY),
+              "device_pointer": (-1, 2**64, None, "x", _Own(4096)), "dtype": (None, 5, "<f4"),
+              "stream": ("x", 77, -1, 2**64, _Own(77))},
     "exchange": {"is_cuda": (False,), "is_conj": (True,)},
     "dlpack": {"device": (None, (1, 0), (13, 0), (2,), ("x", 0), (2, 0, 0), [2, 0]), "ndim": (-1, 2**31 - 1, 65),
                "code": (7, 3, 17), "bits": (4, 12, 0, 128), "lanes": (2, 0), "no shape": (True,),

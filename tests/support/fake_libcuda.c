@@ -893,6 +893,28 @@ EXPORT int cuEventDestroy_v2(void *event) {
 }
 
 /* Memory of a GPU that tests can read and write: the host's. Usable before cuInit, so that tests need no context. */
+/* A tensor map: what it was made of, in bytes that tests compare; the second word has all bits. */
+EXPORT int cuTensorMapEncodeTiled(uint8_t *map, int type, unsigned rank, uint64_t address, const uint64_t *extents,
+                                  const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave, int swizzle,
+                                  int promotion, int fill) {
+    if ((uintptr_t)map % 64 || !rank || rank > 5 || address % 16)
+        return INVALID_VALUE;
+    memset(map, 0, 128);
+    uint8_t head[] = {type, rank, interleave, swizzle, promotion, fill};
+    memcpy(map, head, sizeof head);
+    memset(map + 8, 0xff, 8);
+    memcpy(map + 16, &address, 8);
+    for (unsigned i = 0; i < rank; i++) {
+        if (!extents[i] || !box[i] || box[i] > 256 || (i + 1 < rank && strides[i] % 16))
+            return INVALID_VALUE;
+        memcpy(map + 24 + 8 * i, extents + i, 8);
+        memcpy(map + 64 + 8 * i, strides + i, i + 1 < rank ? 8 : 0);
+        memcpy(map + 96 + 4 * i, box + i, 4);
+        map[116 + i] = (uint8_t)steps[i];
+    }
+    return SUCCESS;
+}
+
 EXPORT uint64_t fake_allocate(uint64_t size, int device) {
     if (allocation_count == MOST_ALLOCATIONS)
         abort();

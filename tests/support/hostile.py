@@ -6,6 +6,7 @@ into a folder and gives back the target to inspect.
 
 from __future__ import annotations
 
+import _ctypes
 import contextlib
 import functools
 import io
@@ -33,25 +34,26 @@ _LZ4, _ZSTD = 0x2000, 0x8000
 _SYMBOLS, _STRINGS, _NO_BYTES = 2, 3, 8
 
 
-def _maker(make: Maker) -> Maker:
-    MAKERS[make.__name__.strip("_").replace("_", " ")] = make
-    return make
-
-
 def _file(suffix: str) -> Callable[[Callable[[int], bytes]], Callable[[int], bytes]]:
-    """Return a maker of a file's bytes."""
+    """Return a decorator of a function that returns a file's bytes."""
 
     def decorate(content: Callable[[int], bytes]) -> Callable[[int], bytes]:
-        @functools.wraps(content)
-        def make(folder: Path, size: int) -> str:
-            path = folder / f"input{suffix}"
-            path.write_bytes(content(size))
-            return str(path)
-
-        _maker(make)
+        _files(suffix, {content.__name__.replace("_", " "): content})
         return content
 
     return decorate
+
+
+def _files(suffix: str, contents: dict[str, Callable[[int], bytes]]) -> None:
+    """Add makers of files with a suffix, each by its name and the function that returns its bytes."""
+    for name, content in contents.items():
+        MAKERS[name] = functools.partial(_write, suffix, content)
+
+
+def _write(suffix: str, content: Callable[[int], bytes], folder: Path, size: int) -> str:
+    path = folder / f"input{suffix}"
+    path.write_bytes(content(size))
+    return str(path)
 
 
 # Containers
@@ -139,24 +141,23 @@ def _listed(data: bytes, path: str = "kernels.fatbin", **changes: Any) -> dict[s
 # PTX
 
 
-def _ptx(name: str, unit: bytes, most: int = LARGEST, head: bytes = b"") -> None:
-    def make(size: int) -> bytes:
-        return fatbin(entry(_PTX, head + unit * ((min(size, most) - 200) // len(unit))))
-
-    make.__name__ = name
-    _file(".fatbin")(make)
+def _ptx(unit: bytes, most: int = LARGEST, head: bytes = b"") -> Callable[[int], bytes]:
+    return lambda size: fatbin(entry(_PTX, head + unit * ((min(size, most) - 200) // len(unit))))
 
 
-_ptx("ptx of comments that never end, 180 kB", b"/* ", 180_000)
-_ptx("ptx of comments that never end", b"/* ")
-_ptx("ptx of entries without names", b".entry//\n")
-_ptx("ptx of one kernel many times", b".entry k ")
-_ptx("ptx of a name of megabytes", b"k", head=b".entry ")
-
-
-@_file(".fatbin")
-def ptx_of_many_kernels(size: int) -> bytes:
-    return fatbin(entry(_PTX, b"".join(b".entry k%d(" % number for number in range(size // 20))))
+_files(
+    ".fatbin",
+    {
+        "ptx of comments that never end, 180 kB": _ptx(b"/* ", 180_000),
+        "ptx of comments that never end": _ptx(b"/* "),
+        "ptx of entries without names": _ptx(b".entry//\n"),
+        "ptx of one kernel many times": _ptx(b".entry k "),
+        "ptx of a name of megabytes": _ptx(b"k", head=b".entry "),
+        "ptx of many kernels": lambda size: fatbin(
+            entry(_PTX, b"".join(b".entry k%d(" % n for n in range(size // 20)))
+        ),
+    },
+)
 
 
 # Cubins
@@ -175,21 +176,6 @@ def elf_of_names_that_are_ends_of_one_another(size: int) -> bytes:
     count = 300_000 * size // LARGEST
     symbols = b"".join(symbol(1 + number % 60_000) for number in range(count))
     return elf([(b".strtab", _STRINGS, b"\0" + b"k" * 60_000 + b"\0", 0), (b".symtab", _SYMBOLS, symbols, 1)])
-
-
-@_file(".cubin")
-def elf_of_many_kernels(size: int) -> bytes:
-    return with_functions(b"k%d" % number for number in range(size // 32))
-
-
-@_file(".cubin")
-def elf_of_as_many_kernels_as_may_be(size: int) -> bytes:
-    return with_functions(b"k%d" % number for number in range(30_000))
-
-
-@_file(".cubin")
-def elf_of_many_functions(size: int) -> bytes:
-    return with_functions((b"f%d" % number for number in range(size // 32)), kernel=False)
 
 
 @_file(".cubin")
@@ -216,24 +202,9 @@ def elf_of_info_sections_over_each_other(size: int) -> bytes:
 
 
 @_file(".cubin")
-def elf_of_attributes(size: int) -> bytes:
-    return elf([(b".nv.info", 1, bytes([3, 1, 0, 0]) * (size // 4 - 200), 0)])
-
-
-@_file(".cubin")
 def elf_of_parameters(size: int) -> bytes:
     info = struct.pack("<BBHIHHI", 4, 0x17, 12, 0, 1, 2, 3) * (size // 16 - 200)
     return with_functions([b"k"], (b".nv.info.k", 1, info, 0))
-
-
-@_file(".cubin")
-def elf_of_a_truncated_attribute(size: int) -> bytes:
-    return with_functions([b"k"], (b".nv.info.k", 1, b"\4\x17\x0c", 0))
-
-
-@_file(".cubin")
-def elf_that_counts_4294967296_sections(size: int) -> bytes:
-    return elf([(b".text.k", 1, bytes(100), 0)], count=0, first=(2**32, 0))
 
 
 @_file(".cubin")
@@ -241,16 +212,6 @@ def elf_whose_tables_lie_at_the_end_of_64_bits(size: int) -> bytes:
     data = bytearray(elf([]))
     struct.pack_into("<QQ", data, 32, 2**64 - 1, 2**64 - 1)
     return bytes(data)
-
-
-@_file(".cubin")
-def elf_of_names_that_are_no_text(size: int) -> bytes:
-    return with_functions([b"\xff\xfe\x80k", b"k\xed\xa0\x80"])
-
-
-@_file(".cubin")
-def elf_of_names_that_command_a_terminal(size: int) -> bytes:
-    return with_functions([b"\x1b[2J\x1b]0;owned\x07", b"two\nlines\r", "\u202egnirts".encode(), b"\xc2\x9b31m"])
 
 
 @_file(".cubin")
@@ -267,14 +228,31 @@ def elf_of_deep_mangled_names(size: int) -> bytes:
     return with_functions([b"_Z1f" + b"P" * depth + b"i", b"_Z" + b"N" * depth, b"_Z1f" + b"P" * 4000 + b"i"])
 
 
-@_file(".cubin")
-def elf_of_many_mangled_names(size: int) -> bytes:
-    return with_functions(b"_Z%df%dPfi" % (1 + len(str(number)), number) for number in range(20_000))
-
-
-@_file(".cubin")
-def elf_for_another_machine(size: int) -> bytes:
-    return elf([]).replace(struct.pack("<HHI", 2, 190, 1), struct.pack("<HHI", 2, 62, 1), 1)
+_files(
+    ".cubin",
+    {
+        "elf of many kernels": lambda size: with_functions(b"k%d" % number for number in range(size // 32)),
+        "elf of as many kernels as may be": lambda size: with_functions(b"k%d" % number for number in range(30_000)),
+        "elf of many functions": lambda size: with_functions(
+            (b"f%d" % number for number in range(size // 32)), kernel=False
+        ),
+        "elf of attributes": lambda size: elf([(b".nv.info", 1, bytes([3, 1, 0, 0]) * (size // 4 - 200), 0)]),
+        "elf of a truncated attribute": lambda size: with_functions([b"k"], (b".nv.info.k", 1, b"\4\x17\x0c", 0)),
+        "elf that counts 4294967296 sections": lambda size: elf(
+            [(b".text.k", 1, bytes(100), 0)], count=0, first=(2**32, 0)
+        ),
+        "elf of names that are no text": lambda size: with_functions([b"\xff\xfe\x80k", b"k\xed\xa0\x80"]),
+        "elf of names that command a terminal": lambda size: with_functions(
+            [b"\x1b[2J\x1b]0;owned\x07", b"two\nlines\r", "\u202egnirts".encode(), b"\xc2\x9b31m"]
+        ),
+        "elf of many mangled names": lambda size: with_functions(
+            b"_Z%df%dPfi" % (1 + len(str(number)), number) for number in range(20_000)
+        ),
+        "elf for another machine": lambda size: elf([]).replace(
+            struct.pack("<HHI", 2, 190, 1), struct.pack("<HHI", 2, 62, 1), 1
+        ),
+    },
+)
 
 
 # Fatbins
@@ -300,21 +278,6 @@ def _zstd_bomb(total: int) -> bytes:
 
 
 @_file(".fatbin")
-def zstandard_of_131_kilobytes_that_is_4_gibibytes(size: int) -> bytes:
-    return fatbin(entry(_SASS, _zstd_bomb(4 << 30), flags=_ZSTD, size=4 << 30))
-
-
-@_file(".fatbin")
-def zstandard_that_claims_little_and_is_4_gibibytes(size: int) -> bytes:
-    return fatbin(entry(_SASS, _zstd_bomb(4 << 30), flags=_ZSTD, size=1 << 20))
-
-
-@_file(".fatbin")
-def zstandard_of_as_much_as_may_be(size: int) -> bytes:
-    return fatbin(entry(_SASS, _zstd_bomb(256 << 20), flags=_ZSTD, size=256 << 20))
-
-
-@_file(".fatbin")
 def zstandard_images_of_200_mebibytes_each(size: int) -> bytes:
     return fatbin(*[entry(_SASS, _zstd_bomb(200 << 20), flags=_ZSTD, size=200 << 20)] * 1000)
 
@@ -326,40 +289,10 @@ def zstandard_cubins_of_many_kernels(size: int) -> bytes:
 
 
 @_file(".fatbin")
-def zstandard_cubin_of_attributes(size: int) -> bytes:
-    return fatbin(_zstd_entry(_SASS, elf([(b".nv.info", 1, bytes([3, 1, 0, 0]) * (50 << 20), 0)])))
-
-
-@_file(".fatbin")
-def lz4_that_claims_255_times_its_size(size: int) -> bytes:
-    return fatbin(entry(_SASS, bytes(size - 200), flags=_LZ4, size=(size - 200) * 255))
-
-
-@_file(".fatbin")
-def lz4_that_claims_as_much_as_may_be(size: int) -> bytes:
-    return fatbin(entry(_SASS, bytes(size - 200), flags=_LZ4, size=255 << 20))
-
-
-@_file(".fatbin")
 def lz4_of_zeros(size: int) -> bytes:
     from lz4 import block
 
     return fatbin(entry(_SASS, block.compress(bytes(250 << 20), store_size=False), flags=_LZ4, size=250 << 20))
-
-
-@_file(".fatbin")
-def fatbin_of_padding(size: int) -> bytes:
-    return fatbin() + bytes(size - 16)
-
-
-@_file(".fatbin")
-def fatbin_of_as_many_images_as_may_be(size: int) -> bytes:
-    return fatbin(entry(_LTOIR, b"ltoir") * 100_000)
-
-
-@_file(".fatbin")
-def fatbin_of_one_kernel_in_many_images(size: int) -> bytes:
-    return fatbin(entry(_PTX, b".entry k(") * (size // 80 - 1))
 
 
 @_file(".fatbin")
@@ -371,20 +304,42 @@ def fatbin_of_fatbins(size: int) -> bytes:
 
 
 @_file(".fatbin")
-def fatbin_whose_container_is_64_bits_long(size: int) -> bytes:
-    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 2**64 - 1) + bytes(1000)
-
-
-@_file(".fatbin")
 def fatbin_of_a_header_of_no_bytes(size: int) -> bytes:
     data = bytearray(fatbin(entry(_SASS, bytes(100))))
     struct.pack_into("<I", data, 16 + 4, 0)
     return bytes(data)
 
 
-@_file(".fatbin")
-def fatbin_of_both_compressions(size: int) -> bytes:
-    return fatbin(entry(_SASS, b"code", flags=_LZ4 | _ZSTD, size=4))
+_files(
+    ".fatbin",
+    {
+        "zstandard of 131 kilobytes that is 4 gibibytes": lambda size: fatbin(
+            entry(_SASS, _zstd_bomb(4 << 30), flags=_ZSTD, size=4 << 30)
+        ),
+        "zstandard that claims little and is 4 gibibytes": lambda size: fatbin(
+            entry(_SASS, _zstd_bomb(4 << 30), flags=_ZSTD, size=1 << 20)
+        ),
+        "zstandard of as much as may be": lambda size: fatbin(
+            entry(_SASS, _zstd_bomb(256 << 20), flags=_ZSTD, size=256 << 20)
+        ),
+        "zstandard cubin of attributes": lambda size: fatbin(
+            _zstd_entry(_SASS, elf([(b".nv.info", 1, bytes([3, 1, 0, 0]) * (50 << 20), 0)]))
+        ),
+        "lz4 that claims 255 times its size": lambda size: fatbin(
+            entry(_SASS, bytes(size - 200), flags=_LZ4, size=(size - 200) * 255)
+        ),
+        "lz4 that claims as much as may be": lambda size: fatbin(
+            entry(_SASS, bytes(size - 200), flags=_LZ4, size=255 << 20)
+        ),
+        "fatbin of padding": lambda size: fatbin() + bytes(size - 16),
+        "fatbin of as many images as may be": lambda size: fatbin(entry(_LTOIR, b"ltoir") * 100_000),
+        "fatbin of one kernel in many images": lambda size: fatbin(entry(_PTX, b".entry k(") * (size // 80 - 1)),
+        "fatbin whose container is 64 bits long": lambda size: (
+            struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 2**64 - 1) + bytes(1000)
+        ),
+        "fatbin of both compressions": lambda size: fatbin(entry(_SASS, b"code", flags=_LZ4 | _ZSTD, size=4)),
+    },
+)
 
 
 # Wheels
@@ -414,65 +369,50 @@ def wheel_whose_manifest_claims_less_than_it_is(size: int) -> bytes:
     return _raw_wheel(_NAME, packed, 1000, 8)
 
 
-def _json_bomb(name: str, unit: bytes, most: int = LARGEST) -> None:
+def _json_bomb(unit: bytes, most: int = LARGEST) -> Callable[[int], bytes]:
+    """Return a function that makes a manifest with a list of as many such values as fit."""
+
     def make(size: int) -> bytes:
         count = (min(size, most) - 4000) // (len(unit) + 1)
         inner = b"[" + b",".join([unit] * count) + b"]"
-        return wheel([(_NAME, text().replace(b'"options": {}', b'"options": {"bomb": ' + inner + b"}"))])
+        return text().replace(b'"options": {}', b'"options": {"bomb": ' + inner + b"}")
 
-    make.__name__ = name
-    _file(".whl")(make)
-
-
-_json_bomb("manifest of empty objects", b"{}")
-_json_bomb("manifest of small objects", b'{"":0}')
-_json_bomb("manifest of as many objects as may be", b'{"":0}', 7_000_000)
-_json_bomb("manifest of as many strings as may be", b'"abc"', 11_000_000)
+    return make
 
 
-def _manifest(name: str, content: Callable[[int], bytes]) -> None:
-    def make(size: int) -> bytes:
-        return wheel([(_NAME, content(size))])
-
-    make.__name__ = name
-    _file(".whl")(make)
-
-
-_manifest("manifest nested deeply", lambda size: b"[" * (size // 2))
-_manifest("manifest nested as deeply as may be", lambda _: text(options={}).replace(b"{}", b"[" * 900 + b"]" * 900, 1))
-_manifest("manifest of a number of 4000 digits", lambda _: text(images=[{"bytes": 10**4000}]))
-_manifest("manifest of the format infinity", lambda _: text().replace(b'"format": 1', b'"format": 1e999'))
-_manifest("manifest of the format true", lambda _: text(format=True))
-_manifest("manifest of a newer format of many digits", lambda _: text(format=10**4000))
-_manifest("manifest of keys twice", lambda _: text().replace(b'"options": {}', b'"options": {}, "options": []'))
-_manifest("manifest of half surrogates", lambda _: text(module="\ud800", functions=[function(name="\udfff\ud800")]))
-_manifest(
-    "manifest of names that command a terminal", lambda _: text(module="\x1b[2J\nmypkg", toolchain={"\x07": "\r"})
-)
-_manifest("manifest of names that are numbers", lambda _: text(module=7, functions=[function(name=3)]))
-_manifest("manifest of names that are null", lambda _: text(module=None))
-_manifest("manifest in UTF-16", lambda _: text().decode().encode("utf-16"))
-_manifest("manifest that is no UTF-8", lambda _: text().replace(b"mypkg", b"my\xffpkg"))
-_manifest("manifest that is a list", lambda _: b"[1, 2]")
-_manifest(
-    "manifest of a signature of megabytes", lambda size: text(functions=[function(signature="a-b " * (size // 4))])
-)
-_manifest(
-    "manifest of many functions", lambda size: text(functions=[function(name=f"f{at}") for at in range(size // 90)])
-)
-_manifest(
-    "manifest of many linked names",
-    lambda size: text(
+_MANIFESTS: dict[str, Callable[[int], bytes]] = {
+    "manifest of empty objects": _json_bomb(b"{}"),
+    "manifest of small objects": _json_bomb(b'{"":0}'),
+    "manifest of as many objects as may be": _json_bomb(b'{"":0}', 7_000_000),
+    "manifest of as many strings as may be": _json_bomb(b'"abc"', 11_000_000),
+    "manifest nested deeply": lambda size: b"[" * (size // 2),
+    "manifest nested as deeply as may be": lambda size: text(options={}).replace(b"{}", b"[" * 900 + b"]" * 900, 1),
+    "manifest of a number of 4000 digits": lambda size: text(images=[{"bytes": 10**4000}]),
+    "manifest of the format infinity": lambda size: text().replace(b'"format": 1', b'"format": 1e999'),
+    "manifest of the format true": lambda size: text(format=True),
+    "manifest of a newer format of many digits": lambda size: text(format=10**4000),
+    "manifest of keys twice": lambda size: text().replace(b'"options": {}', b'"options": {}, "options": []'),
+    "manifest of half surrogates": lambda size: text(module="\ud800", functions=[function(name="\udfff\ud800")]),
+    "manifest of names that command a terminal": lambda size: text(module="\x1b[2J\nmypkg", toolchain={"\x07": "\r"}),
+    "manifest of names that are numbers": lambda size: text(module=7, functions=[function(name=3)]),
+    "manifest of names that are null": lambda size: text(module=None),
+    "manifest in UTF-16": lambda size: text().decode().encode("utf-16"),
+    "manifest that is no UTF-8": lambda size: text().replace(b"mypkg", b"my\xffpkg"),
+    "manifest that is a list": lambda size: b"[1, 2]",
+    "manifest of a signature of megabytes": lambda size: text(functions=[function(signature="a-b " * (size // 4))]),
+    "manifest of many functions": lambda size: text(functions=[function(name=f"f{at}") for at in range(size // 90)]),
+    "manifest of many linked names": lambda size: text(
         linked=[{"name": "a.o", "symbols": ["_Z1f" + "P" * (at % 3000) + "i" for at in range(size // 1600)]}]
     ),
-)
-_manifest(
-    "manifest of functions in many images",
-    lambda size: text(
+    "manifest of functions in many images": lambda size: text(
         functions=[function() for _ in range(size // 200)],
         ltoir=[{"arch": "sm_90", "kind": "ltoir", "bytes": 1, "sha256": ""}] * (size // 200),
     ),
-)
+}
+"""By name, the bytes of a manifest in a wheel."""
+
+for _title, _content in _MANIFESTS.items():
+    _files(".whl", {_title: lambda size, content=_content: wheel([(_NAME, content(size))])})
 
 
 @_file(".whl")
@@ -482,11 +422,6 @@ def wheel_of_many_functions_in_many_images(size: int) -> bytes:
     listed = {"functions": _listed(data, "functions.fatbin")}
     whole = text(files=listed, ltoir=[image] * 10_000, functions=[function()] * 10_000)
     return wheel([(_NAME, whole), ("mypkg/kernels.aotcuda/functions.fatbin", data)])
-
-
-@_file(".whl")
-def wheel_of_many_manifests(size: int) -> bytes:
-    return wheel((f"m{number}.aotcuda/manifest.json", text()) for number in range(size // 800))
 
 
 @_file(".whl")
@@ -511,26 +446,6 @@ def wheel_of_a_directory_as_large_as_may_be(size: int) -> bytes:
 
 
 @_file(".whl")
-def wheel_of_deep_names(size: int) -> bytes:
-    return wheel(("a/" * 30_000 + f"{number}.aotcuda/manifest.json", b"") for number in range(60))
-
-
-@_file(".whl")
-def wheel_that_is_encrypted(size: int) -> bytes:
-    return _raw_wheel(_NAME, text(), len(text()), 0, flags=1, crc=zlib.crc32(text()))
-
-
-@_file(".whl")
-def wheel_of_a_wrong_checksum(size: int) -> bytes:
-    return _raw_wheel(_NAME, text(), len(text()), 0, crc=7)
-
-
-@_file(".whl")
-def wheel_in_bzip2(size: int) -> bytes:
-    return wheel([(_NAME, b" " * size)], zipfile.ZIP_BZIP2)
-
-
-@_file(".whl")
 def wheel_of_a_manifest_twice(size: int) -> bytes:
     import warnings
 
@@ -540,39 +455,9 @@ def wheel_of_a_manifest_twice(size: int) -> bytes:
 
 
 @_file(".whl")
-def wheel_whose_names_lead_out_of_it(size: int) -> bytes:
-    return wheel([("../../x.aotcuda/manifest.json", text())])
-
-
-@_file(".whl")
-def wheel_of_a_name_from_the_root(size: int) -> bytes:
-    return wheel([("/x.aotcuda/manifest.json", text())])
-
-
-@_file(".whl")
-def wheel_of_names_that_command_a_terminal(size: int) -> bytes:
-    return wheel([("\x1b[2J\nx.aotcuda/manifest.json", b"{")])
-
-
-@_file(".whl")
 def wheel_of_a_name_that_is_no_utf_8(size: int) -> bytes:
     data = bytearray(_raw_wheel("x\xff.aotcuda/manifest.json"[:1] + "~.aotcuda/manifest.json", text(), len(text()), 0))
     return bytes(data).replace(b"x~", b"x\xff").replace(struct.pack("<HH", 20, 0), struct.pack("<HH", 20, 0x800))
-
-
-@_file(".whl")
-def wheel_of_nothing(size: int) -> bytes:
-    return wheel([])
-
-
-@_file(".whl")
-def wheel_that_is_a_signature_alone(size: int) -> bytes:
-    return b"PK"
-
-
-@_file(".whl")
-def wheel_of_ends_of_wheels(size: int) -> bytes:
-    return b"PK\5\6" * (size // 4)
 
 
 @_file(".whl")
@@ -587,132 +472,111 @@ def wheel_whose_generated_module_unpacks_to_gigabytes(size: int) -> bytes:
 
 
 @_file(".whl")
-def wheel_whose_fatbin_is_missing(size: int) -> bytes:
-    return wheel([(_NAME, text(files={"kernels": _listed(b"x")}))])
-
-
-@_file(".whl")
-def wheel_whose_fatbin_lies_elsewhere(size: int) -> bytes:
-    return wheel([(_NAME, text(files={"kernels": _listed(b"x", "../../../../etc/passwd")}))])
-
-
-@_file(".whl")
-def wheel_whose_fatbin_has_no_name(size: int) -> bytes:
-    return wheel([(_NAME, text(files={"kernels": _listed(b"x", "")}))])
-
-
-@_file(".whl")
 def wheel_whose_fatbin_unpacks_to_as_much_as_may_be(size: int) -> bytes:
     data = fatbin() + bytes(250 << 20)
     return wheel([(_NAME, text(files={"kernels": _listed(data)})), ("mypkg/kernels.aotcuda/kernels.fatbin", data)])
 
 
+_files(
+    ".whl",
+    {
+        "wheel of many manifests": lambda size: wheel(
+            (f"m{number}.aotcuda/manifest.json", text()) for number in range(size // 800)
+        ),
+        "wheel of deep names": lambda size: wheel(
+            ("a/" * 30_000 + f"{number}.aotcuda/manifest.json", b"") for number in range(60)
+        ),
+        "wheel that is encrypted": lambda size: _raw_wheel(
+            _NAME, text(), len(text()), 0, flags=1, crc=zlib.crc32(text())
+        ),
+        "wheel of a wrong checksum": lambda size: _raw_wheel(_NAME, text(), len(text()), 0, crc=7),
+        "wheel in bzip2": lambda size: wheel([(_NAME, b" " * size)], zipfile.ZIP_BZIP2),
+        "wheel whose names lead out of it": lambda size: wheel([("../../x.aotcuda/manifest.json", text())]),
+        "wheel of a name from the root": lambda size: wheel([("/x.aotcuda/manifest.json", text())]),
+        "wheel of names that command a terminal": lambda size: wheel([("\x1b[2J\nx.aotcuda/manifest.json", b"{")]),
+        "wheel of nothing": lambda size: wheel([]),
+        "wheel that is a signature alone": lambda size: b"PK",
+        "wheel of ends of wheels": lambda size: b"PK\5\6" * (size // 4),
+        "wheel whose fatbin is missing": lambda size: wheel([(_NAME, text(files={"kernels": _listed(b"x")}))]),
+        "wheel whose fatbin lies elsewhere": lambda size: wheel(
+            [(_NAME, text(files={"kernels": _listed(b"x", "../../../../etc/passwd")}))]
+        ),
+        "wheel whose fatbin has no name": lambda size: wheel([(_NAME, text(files={"kernels": _listed(b"x", "")}))]),
+    },
+)
+
+
 # What lies in the file system
 
 
-@_maker
-def pipe(folder: Path, size: int) -> str:
-    os.mkfifo(folder / "pipe")
-    return str(folder / "pipe")
+def _link(target: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(target)
 
 
-@_maker
-def pipe_called_a_wheel(folder: Path, size: int) -> str:
-    os.mkfifo(folder / "pipe.whl")
-    return str(folder / "pipe.whl")
+def _holes(head: bytes = b"") -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        with path.open("wb") as file:
+            file.write(head)
+            file.truncate(1 << 40)
+
+    return make
 
 
-def _data_folder(folder: Path) -> Path:
-    data = folder / "mypkg" / "kernels.aotcuda"
-    data.mkdir(parents=True)
-    return data
+def _socket(path: Path) -> None:
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as made:  # the address of a socket is short
+        made.bind(path.name)
 
 
-@_maker
-def manifest_that_is_a_pipe(folder: Path, size: int) -> str:
-    os.mkfifo(_data_folder(folder) / "manifest.json")
-    return str(folder)
+def _text(data: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(data)
 
 
-@_maker
-def manifest_that_is_a_link_to_a_device(folder: Path, size: int) -> str:
-    (_data_folder(folder) / "manifest.json").symlink_to("/dev/zero")
-    return str(folder)
+_DATA = "mypkg/kernels.aotcuda"
+_MADE: dict[str, tuple[str, dict[str, Callable[[Path], object]]]] = {
+    "pipe": ("pipe", {"pipe": os.mkfifo}),
+    "pipe called a wheel": ("pipe.whl", {"pipe.whl": os.mkfifo}),
+    "manifest that is a pipe": ("", {_NAME: os.mkfifo}),
+    "manifest that is a link to a device": ("", {_NAME: _link("/dev/zero")}),
+    "manifest that is a folder": (_DATA, {_NAME: Path.mkdir}),
+    "manifest of a tebibyte of holes": ("", {_NAME: _holes()}),
+    "fatbin that is a pipe": (
+        "",
+        {_NAME: _text(text(files={"kernels": _listed(b"x")})), f"{_DATA}/kernels.fatbin": os.mkfifo},
+    ),
+    "generated module that is a pipe": ("", {_NAME: _text(text()), "mypkg/kernels.py": os.mkfifo}),
+    "device called a wheel": ("zero.whl", {"zero.whl": _link("/dev/zero")}),
+    "unix socket": ("socket", {"socket": _socket}),
+    "folder called a wheel": ("folder.whl", {"folder.whl": Path.mkdir}),
+    "link to nothing": ("gone.whl", {"gone.whl": _link("nowhere")}),
+    "link to itself": ("loop.whl", {"loop.whl": _link("loop.whl")}),
+    "folders linked in a circle": ("", {"a/up": _link("..")}),
+    "folder whose name commands a terminal": ("", {"\x1b[2J\n\udcff.aotcuda/manifest.json": _text(text())}),
+    "fatbin of a tebibyte of holes": ("holes.fatbin", {"holes.fatbin": _holes(fatbin())}),
+    "wheel of a tebibyte of holes": ("holes.whl", {"holes.whl": _holes()}),
+}
+"""By name, the path to inspect below a folder, and what is made there."""
+
+_NAMED = {
+    "device without an end": "/dev/zero",
+    "name of 5000 characters": "a" * 5000,
+    "name that commands a terminal": "\x1b[2J.whl\nsecond line",
+    "name of many parts": "json" + ".a" * 20_000,
+    "name that is no text": "\udcff\udcfe",
+    "memory of the kernel": "/proc/kcore",
+    "memory of the process": "/proc/self/mem",
+    "shared library": _ctypes.__file__,
+}
+"""By name, a target that is not made."""
 
 
-@_maker
-def manifest_that_is_a_folder(folder: Path, size: int) -> str:
-    (_data_folder(folder) / "manifest.json").mkdir()
-    return str(folder / "mypkg" / "kernels.aotcuda")
+def _make(target: str, made: dict[str, Callable[[Path], object]], folder: Path, size: int) -> str:
+    for name, make in made.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        make(folder / name)
+    return str(folder / target)
 
 
-@_maker
-def manifest_of_a_tebibyte_of_holes(folder: Path, size: int) -> str:
-    with (_data_folder(folder) / "manifest.json").open("wb") as file:
-        file.truncate(1 << 40)
-    return str(folder)
-
-
-@_maker
-def fatbin_that_is_a_pipe(folder: Path, size: int) -> str:
-    data = _data_folder(folder)
-    (data / "manifest.json").write_bytes(text(files={"kernels": _listed(b"x")}))
-    os.mkfifo(data / "kernels.fatbin")
-    return str(folder)
-
-
-@_maker
-def generated_module_that_is_a_pipe(folder: Path, size: int) -> str:
-    (_data_folder(folder) / "manifest.json").write_bytes(text())
-    os.mkfifo(folder / "mypkg" / "kernels.py")
-    return str(folder)
-
-
-@_maker
-def device_without_an_end(folder: Path, size: int) -> str:
-    return "/dev/zero"
-
-
-@_maker
-def device_called_a_wheel(folder: Path, size: int) -> str:
-    (folder / "zero.whl").symlink_to("/dev/zero")
-    return str(folder / "zero.whl")
-
-
-@_maker
-def unix_socket(folder: Path, size: int) -> str:
-    with contextlib.chdir(folder), socket.socket(socket.AF_UNIX) as made:  # the address of a socket is short
-        made.bind("socket")
-    return str(folder / "socket")
-
-
-@_maker
-def folder_called_a_wheel(folder: Path, size: int) -> str:
-    (folder / "folder.whl").mkdir()
-    return str(folder / "folder.whl")
-
-
-@_maker
-def link_to_nothing(folder: Path, size: int) -> str:
-    (folder / "gone.whl").symlink_to("nowhere")
-    return str(folder / "gone.whl")
-
-
-@_maker
-def link_to_itself(folder: Path, size: int) -> str:
-    (folder / "loop.whl").symlink_to("loop.whl")
-    return str(folder / "loop.whl")
-
-
-@_maker
-def folders_linked_in_a_circle(folder: Path, size: int) -> str:
-    (folder / "a").mkdir()
-    (folder / "a" / "up").symlink_to(folder)
-    return str(folder)
-
-
-@_maker
-def folders_900_deep(folder: Path, size: int) -> str:
+def _folders_900_deep(folder: Path, size: int) -> str:
     with contextlib.chdir(folder):
         for _ in range(900):
             Path("deep").mkdir()
@@ -720,81 +584,16 @@ def folders_900_deep(folder: Path, size: int) -> str:
     return str(folder)
 
 
-@_maker
-def folder_whose_name_commands_a_terminal(folder: Path, size: int) -> str:
-    made = folder / "\x1b[2J\n\udcff.aotcuda"
-    made.mkdir()
-    (made / "manifest.json").write_bytes(text())
-    return str(folder)
+MAKERS |= {name: functools.partial(_make, *row) for name, row in _MADE.items()}
+MAKERS |= {name: lambda folder, size, target=target: target for name, target in _NAMED.items()}
+MAKERS["folders 900 deep"] = _folders_900_deep
 
-
-@_maker
-def name_of_5000_characters(folder: Path, size: int) -> str:
-    return "a" * 5000
-
-
-@_maker
-def name_that_commands_a_terminal(folder: Path, size: int) -> str:
-    return "\x1b[2J.whl\nsecond line"
-
-
-@_maker
-def name_of_many_parts(folder: Path, size: int) -> str:
-    return "json" + ".a" * 20_000
-
-
-@_maker
-def name_that_is_no_text(folder: Path, size: int) -> str:
-    return "\udcff\udcfe"
-
-
-@_maker
-def memory_of_the_kernel(folder: Path, size: int) -> str:
-    return "/proc/kcore"
-
-
-@_maker
-def memory_of_the_process(folder: Path, size: int) -> str:
-    return "/proc/self/mem"
-
-
-@_maker
-def fatbin_of_a_tebibyte_of_holes(folder: Path, size: int) -> str:
-    with (folder / "holes.fatbin").open("wb") as file:
-        file.write(fatbin())
-        file.truncate(1 << 40)
-    return str(folder / "holes.fatbin")
-
-
-@_maker
-def wheel_of_a_tebibyte_of_holes(folder: Path, size: int) -> str:
-    with (folder / "holes.whl").open("wb") as file:
-        file.truncate(1 << 40)
-    return str(folder / "holes.whl")
-
-
-@_file("")
-def empty_file(size: int) -> bytes:
-    return b""
-
-
-@_file(".fatbin")
-def random_bytes(size: int) -> bytes:
-    return random.Random(1).randbytes(size)
-
-
-@_file(".fatbin")
-def random_bytes_after_a_fatbin_s_magic(size: int) -> bytes:
-    return fatbin()[:4] + random.Random(2).randbytes(size - 4)
-
-
-@_file(".a")
-def archive_of_objects(size: int) -> bytes:
-    return b"!<arch>\n" + bytes(100)
-
-
-@_maker
-def shared_library(folder: Path, size: int) -> str:
-    import _ctypes
-
-    return _ctypes.__file__
+_files("", {"empty file": lambda size: b""})
+_files(
+    ".fatbin",
+    {
+        "random bytes": lambda size: random.Random(1).randbytes(size),
+        "random bytes after a fatbin s magic": lambda size: fatbin()[:4] + random.Random(2).randbytes(size - 4),
+    },
+)
+_files(".a", {"archive of objects": lambda size: b"!<arch>\n" + bytes(100)})

@@ -9,6 +9,7 @@ first.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import types
@@ -29,23 +30,6 @@ CURRENT = {"cupy": 0, "torch": 0}  # their current streams; by "torch 1" that of
 EXCHANGED = [0]  # how many arrays DLPack's exchange in C was asked for
 _TORCH = {text: name for name, text in arrays.TORCH.items()}
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-
-LAYOUTS = [
-    ((4,), None),
-    ((4,), (8,)),
-    ((4,), (-4,)),
-    ((1,), (400,)),
-    ((0,), None),
-    ((), None),
-    ((3, 5), None),
-    ((3, 5), (4, 12)),
-    ((3, 5), (40, 4)),
-    ((3, 5), (0, 4)),
-    ((1, 5), (999, 4)),
-    ((3, 0), (4, 400)),
-    ((2, 3, 4), None),
-]
-"""Shapes and strides in bytes of arrays of four bytes an element, as libraries make them; None for contiguous ones."""
 
 
 class Raises(NamedTuple):
@@ -539,8 +523,9 @@ def of(library: str, array: DeviceArray, **odd: Any) -> Any:
     )
 
 
-def installed() -> Iterator[None]:
-    """Return the libraries' modules, as far as they are asked, while this goes on."""
+@contextlib.contextmanager
+def installed() -> Iterator[dict[str, int]]:
+    """Put stand-ins for CuPy and PyTorch into `sys.modules`; give their current streams, which a test may change."""
     replaced = ("cupy", "torch", "cupy_backends.cuda.stream", f"{_CUDADRV}.driver")
     before = {name: sys.modules.get(name) for name in replaced}
     cupy, torch = types.ModuleType("cupy"), types.ModuleType("torch")
@@ -558,8 +543,11 @@ def installed() -> Iterator[None]:
     sys.modules[driver.__name__] = driver
     sys.modules.pop("cupy_backends.cuda.stream", None)
     try:
-        yield
+        yield CURRENT
     finally:
+        CURRENT.clear()
+        CURRENT.update(cupy=0, torch=0)
+        EXCHANGED[0] = 0
         for name, module in before.items():
             if module is None:
                 sys.modules.pop(name, None)

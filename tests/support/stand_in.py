@@ -123,6 +123,13 @@ class StandIn:
         """Memory on a GPU."""
         return int(self._fake.fake_allocate(ctypes.c_uint64(size), device))
 
+    def load(self, images: bytes) -> int:
+        """Load images as another library would, such as `cuda.core`; return the driver's handle."""
+        handle = ctypes.c_void_p()
+        load = driver.get().call["cuLibraryLoadData"]
+        assert load(ctypes.byref(handle), images, None, None, 0, None, None, 0) == 0
+        return int(handle.value or 0)
+
     def run(self, code: str, **environment: str) -> str:
         """Return what a bare interpreter (with no `site`) prints that runs `code`, with the stand-in as its driver."""
         done = subprocess.run(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 
 def at_once(works: Iterable[Callable[[], object]]) -> list[BaseException]:
-    """Run functions in threads that begin together; gives what they raised."""
+    """Run functions in threads that begin together; return the errors that they raised."""
     works = list(works)
     barrier = threading.Barrier(len(works))
     errors: list[BaseException] = []
@@ -19,7 +20,7 @@ def at_once(works: Iterable[Callable[[], object]]) -> list[BaseException]:
         barrier.wait()
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 (who asked looks at it)
+        except BaseException as error:  # noqa: BLE001 (the caller looks at it)
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
@@ -28,3 +29,26 @@ def at_once(works: Iterable[Callable[[], object]]) -> list[BaseException]:
     for thread in threads:
         thread.join()
     return errors
+
+
+@contextlib.contextmanager
+def started(*works: Callable[[], object]) -> Iterator[None]:
+    """Run functions in threads beside the block; wait for them at its end, and raise the first error."""
+    errors: list[BaseException] = []
+
+    def run(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.binary import cubin, fatbin
 from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
+from aotcuda.runtime.arguments import argument_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
 FORMS = ("name", "position", "run", "function", "name", "position", "run", "function")
 """Ways to write a launch of the package: first the general path makes it, then the fast path."""
 
+_DESCRIPTOR = re.compile(r"desc:(\w+):([\dx]+):([\dx]+)((?::\w+)*)")
 _ARRAY = re.compile(r"([fiub][1248]|bfloat16|float8_\w+)(\+\d+)?")
 
-_SIZES = {"i1": 1, "u1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "fp32": 4}
+_SIZES = {"i1": 1, "u1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "fp32": 4, "map": 128}
 
 _POINTERS = [
     *("f4", "f4+4", "f2", "f8", "i4", "i1", "u1", "i8", "u2", "b1", "bfloat16", "float8_e5m2", "float8_e4m3fn"),
@@ -99,6 +101,59 @@ IN_PLACE: dict[str, dict[str, list[Any]]] = {
 }
 """The same of `tests/packages/tritoninplace`."""
 
+
+def _descriptors(*texts: str) -> list[str]:
+    return [f"desc:{each}" for each in texts]
+
+
+_OF_TWO = (
+    *("f2:128x256:32x64", "f2:128x256:64x32", "f2:128x256:16x64", "f2:512x2048:64x64", "f2:128x256:64x64:nan", "f2"),
+    *(
+        "bfloat16:128x256:64x64",
+        "f4:128x256:64x64",
+        "f4:128x256:64x64:tf32",
+        "float8_e5m2:128x256:64x64",
+        "float8_e4m3fn:128x256:64x64",
+    ),
+    *("i1:128x256:64x64", "i4:128x256:64x64", "f2:64x64x128:1x64x64", "f2:4096:64"),
+)
+DESCRIPTORS: dict[str, dict[str, list[Any]]] = {
+    "summed": {"x": _descriptors("f2:128x256:64x64", *_OF_TWO), "y": ["f4"], "at": [32, 7, 1], "num_warps": [None, 8]},
+    "summed_1": {"x": _descriptors("f4:4096:128", "f4:4096:256", "f4:128x256:64x64"), "y": ["f4"], "at": [32]},
+    "summed_3": {"x": _descriptors("f2:8x64x128:2x16x64", "f2:8x64x128:2x32x64"), "y": ["f4"], "at": [32]},
+    "summed_4": {
+        "x": _descriptors("bfloat16:4x8x64x128:1x2x16x64", "f2:4x8x64x128:1x1x16x64"),
+        "y": ["f4"],
+        "at": [32],
+    },
+    "summed_5": {
+        "x": _descriptors("i4:2x4x8x64x128:1x1x2x16x32", "i4:2x4x8x64x128:1x1x2x8x32"),
+        "y": ["f4"],
+        "at": [32],
+    },
+    "product": {
+        "a": _descriptors("f2:256x512:64x32", "f2:256x512:64x64", "bfloat16:256x512:64x32", "f2:256x512:64x32:nan"),
+        "b": [*_descriptors("f2:512x256:32x64", "f2:512x256:64x64"), "f2"],
+        "c": _descriptors("f4:256x256:64x64", "f2:256x256:64x64"),
+        "k": [512, 7],
+        "num_stages": [None, 2],
+    },
+    "chosen": {
+        "x": _descriptors("f2:128x256:1x1", "f2:128x256:8x8"),
+        "y": _descriptors("f2:128x256:1x1"),
+        "n": [64, 60, 512],
+    },
+    "made": {
+        "x": ["f2", "f2+2", "bfloat16"],
+        "y": ["f2"],
+        "m": [128, 7],
+        "n": [256, 8],
+        "BM": [32, 64],
+        "num_ctas": [None, 2],
+    },
+}
+"""The same of `tests/packages/tritonmany`, with tensor descriptors: dtype, shape, block shape, and flags."""
+
 _ALL_OPTIONS = {name: values[1] for name, values in _OPTIONS.items()}
 _WITHOUT_BIAS = {"bias": None, "HAS_BIAS": False, "EVEN": False, "BLOCK": 128, "DT": "tl.float32"}
 IN_PLACE_VARIANTS: list[dict[str, Any]] = [
@@ -154,8 +209,7 @@ class Array:
     stride = staticmethod(lambda: (1,))
 
     def element_size(self) -> int:
-        bits = re.search(r"float(8)_|(\d+)$", self.dtype.name)
-        return int(bits[1] or bits[2]) // 8 if bits else 1
+        return self.dtype.itemsize
 
 
 Array.__name__ = Array.__qualname__ = "Tensor"
@@ -167,6 +221,9 @@ class _Dtype:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.is_floating_point = "float" in name
+        bits = re.search(r"float(8)_|(\d+)$", name)
+        self.itemsize = int(bits[1] or bits[2]) // 8 if bits else 1
 
     def __str__(self) -> str:
         return f"torch.{self.name}"
@@ -196,12 +253,25 @@ class Arrays:
         return self._made[parameter, value]
 
 
+def _descriptor(arrays: Arrays, parameter: str, found: re.Match[str]) -> Any:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    shape, block = ([int(each) for each in text.split("x")] for text in (found[2], found[3]))
+    strides = [*itertools.accumulate([1, *shape[:0:-1]], operator.mul)][::-1]
+    padding = "nan" if "nan" in found[4].split(":") else "zero"
+    flags = {"round_f32_to_tf32": True} if "tf32" in found[4].split(":") else {}
+    return TensorDescriptor(arrays.of(parameter, found[1]), shape, strides, block, padding, **flags)
+
+
 def given(arrays: Arrays, case: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a case by name."""
     import triton.language
 
     named = {}
     for name, value in case.items():
+        if isinstance(value, str) and (found := _DESCRIPTOR.fullmatch(value)):
+            named[name] = _descriptor(arrays, name, found)
+            continue
         if isinstance(value, str) and value.startswith("tl."):
             named[name] = getattr(triton.language, value.removeprefix("tl."))
         elif isinstance(value, str) and _ARRAY.fullmatch(value):
@@ -229,8 +299,16 @@ def main(mode: str, source: str, cases: str, out: str) -> None:
         torch._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: 0)
         torch.compiler = types.SimpleNamespace(is_compiling=lambda: False)
         sys.modules["torch"] = torch
+        _tell_sizes()
     log = Path(os.environ["FAKE_CUDA_LOG"])
     module, arrays = importlib.import_module(source), Arrays()
+    asked: list[Any] = []
+
+    def allocate(size: int, alignment: int, stream: int | None) -> Array | None:
+        asked.append([size, alignment, stream])
+        return arrays.of("scratch", "i1")
+
+    importlib.import_module("triton").set_allocator(allocate)
     jit = _Jit() if mode != "packaged" else None
     found = []
     for name, case, *config in json.loads(Path(cases).read_text()):
@@ -238,6 +316,7 @@ def main(mode: str, source: str, cases: str, out: str) -> None:
         entry: dict[str, Any] = {"launches": []}
         for form in FORMS if mode == "packaged" else FORMS[:1]:
             log.write_text("")
+            asked.clear()
             with jit.launching(kernel, config, entry) if jit is not None else contextlib.nullcontext():
                 try:
                     made = launch(kernel, form, given(arrays, case))
@@ -245,7 +324,7 @@ def main(mode: str, source: str, cases: str, out: str) -> None:
                     entry["launches"].append({"error": type(error).__name__, "text": str(error)[:300]})
                     continue
             calls = [json.loads(line) for line in log.read_text().splitlines() if "cuLaunchKernel" in line]
-            entry["launches"] += calls[-1:]
+            entry["launches"] += [{**call, "scratch": [*asked]} for call in calls[-1:]]
             if jit is not None and made is not None:
                 entry |= jit.compiled(made)
         tuner = kernel if hasattr(kernel, "configs") else kernel.fn
@@ -253,6 +332,19 @@ def main(mode: str, source: str, cases: str, out: str) -> None:
             entry["config"] = tuner.configs.index(tuner.best_config)
         found.append(entry)
     Path(out).write_text(json.dumps(found))
+
+
+def _tell_sizes() -> None:
+    """Let the stand-in driver know the sizes of parameters that are handed over one by one, gaps included."""
+    own = argument_layout.PackedOverload.take
+
+    def take(self: argument_layout.PackedOverload) -> argument_layout.Slot:
+        if self.starts:
+            sizes = [end - start for start, end in itertools.pairwise([*self.starts, self.size])]
+            os.environ["FAKE_CUDA_SIZES"] = " ".join(map(str, sizes))
+        return own(self)
+
+    argument_layout.PackedOverload.take = take  # type: ignore[method-assign]
 
 
 class _Jit:
@@ -268,7 +360,7 @@ class _Jit:
         class Launcher(launcher):  # type: ignore[misc]
             def __init__(self, source: Any, metadata: Any) -> None:
                 super().__init__(source, metadata)
-                kinds = [kind for kind in source.signature.values() if kind != "constexpr"]
+                kinds = _kinds(source, metadata)
                 self.sizes = " ".join(str(_SIZES.get(kind, 8)) for kind in kinds) + " 8 8"
 
             def __call__(self, *args: Any, **named: Any) -> Any:
@@ -311,8 +403,25 @@ class _Jit:
         """Return what the JIT has compiled."""
         return {
             "code": code_of(made.asm["cubin"], made.metadata.name),
-            "signature": [kind for kind in made.src.signature.values() if kind != "constexpr"],
+            "signature": _kinds(made.src, made.metadata),
         }
+
+
+def _kinds(source: Any, metadata: Any) -> list[str]:
+    """Return the types of a kernel's parameters, those of tensor descriptors one by one."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    flags = 1 + ("round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__)
+    found: list[str] = []
+    for kind in source.signature.values():
+        if kind.startswith("tensordesc"):
+            rank = kind.count(",") + 1
+            plain = ["*", *["i64"] * 2 * rank, *["i1"] * flags]
+            found += ["map"] if getattr(metadata, "tensordesc_meta", None) else plain
+            found += ["i32"] * rank + ["i64"] * rank
+        elif kind != "constexpr":
+            found.append(kind)
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------- beside them
@@ -342,12 +451,12 @@ class Differential:
         command = [sys.executable, "-m", "aotcuda", "record", "--execute", "--write", "--"]
         self._launch("record", [[*case, True, None] for case in cases], command)
 
-    def compare(self, wheel: Path, packaged: list[Case], others: list[Case]) -> None:
+    def compare(self, wheel: Path, packaged: list[Case], others: list[Case], arch: str = "sm_90a") -> None:
         """Launch what the wheel has, and by the JIT, and compare the two; of the others only the keys are compared."""
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(self._folder / "packages")
             data = f"{self._source.replace('.', '/')}.aotcuda/kernels.fatbin"
-            codes = _codes(archive.read(data))
+            codes = _codes(archive.read(data), arch)
         cases = [*packaged, *others]
         ours = self._launch("packaged", cases)
         given = [[*case, at < len(packaged), ours[at].get("config")] for at, case in enumerate(cases)]
@@ -437,9 +546,9 @@ class Differential:
         self.problems.append(f"{case[0]} {case[1]}: {problem}")
 
 
-def _codes(data: bytes) -> dict[str, str]:
+def _codes(data: bytes, arch: str) -> dict[str, str]:
     """Return the digest of each packaged kernel's machine code, by its symbol."""
-    images = [entry.content for entry in fatbin.read(data, "") if entry.kind == "sass" and entry.arch == "sm_90a"]
+    images = [entry.content for entry in fatbin.read(data, "") if entry.kind == "sass" and entry.arch == arch]
     return {kernel.name: code_of(image, kernel.name) for image in images for kernel in cubin.read(image, "").kernels}
 
 
@@ -448,12 +557,15 @@ def _described(launch: dict[str, Any], signature: list[str], *, is_aligned: bool
     data, at, parameters = bytes.fromhex(launch["parameters"]), 0, []
     for kind in [*signature, "*scratch", "*scratch"]:
         size = _SIZES.get(kind, 8)
-        at += -at % size if is_aligned else 0
-        parameters.append("address" if kind.startswith("*") else data[at : at + size].hex())
+        at += -at % min(size, 64) if is_aligned else 0
+        value = data[at : at + size]
+        if kind == "map":  # with the stand-in driver's record of the address
+            value = value[:17] + value[24:]
+        parameters.append("address" if kind.startswith("*") else value.hex())
         at += size
     attributes = {name: value if name == "4" else value[:1] for name, value in launch["attributes"].items()}
     return {
-        **{name: launch[name] for name in ("grid", "block", "shared", "cooperative")},
+        **{name: launch[name] for name in ("grid", "block", "shared", "cooperative", "scratch")},
         "attributes": attributes,
         "parameters": parameters,
     }

@@ -5,13 +5,20 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import os
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from aotcuda import manifest as manifests
 from support import grids, in_place
 from support import manifests as generated
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 OPTIONS = [
@@ -111,3 +118,41 @@ def write(
     in_place.mark(folder, {name: folder / manifests.FILE_NAME}, editable=editable)
     importlib.invalidate_caches()
     return folder
+
+
+@contextmanager
+def both(installed: Path, name: str) -> Iterator[SimpleNamespace]:
+    """Give a packaged module of the wheel `tritonops`, the same source as Triton's JIT has it, and PyTorch."""
+    torch = pytest.importorskip("torch")
+    triton = pytest.importorskip("triton")
+    if not (installed / "tritonops").is_dir():
+        pytest.skip("there is no wheel of tritonops (python tests/gpu/prepare.py FOLDER, where Triton is installed)")
+    sys.path.insert(0, str(installed / "tritonops"))
+    found = []
+    for value in ("0", "1"):
+        os.environ["AOTCUDA_IN_PLACE"] = value
+        found.append(importlib.import_module(name))
+        for each in [each for each in sys.modules if each.partition(".")[0] == "tritonops"]:
+            del sys.modules[each]
+    del os.environ["AOTCUDA_IN_PLACE"]
+    own, packaged = found
+    sys.modules[name] = packaged
+    assert own.triton is triton is not packaged.triton
+    same = packaged.__aotcuda__.manifest["toolchain"]["triton"] == triton.__version__
+    yield SimpleNamespace(torch=torch, triton=triton, packaged=packaged, own=own, same=same)
+    sys.path.remove(str(installed / "tritonops"))
+
+
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the names of the kernels that Triton compiles."""
+    import triton
+
+    found: list[str] = []
+    original = triton.runtime.jit.JITFunction._do_compile
+
+    def compile_and_note(self: Any, *args: Any, **named: Any) -> Any:
+        found.append(self.__name__)
+        return original(self, *args, **named)
+
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "_do_compile", compile_and_note)
+    return found

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+from typing import TYPE_CHECKING
 
 import pytest
 
+from support import libraries
 from support.late_builds import builder
 from support.quick import extension_module, general, path, quick
 from support.stand_in import cuda, stand_in_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -17,6 +22,13 @@ def _older_objects_are_not_collected_again(request: pytest.FixtureRequest) -> No
     if "gc" in vars(request.module):
         gc.collect()
         gc.freeze()
+
+
+@pytest.fixture
+def current() -> Iterator[dict[str, int]]:
+    """Install stand-ins for CuPy and PyTorch, and give their current streams."""
+    with libraries.installed() as streams:
+        yield streams
 
 
 __all__ = ["builder", "cuda", "extension_module", "general", "path", "quick", "stand_in_library"]

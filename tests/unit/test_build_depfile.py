@@ -89,7 +89,7 @@ def test_a_name_that_cannot_be_written_is_told_and_builds_each_time(tmp_path: Pa
 
 def test_a_target_that_make_takes_for_a_variable_is_told() -> None:
     (said,) = depfile.warnings([Path("out"), Path("/a=b/stamp")], [Path("/a=b/x.py")])
-    assert said.startswith("make takes the rule for /a=b/stamp for a variable, because of the =, ")
+    assert said.startswith("make reads the rule for /a=b/stamp for a variable, because of the =, ")
 
 
 def test_a_rule_is_one_for_all_targets_and_every_file_may_go_missing() -> None:

@@ -37,12 +37,6 @@ def listed(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_files_are_written_where_they_belong_and_told(tmp_path: Path) -> None:
-    written = output.write(FILES, tmp_path)
-    assert listed(tmp_path) == FILES
-    assert written == [tmp_path / name for name in FILES]
-
-
 @pytest.mark.parametrize("fails", [False, True], ids=["the first is done", "the first fails"])
 @pytest.mark.parametrize("place", ["", "there/not/yet"])
 def test_a_second_build_into_a_folder_waits_for_the_first(
@@ -94,13 +88,6 @@ def test_a_folder_that_cannot_be_locked_is_written_all_the_same(
     output.write(FILES, tmp_path / "there" / "not")
     monkeypatch.undo()
     assert listed(tmp_path / "there" / "not") == FILES
-
-
-def test_a_data_folder_holds_nothing_of_the_build_before(tmp_path: Path) -> None:
-    output.write(FILES | {"pkg/k.aotcuda/functions.fatbin": b"old"}, tmp_path)
-    (tmp_path / "pkg" / "mine.py").write_bytes(b"mine")
-    output.write(FILES, tmp_path)
-    assert listed(tmp_path) == FILES | {"pkg/mine.py": b"mine"}
 
 
 @pytest.mark.parametrize(
@@ -358,23 +345,6 @@ def test_a_bill_goes_into_a_pipe_that_is_there(by_link: bool, tmp_path: Path) ->
     assert plain.read_bytes() == b"a bill"
 
 
-def test_a_name_that_no_file_can_have_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"cannot be written \(File name too long\)"):
-        output.write({"x.py": b"", f"{'x' * 300}.py": b""}, tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_files_of_a_folder_that_is_replaced_keep_their_times_where_they_stay_the_same(tmp_path: Path) -> None:
-    files = {"k.py": b"1", "k.aotcuda/k.h": b"header", "k.aotcuda/manifest.json": b"{}"}
-    output.write(files, tmp_path)
-    for name in files:
-        os.utime(tmp_path / name, ns=(10**18, 10**18))
-    output.write({**files, "k.aotcuda/manifest.json": b"{ }"}, tmp_path)
-    times = {name: (tmp_path / name).stat().st_mtime_ns == 10**18 for name in files}
-    assert times == {"k.py": True, "k.aotcuda/k.h": True, "k.aotcuda/manifest.json": False}
-    assert listed(tmp_path)["k.aotcuda/manifest.json"] == b"{ }"
-
-
 class TestStamp:
     FILES: ClassVar = {"a/k.py": b"1", "a/k.aotcuda/manifest.json": b"{}", "b/k.py": b"2"}
 
@@ -439,22 +409,6 @@ def test_a_file_beside_the_build_is_there_as_it_was_or_whole_whatever_stops_it(
         if done:
             break
     assert number >= len(steps)
-
-
-def test_no_room_leaves_it_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut_off(path: Path, data: bytes) -> int:
-        with path.open("wb") as file:
-            file.write(data[:3])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    path = tmp_path / "k.d"
-    output.replace(path, b"old")
-    monkeypatch.setattr(Path, "write_bytes", cut_off)
-    with pytest.raises(
-        BuildError, match=r"k\.d cannot be written \(No space left on device\); make room for it, or name"
-    ):
-        output.replace(path, b"newer")
-    assert listed(tmp_path) == {"k.d": b"old"}
 
 
 def test_a_file_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:

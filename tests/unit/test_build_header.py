@@ -32,12 +32,6 @@ def test_the_name_and_the_guard_come_from_the_module() -> None:
     )
 
 
-def test_each_function_stands_below_its_python_signature() -> None:
-    text = header.render("pkg.k", [("f", function("int")), ("g", function("void"))])
-    assert "/* as Python */\nAOTCUDA_DEVICE int f(void);\n" in text
-    assert "/* as Python */\nAOTCUDA_DEVICE void g(void);\n" in text
-
-
 def test_complex_types_are_declared_all_of_them_where_one_is_used() -> None:
     plain = header.render("pkg.k", [("f", function("int"))])
     assert "complex" not in plain

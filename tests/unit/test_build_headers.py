@@ -86,12 +86,6 @@ def test_what_cannot_be_followed_is_told(project, line):
     assert "csrc/a.cu" in Headers([item], root.resolve(), []).hidden(Options())
 
 
-def test_what_includes_plain_headers_alone_hides_nothing(project):
-    root = project(csrc__a_cu="".join(f"{line}\n" for line in WRITTEN if "_next" not in line), csrc__b_h="")
-    item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
-    assert Headers([item], root.resolve(), ["csrc"]).hidden(Options()) == []
-
-
 def test_a_header_finds_its_neighbours_first(project):
     root = project(csrc__a_cu='#include "x/b.h"', csrc__x__b_h='#include "c.h"', csrc__x__c_h="", csrc__c_h="")
     assert found(root) == ["csrc/a.cu", "csrc/x/b.h", "csrc/x/c.h"]
@@ -111,18 +105,6 @@ def test_what_lies_outside_the_project_is_not_its_own(project, tmp_path):
     (tmp_path / "outside.h").write_text("")
     root = project(csrc__a_cu='#include "../../outside.h"\n#include <cuda_fp16.h>\n')
     assert found(root) == ["csrc/a.cu"]
-
-
-def test_sources_in_memory_have_headers_too(project):
-    root = project(inc__c_h="")
-    item = LinkInput(kind="cu", name="memory", data=b"#include <c.h>")
-    assert Headers([item], root.resolve(), ["inc"]).own == {(root / "inc/c.h").resolve()}
-
-
-def test_binaries_are_carried_and_not_searched(project):
-    root = project(csrc__a_cu='#include "b.h"', csrc__b_h="")
-    item = LinkInput(kind="object", name="csrc/a.cu", data=b'#include "b.h"', folder=str(root / "csrc"))
-    assert Headers([item], root.resolve(), []).own == {(root / "csrc/a.cu").resolve()}
 
 
 def test_binaries_beside_a_source_hide_nothing(project):
@@ -187,10 +169,3 @@ def test_code_that_may_say_where_a_header_lies_is_told(project, header, options,
     path = root / "csrc/a.cu"
     item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
     assert Headers([item], root, [*options.include_dirs]).tell_their_place(options) is told
-
-
-def test_a_file_that_is_compiled_is_known_by_its_path_in_the_project(project):
-    root = project(csrc__a_cu="const char *name = __FILE__;").resolve()
-    path = root / "csrc/a.cu"
-    item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
-    assert not Headers([item], root, []).tell_their_place(Options())

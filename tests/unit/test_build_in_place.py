@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def result(sources: list[Path]) -> Any:
     """Return what a worker built of `sources`: the module `pkg.solver`, whose one kernel stands in itself."""
     module = SimpleNamespace(
-        plan=SimpleNamespace(in_place=True, config=SimpleNamespace(name="pkg.solver")),
+        plan=SimpleNamespace(in_place=True, config=SimpleNamespace(name="pkg.solver", pack=False)),
         kernels=[SimpleNamespace(defined="pkg.solver:add:4")],
     )
     return SimpleNamespace(modules=[module], sources=[{"path": str(path)} for path in sources])

@@ -97,16 +97,6 @@ def test_what_the_assembler_spilled_is_what_ptxas_says_of_the_same_code(tmp_path
     assert spills == {"light": 0, "heavy": expected}
 
 
-def test_a_log_of_cuda_12_is_read_too() -> None:
-    log = """ptxas info    : Compiling entry function 'k' for 'sm_75'
-ptxas info    : Function properties for k
-    1104 bytes stack frame, 1808 bytes spill stores, 2316 bytes spill loads
-ptxas info    : Used 24 registers, 368 bytes cmem[0]
-"""
-    assert nvjitlink.spilled(log) == {"k": 1808 + 2316}
-    assert nvjitlink.spilled("") == {}
-
-
 def test_ptx_stays_as_it_is_where_the_machine_code_would_differ() -> None:
     text = ptx("mul.f32 %f2, %f1, %f1;")
     assert images.for_older_drivers(text, lambda given: given) == text

@@ -75,28 +75,6 @@ def test_what_a_build_before_wrote_may_be_replaced_even_if_it_was_read(project: 
     assert why_refused(project, depfile="k.d", stamp="k.s", sbom="touched") is None
 
 
-def test_what_a_build_before_carried_is_its_own(project: Path) -> None:
-    carried = project / "out" / "pkg" / "k.aotcuda" / "sources" / "_prelude.py"
-    carried.parent.mkdir(parents=True)
-    carried.write_text("import sys\n")
-    assert why_refused(project) is None
-    (project / "out" / "pkg" / "k.py").write_text("import sys\n")
-    assert why_refused(project) == (
-        "out/pkg/k.py is there, and aotcuda did not write it; name another folder, or remove it"
-    )
-
-
-@pytest.mark.parametrize("where", ["named", "out"])
-def test_a_file_is_no_folder(project: Path, where: str) -> None:
-    if where == "out":
-        (project / "out" / "pkg").touch()
-        said, path, there = why_refused(project), "out/pkg/k.py", "out/pkg"
-    else:
-        path, there = "pyproject.toml/new/x", "pyproject.toml"
-        said = why_refused(project, sbom=path)
-    assert said == f"{path} cannot be written: {there} is no folder; name another place, or remove that file"
-
-
 @pytest.mark.parametrize("name", ["k.py", "k.pyi"])
 def test_another_module_in_the_folder_is_not_replaced(name: str, project: Path) -> None:
     path = project / "out" / "pkg" / name
@@ -107,11 +85,6 @@ def test_another_module_in_the_folder_is_not_replaced(name: str, project: Path) 
     )
     path.write_text(f"{wheel_files.MARK} 1.0\n")
     assert why_refused(project) is None
-
-
-def test_out_has_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["build", "--out", ""]) == 2
-    assert "'' is no path of a folder" in capsys.readouterr().err
 
 
 def test_a_build_refuses_before_it_builds(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import io
-import mmap
 import os
 import pickle
 import select
@@ -75,20 +74,6 @@ def test_no_more_than_the_given_number_run_at_a_time(tmp_path: Path) -> None:
     assert max(run(*[Task(str(number), count) for number in range(8)], jobs=3)) <= 3
 
 
-def test_results_larger_than_a_pipe_arrive() -> None:
-    assert run(Task("large", lambda: b"x" * 5_000_000)) == [b"x" * 5_000_000]
-
-
-def test_every_task_is_reported_when_it_is_done() -> None:
-    ended: list[str] = []
-    flows.run([Task("a", int), Task("b", int)], 1, lambda task: ended.append(task.title))
-    assert ended == ["a", "b"]
-
-
-def test_no_tasks_are_no_work() -> None:
-    assert run() == []
-
-
 def test_what_a_task_raises_is_raised() -> None:
     with pytest.raises(LinkError, match=r"^it cannot be linked$"):
         run(Task("good", int), failing(LinkError("it cannot be linked")))
@@ -104,12 +89,6 @@ def test_of_several_errors_the_first_is_whole_and_the_others_are_lines_below_it(
     with pytest.raises(CompileError) as caught:
         run(*tasks, jobs=4)
     assert str(caught.value) == "one\n    in detail\ntwo"
-
-
-def test_the_other_tasks_are_still_run_when_one_fails(tmp_path: Path) -> None:
-    with pytest.raises(CompileError):
-        run(failing(CompileError("one")), Task("touches", (tmp_path / "touched").touch), jobs=1)
-    assert (tmp_path / "touched").exists()
 
 
 def test_a_crash_takes_one_child_and_is_told_by_key_task_and_signal() -> None:
@@ -154,20 +133,6 @@ def test_debugging_shows_where_an_error_arose(
     assert capfd.readouterr().err.count(f'File "{Path(__file__)}"') == 2
 
 
-def test_a_result_that_cannot_be_sent_is_an_error() -> None:
-    with pytest.raises(BuildError, match=r"^a task: the compiler ended without a result"):
-        run(Task("a task", lambda: lambda: None))
-
-
-def test_an_error_that_cannot_say_what_it_is_is_told_by_its_type() -> None:
-    class Broken(Exception):  # noqa: N818
-        def __str__(self) -> str:
-            raise ZeroDivisionError
-
-    with pytest.raises(BuildError, match=r"^task: Broken: its text cannot be made \(ZeroDivisionError\) "):
-        run(failing(Broken()))
-
-
 def test_a_source_that_closes_what_is_printed_to_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()
@@ -176,12 +141,6 @@ def test_a_source_that_closes_what_is_printed_to_does_no_harm(monkeypatch: pytes
     assert run(Task("one", int)) == [0]
     with pool.spare(lambda *_: 0, print) as call:
         assert call(None) == 0
-
-
-def test_a_child_shares_memory_only_on_purpose() -> None:
-    shared = mmap.mmap(-1, 1)
-    run(Task("writes", lambda: shared.write(b"x")))
-    assert shared[:1] == b"x"
 
 
 def descriptors() -> set[int]:
@@ -288,20 +247,6 @@ def test_gathered_attempts_go_on_after_a_failure_and_are_raised_together() -> No
     assert done == [1]
 
 
-def test_gathered_attempts_that_succeed_raise_nothing() -> None:
-    done = []
-    with failures.gathered() as attempt:
-        for number in range(2):
-            with attempt():
-                done.append(number)
-    assert done == [0, 1]
-
-
-def test_gathered_attempts_leave_unforeseen_errors_alone() -> None:
-    with pytest.raises(ZeroDivisionError), failures.gathered() as attempt, attempt():
-        raise ZeroDivisionError
-
-
 def test_a_spare_process_starts_from_the_state_before_the_block() -> None:
     with pool.spare(lambda given, _: [*STATE, given, os.getpid()], print) as call:
         STATE.append(7)
@@ -343,14 +288,6 @@ def test_a_spare_process_that_dies_is_told() -> None:
         call(None)
 
 
-def test_a_spare_process_that_is_not_called_goes() -> None:
-    reading, writing = os.pipe()
-    with pool.spare(lambda *_: None, print):
-        os.close(writing)  # which the copy has as well
-    assert os.read(reading, 1) == b""
-    os.close(reading)
-
-
 def in_rounds(*rounds: tuple[int, list[Task]], then: Exception | None = None) -> flows.Flow[list[object]]:
     """Return a flow of such rounds, each a rank and tasks, that returns what all of them returned, or raises."""
     found: list[object] = []
@@ -383,11 +320,6 @@ def test_what_others_wait_for_is_started_first() -> None:
     assert told == ["a1", "a2", "a3", "b1", "b2"]
 
 
-def test_empty_rounds_and_flows_without_any_come_to_their_ends() -> None:
-    assert flows.flow([in_rounds((0, []), (1, [])), in_rounds()], 1, ignore) == [[], []]
-    assert flows.flow([], 1, ignore) == []
-
-
 def test_the_errors_are_those_of_the_lowest_rank_whatever_was_quicker() -> None:
     told: list[str] = []
     quick = in_rounds((0, [Task("quick", int)]), (3, [failing(LinkError("not linked"), "linked")]))
@@ -406,12 +338,3 @@ def test_after_a_failure_no_later_round_is_begun() -> None:
     with pytest.raises(CompileError, match="broken"):
         flows.flow([broken, other], 1, telling(told))
     assert told == ["broken", "compiled"]
-
-
-def test_what_flows_raise_themselves_is_told_together() -> None:
-    first = in_rounds((0, [Task("a", int)]), then=LinkError("first"))
-    second = in_rounds((0, [Task("b", int)]), then=LinkError("second"))
-    later = in_rounds((0, [Task("c", int)]), (1, [failing(LinkError("not told"))]))
-    with pytest.raises(LinkError) as caught:
-        flows.flow([later, first, second], 2, ignore)
-    assert str(caught.value).splitlines() == ["first", "second"]

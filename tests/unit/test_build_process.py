@@ -51,12 +51,6 @@ def test_a_front_end_from_outside_says_what_concerns_its_compiler(monkeypatch: p
     assert process.environment(given)["TOY_LEVEL"] == "3"
 
 
-def test_the_hash_seed_is_fixed_and_the_path_of_pip_is_left_to_its_own_site() -> None:
-    found = process.environment({"PYTHONHASHSEED": "17", "PYTHONPATH": "/overlay/site"})
-    assert found["PYTHONHASHSEED"] == "0"
-    assert found["PYTHONPATH"] == "/overlay/site"
-
-
 def test_the_toolkit_of_a_worker_comes_before_that_of_the_machine(tmp_path: Path) -> None:
     toolkit(tmp_path, 13, "13.0.88")
     (found,) = toolkits.installed([str(tmp_path)])

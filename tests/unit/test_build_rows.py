@@ -115,17 +115,6 @@ def test_units_that_the_build_has_are_not_compiled() -> None:
     assert [found[unit, TARGETS[0]] == 0 for unit in units] == [False, True, False, True]
 
 
-def test_where_all_is_had_nothing_is_compiled() -> None:
-    unit = Unit(0)
-    item = SimpleNamespace(units=[unit], compiled_for=lambda _: TARGETS)
-    job = SimpleNamespace(jobs=1, plans=[item])
-    there: dict[Any, Any] = dict.fromkeys([(unit, target) for target in TARGETS], 1)
-    flow: Any = source_loading.compiling(job, Front(id), item, {unit: None}, TARGETS, CompileCache(), there)  # type: ignore[arg-type]
-    ended: list[pool.Task] = []
-    assert flows.flow([flow], 1, ended.append) == [there]
-    assert ended == []
-
-
 def warn(number: int) -> None:
     telemetry.add(telemetry.Telemetry(warnings=[f"of k{number}"]))
 

@@ -54,10 +54,6 @@ def test_a_front_end_that_others_wait_for_comes_first() -> None:
     assert split(a=("", []), b=(NEW, []), c=("", ["b"])) == [(NEW, "b"), (OLD, "a c")]
 
 
-def test_modules_of_other_packages_are_not_waited_for() -> None:
-    assert split(a=("", ["otherpkg.kernels"]), b=("", ["a"])) == [(OLD, "a"), (OLD, "b")]
-
-
 class Workers:
     """Stands for worker processes: notes the jobs, and answers that everything was built or that something failed."""
 
@@ -145,6 +141,6 @@ def test_a_folder_whose_name_is_no_text_is_refused_before_a_compiler_stumbles_ov
     job = Job(root="/", import_roots=(), arch_key="", plans=plans, names={}, jobs=1)
     path = "/na\udcefve/ü"
     given = replace(job, root=path) if key == "root" else replace(job, import_roots=("/", path))
-    with pytest.raises(BuildError, match=r"^/na\\xefve/ü has a name that is not UTF-8, .*; rename that folder$"):
+    with pytest.raises(BuildError, match=r"^/na\\xefve/ü has a name that is not UTF-8, .*; rename the folder$"):
         stages.run(given)
     assert stages.run(replace(job, root="/ü/\\xef"))

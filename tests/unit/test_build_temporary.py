@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.builder import temporary
-from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,11 +95,6 @@ def test_a_link_is_removed_and_what_it_points_to_stays(tmp_path: Path, dead: str
     assert (mine / "file").exists()
 
 
-def test_sweeping_what_is_not_there_is_nothing(tmp_path: Path) -> None:
-    temporary.sweep(tmp_path / "nothing")
-    assert not (tmp_path / "nothing").exists()
-
-
 def test_a_new_folder_is_this_users_alone_and_takes_the_place_of_dead_ones(
     tmp_path: Path, dead: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,9 +103,3 @@ def test_a_new_folder_is_this_users_alone_and_takes_the_place_of_dead_ones(
     made = temporary.folder()
     assert list(tmp_path.iterdir()) == [made]
     assert made.stat().st_mode & 0o777 == 0o700
-
-
-def test_no_room_for_a_folder_is_an_error_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
-    with pytest.raises(BuildError, match=r"no temporary folder can be made .*; set TMPDIR to a folder with room"):
-        temporary.folder()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.arch import Target, parse
+from aotcuda.arch import parse
 from aotcuda.builder import jit, plan, toolchain, toolkits
 from aotcuda.builder.config import parser
 from aotcuda.common.jit_build import Request
@@ -15,6 +14,8 @@ from aotcuda.errors import ToolchainError
 from support.toolkits import toolkit
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aotcuda.builder.toolkits import Toolkit
 
 
@@ -40,12 +41,6 @@ def test_libraries_without_compilers_are_no_toolkit(tmp_path: Path) -> None:
     paths = ["", str(tmp_path / "nowhere"), str(tmp_path / "libraries"), str(tmp_path / "whole")]
     assert [one.cuda for one in toolkits.installed(paths)] == [(13, 0)]
     assert toolkits.installed(paths[:3]) == ()
-
-
-def test_a_jit_environment_has_no_packer(tmp_path: Path) -> None:
-    toolkit(tmp_path, 12, "12.8.93", without="nvfatbin")
-    (found,) = toolkits.installed([str(tmp_path)])
-    assert sorted(found.libraries) == ["nvjitlink", "nvrtc", "nvvm"]
 
 
 @pytest.mark.parametrize(
@@ -125,32 +120,6 @@ def test_a_toolkit_without_targets_builds_the_functions_alone(wide: tuple[Toolki
     assert described(his) == [("pkg.both", "k f", "sm_90", "sm_90"), ("pkg.kernels", "k", "sm_90", "sm_90")]
 
 
-def test_one_toolkit_builds_everything_as_it_is_listed(tmp_path: Path) -> None:
-    whole = plans("sm_90", "sm_75", "compute_75")
-    assert plan.share(whole, ()) == [(None, whole)]
-    toolkit(tmp_path, 13, "13.0.88")
-    installed = toolkits.installed([str(tmp_path)])
-    assert plan.share(whole, installed) == [(installed[0], whole)]
-
-
-def test_what_a_front_end_assembles_itself_is_not_shared_out(wide: tuple[Toolkit, ...]) -> None:
-    kernels = {"k": "*fp32, i32"}
-    table = {
-        "arch": ["sm_80", "sm_100", "sm_107"],
-        "frontend": "triton",
-        "modules": {"pkg.kernels": {"source": "pkg._kernels", "kernels": kernels}},
-    }
-    ((maker, parts),) = plan.share(plan.make(parser.parse(table, environ={})), wide)
-    assert maker == wide[1]
-    assert described(parts) == [("pkg.kernels", "k", "sm_80 sm_100a sm_107a", "sm_80 sm_100a sm_107a")]
-
-
-def test_what_no_toolkit_knows_goes_to_the_first_to_be_refused(wide: tuple[Toolkit, ...]) -> None:
-    ((maker, parts),) = plan.share(plans("sm_95"), wide)
-    assert maker == wide[0]
-    assert parts[0].code_targets == {parse("sm_95"): Target("sass", 9, 5)}
-
-
 def jit_toolkit(target: str, driver: tuple[int, int]) -> Toolkit | None:
     table = {"arch": [target], "modules": {"pkg.k": {"source": "pkg._s", "kernels": {"k": "void(int32)"}}}}
     settings = parser.parse(table, environ={})
@@ -175,28 +144,6 @@ def test_a_jit_build_takes_a_toolkit_whose_code_the_driver_loads(
     )
     monkeypatch.setattr(toolkits, "installed", tuple)
     assert jit_toolkit("sm_90", (12, 2)) is None
-
-
-def test_a_toolkit_that_cannot_be_loaded_is_said_in_one_line(wide: tuple[Toolkit, ...]) -> None:
-    with pytest.raises(ToolchainError, match=r"libnvrtc\.so\.12 cannot be loaded .*install the extra"):
-        toolchain.load(wide[0])
-
-
-def test_no_library_is_looked_for_where_proc_is_missing(
-    monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]
-) -> None:
-    asked = []
-
-    def missing(self: Path, **_: object) -> str:
-        asked.append(str(self))
-        raise FileNotFoundError(2, "No such file or directory", str(self))
-
-    monkeypatch.setattr(toolchain, "_loaded", [wide[0]])
-    monkeypatch.setattr(toolchain, "toolkit_version", lambda: wide[0].cuda)
-    monkeypatch.setattr(toolchain.nvjitlink, "version", lambda: wide[0].linker)
-    monkeypatch.setattr(Path, "read_text", missing)
-    toolchain.check_loaded()
-    assert asked == ["/proc/self/maps"]
 
 
 def test_another_toolkits_library_is_found_out(monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]) -> None:

@@ -11,7 +11,6 @@ from aotcuda import cli
 from aotcuda.builder import toolkits
 from aotcuda.common.jit_build import Result
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.tools.cache import listing
 from support import late
 from support.manifests import kernel
 
@@ -85,27 +84,6 @@ def test_a_folder_that_cannot_be_read_is_not_empty(cache, capsys, monkeypatch, a
     assert cli.main(["cache", action]) == 1
     assert f"aotcuda: {base}/v1 cannot be read (Too many levels" in capsys.readouterr().err
     assert os.path.exists(cache.path("ab" + "0" * 62)) == of_builds, "nothing is removed before"
-
-
-def test_no_home_is_said(monkeypatch, capsys):
-    from aotcuda.cache import folder
-
-    monkeypatch.setattr(folder, "folder", lambda: None)
-    assert cli.main(["cache", "dir"]) == 1
-    assert capsys.readouterr().err.startswith("aotcuda: there is no cache, because there is no home folder")
-
-
-def test_an_action_is_needed(capsys):
-    assert cli.main(["cache"]) == 2
-
-
-def test_what_names_no_place_is_said_before_anything_is_removed_and_by_the_doctor(cache, capsys, monkeypatch):
-    put(cache, "ab" + "0" * 62, 0)
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "off")
-    assert cli.main(["cache", "clear"]) == 1
-    assert capsys.readouterr().err.startswith("aotcuda: AOTCUDA_BUILD_CACHE is 'off'; write ")
-    assert [*cache.stored()] == ["ab" + "0" * 62]
-    assert "AOTCUDA_BUILD_CACHE is 'off'" in listing.totals()["builds"]["problem"]
 
 
 @pytest.mark.parametrize(

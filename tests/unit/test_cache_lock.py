@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-from unittest.mock import Mock
 
 import pytest
 
@@ -51,13 +50,6 @@ def never():
 def held_by(path, content):
     with open(path, "wb") as file:
         file.write(content)
-
-
-def test_it_is_taken_and_given_back(path):
-    held = cache_lock.acquire(path, never, 0)
-    assert os.path.exists(path)
-    held.release()
-    assert not os.path.exists(path)
 
 
 def test_a_waiter_gets_it_when_the_holder_gives_it_back(path, clock):
@@ -125,44 +117,38 @@ def test_who_lost_a_lock_does_not_give_back_the_new_holders(path):
     assert os.path.exists(path)
 
 
-def test_a_lock_made_meanwhile_is_not_taken_away(path):
-    held_by(path, b"new")
-    cache_lock._take_away(path, b"old")
-    with open(path, "rb") as file:
-        assert file.read() == b"new"
-    assert os.listdir(os.path.dirname(path)) == ["some.lock"]
-
-
-@pytest.mark.parametrize("at", [1, 2])
-@pytest.mark.parametrize("name", ["open", "write", "close", "link", "unlink"])
-def test_an_interrupt_of_who_takes_it_leaves_no_file(path, monkeypatch, name, at):
+@pytest.mark.parametrize(("place", "name"), [(cache_lock, "open"), (cache_lock.Lock, "renew"), (os, "unlink")])
+def test_an_interrupt_of_who_takes_it_leaves_no_file(path, monkeypatch, place, name):
     """It is raised when a call returns, which has done its work."""
-    function, came = getattr(os, name), []
+    function, came = getattr(place, name, open), []
 
-    def interrupted(*args, **named):
-        came.append(function(*args, **named))
-        if len(came) == at:
-            raise KeyboardInterrupt
-        return came[-1]
+    def interrupted(*args):
+        came.append(args)
+        result = function(*args)
+        if len(came) > 1:
+            return result
+        if name == "open":
+            result.close()
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, name, interrupted)
+        patch.setattr(place, name, interrupted, raising=name != "open")
         with contextlib.suppress(KeyboardInterrupt):
             cache_lock.acquire(path, never, 0).release()
     assert came
     assert os.listdir(os.path.dirname(path)) == []
 
 
-def test_an_interrupt_before_there_is_a_file_is_one_all_the_same(path, monkeypatch):
-    monkeypatch.setattr(cache_lock, "_write", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        cache_lock.acquire(path, never, 0)
-
-
 def test_an_interrupt_of_a_thread_that_waits_leaves_the_lock_to_the_one_that_has_it(path, monkeypatch):
     held = cache_lock.acquire(path, never, 0)
+
+    def interrupted(path, mode):
+        if mode == "xb":
+            raise KeyboardInterrupt
+        return open(path, mode)
+
     with monkeypatch.context() as patch:
-        patch.setattr(os, "link", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(cache_lock, "open", interrupted, raising=False)
         with pytest.raises(KeyboardInterrupt):
             cache_lock.acquire(path, never, 0)
     assert os.path.exists(path)

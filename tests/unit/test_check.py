@@ -54,11 +54,6 @@ def test_the_table_has_a_row_for_each_gpu_and_joins_drivers_that_do_not_differ(p
     assert "no image: the images need CUDA 12.9; update the driver" in " ".join(out.split())
 
 
-def test_every_line_of_the_table_fits_a_screen(package, capsys):
-    _, out, _ = run(capsys, package(fallback="jit", rebuild=RECIPE))
-    assert max(map(len, out.splitlines())) <= 100
-
-
 def test_a_wheel_and_each_of_its_modules_is_checked(tmp_path, capsys):
     wheel = modules.write_wheel(tmp_path, "mypkg.a", "mypkg.b")
     code, out, _ = run(capsys, str(wheel), "--json")
@@ -122,11 +117,6 @@ def test_the_fallback_serves_where_it_has_a_recipe_and_says_what_to_install(pack
     assert "aotcuda[jit-cu12] is installed" in " ".join(out.split())
 
 
-def test_one_gpu_is_fine_if_any_driver_serves_it(package, capsys):
-    assert run(capsys, package(), "--gpu", "A100")[0] == 0
-    assert run(capsys, package("sm_90"), "--gpu", "A100")[0] == 1
-
-
 @pytest.mark.parametrize(
     ("targets", "changes", "require", "unmet"),
     [
@@ -186,10 +176,12 @@ def test_bad_input_is_one_line_that_says_what_to_write(package, capsys, argument
 def test_what_cannot_be_checked_says_why(package, tmp_path, capsys):
     folder = package(functions=("add",))
     fatbin = next(tmp_path.rglob("kernels.fatbin"))
-    assert "is an image alone, which does not tell its toolchain" in run(capsys, str(fatbin))[2]
+    assert "is an image without a manifest, so its toolchain is unknown" in run(capsys, str(fatbin))[2]
     assert run(capsys, str(tmp_path / "nothing"))[0] == 1
     manifests.write(tmp_path / "b", [], functions=("add",), min_driver=None, images=[])
-    assert "has no kernels; device functions are linked by what uses them" in run(capsys, str(tmp_path / "b"))[2]
+    assert ("has no kernels; device functions run where the code that links them runs") in run(
+        capsys, str(tmp_path / "b")
+    )[2]
     assert run(capsys, folder)[0] == 1 or check.check(folder).modules
 
 
@@ -230,9 +222,3 @@ def test_a_damaged_manifest_is_one_line_at_worst(tmp_path, capsys, command):
             error = capsys.readouterr().err
             assert code in (0, 1), (path, value)
             assert len(error.splitlines()) == code, (path, value, error)
-
-
-def test_an_image_that_says_its_own_lowest_driver_is_believed(package):
-    folder = package("sm_90", images=[{**manifests.image("sm_90")[0], "min_driver": "550.54"}])
-    (module,) = check.check(folder).modules
-    assert [image.min_driver for image in module.images] == ["550.54"]

@@ -20,7 +20,6 @@ RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "fi
 
 WHEELS = {
     "the README's": ("sm_75 sm_80 sm_90 sm_100 sm_120 compute_75", {"cuda": "13.0"}),
-    "machine code of CUDA 12": ("sm_75 sm_80 sm_90 sm_120", {"cuda": "12.9"}),
     "every target": (
         "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_103 sm_107 sm_110 sm_120 sm_121 compute_75",
         {"cuda": "13.4"},
@@ -30,9 +29,7 @@ WHEELS = {
         {"cuda": "12.9"},
     ),
     "suffixes": ("sm_90a sm_100f sm_103a sm_120f compute_100f compute_90", {"cuda": "12.9"}),
-    "PTX alone": ("compute_80", {"cuda": "12.6"}),
     "PTX of a newer toolkit": ("sm_80 compute_86 compute_100", {"cuda": "13.3"}),
-    "Jetson alone": ("sm_87 sm_110", {"cuda": "13.0"}),
     "a desktop's for a Jetson": ("sm_80 sm_86", {"cuda": "12.2"}),
     "no toolkit named": ("sm_80 compute_75", {}),
 }
@@ -82,7 +79,7 @@ def test_every_pair_takes_what_was_predicted(cuda, wheel):
     assert set(predicted.values()) > {None}
 
 
-@pytest.mark.parametrize("wheel", WHEELS)
+@pytest.mark.parametrize("wheel", ["the README's", "suffixes", "two toolkits'"])
 @pytest.mark.parametrize("changes", [{"fallback": "jit", "rebuild": RECIPE}, {"fallback": "jit"}, {"rebuild": RECIPE}])
 def test_the_fallback_is_predicted_where_the_run_time_would_ask_it(cuda, wheel, changes):
     targets, toolchain = WHEELS[wheel]

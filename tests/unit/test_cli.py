@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda import cli
 from aotcuda.cli import main
 from aotcuda.errors import CompileError
 from aotcuda.tools.inspect import summary
@@ -26,21 +25,6 @@ def fake_build(monkeypatch: pytest.MonkeyPatch, build_project: object) -> None:
     module = types.ModuleType("aotcuda.builder.build_command")
     module.build_project = build_project
     monkeypatch.setitem(sys.modules, "aotcuda.builder.build_command", module)
-
-
-def test_inspect_prints_a_table(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(wheel)]) == 0
-    output = capsys.readouterr()
-    assert output.out.startswith("mypkg.kernels\n  in ")
-    assert "axpy  (kernel, numba ABI, from mypkg._kernels:axpy)" in output.out
-    assert output.err == ""
-
-
-def test_inspect_json_prints_one_object(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(wheel), "--json"]) == 0
-    output = capsys.readouterr()
-    assert json.loads(output.out)["modules"][0]["name"] == "mypkg.kernels"
-    assert output.err == ""
 
 
 def test_inspect_takes_several_targets(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,13 +54,6 @@ def test_bash_completes_the_command(words: list[str], offered: list[str], capsys
     assert found.stdout.split() == offered
 
 
-def test_completion_offers_files_where_files_are_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "bash"]) == 0
-    text = capsys.readouterr().out
-    assert "_inspect_pos_0_COMPGEN=_shtab_compgen_files" in text
-    assert "_build_pos_0_COMPGEN=_shtab_compgen_dirs" in text
-
-
 def test_what_is_given_in_several_turns_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str] | None] = []
     monkeypatch.setattr("aotcuda.tools.cache.warming.warm", lambda module, wanted, cuda: asked.append(wanted) or [])
@@ -87,29 +64,12 @@ def test_what_is_given_in_several_turns_adds_up(monkeypatch: pytest.MonkeyPatch)
     assert asked == [None]
 
 
-def test_no_option_of_several_values_drops_those_of_an_earlier_turn() -> None:
-    parsers, options = [cli._parser()], []
-    while parsers:
-        for action in parsers.pop()._actions:
-            if isinstance(action.choices, dict):
-                parsers += action.choices.values()
-            elif action.option_strings and action.nargs in ("+", "*"):
-                options.append(action)
-    assert [type(action).__name__ for action in options] == ["_ExtendAction"] * 2
-
-
 def test_completion_without_shtab_says_what_installs_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "zsh"]) == 1
     assert capsys.readouterr().err.endswith("run: pip install 'aotcuda[completion]'\n")
-
-
-def test_sort_takes_what_sorts() -> None:
-    (inspect,) = [action for action in cli._parser()._actions if action.dest == "inspect" or action.choices][:1]
-    (sort,) = [action for action in inspect.choices["inspect"]._actions if action.dest == "sort"]
-    assert tuple(sort.choices) == summary.SORT_KEYS
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -137,11 +97,6 @@ def test_the_traceback_is_shown_on_demand(capsys: pytest.CaptureFixture[str], mo
 def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith("usage: aotcuda")
-
-
-def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    assert "inspect" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -221,15 +176,7 @@ def test_build_without_its_extra_says_what_to_install(
     assert error.count("\n") == 1
 
 
-def test_the_package_runs_as_a_module_and_hands_on_the_exit_code(wheel: Path) -> None:
-    command = [sys.executable, "-m", "aotcuda", "inspect"]
-    fine = subprocess.run([*command, str(wheel)], capture_output=True, text=True, check=False)
-    assert (fine.returncode, fine.stderr) == (0, "")
-    wrong = subprocess.run([*command, "nothing.at.all"], capture_output=True, text=True, check=False)
-    assert (wrong.returncode, wrong.stdout) == (1, "")
-
-
-@pytest.mark.parametrize("missing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("missing", [">&-", "<&- >&- 2>&-"])
 def test_a_process_without_standard_streams_does_as_much(missing: str, wheel: Path) -> None:
     def status(*arguments: str) -> tuple[int, bytes]:
         command = ["sh", "-c", f'exec "$0" "$@" {missing}', sys.executable, *arguments]
@@ -276,7 +223,7 @@ def test_the_folder_of_the_cmake_package_needs_no_module_and_all_else_does(capsy
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == 2
-        assert "name MODULE, unless it is --cmakedir that you want" in capsys.readouterr().err
+        assert "name MODULE, or pass --cmakedir" in capsys.readouterr().err
 
 
 def test_a_full_disk_is_one_line(wheel: Path) -> None:
@@ -285,5 +232,5 @@ def test_a_full_disk_is_one_line(wheel: Path) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        "aotcuda: writing failed (No space left on device); make room, or write elsewhere\n",
+        "aotcuda: writing failed (No space left on device); free some space, or write to another folder\n",
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import tomllib
 
 import pytest
@@ -12,7 +11,6 @@ from aotcuda.arch import parse as target
 from aotcuda.builder.config.model import Config, LinkItem, Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.numba.config import Function, Kernel
-from aotcuda.errors import ConfigError
 
 FULL = """
 arch = ["sm_90", "compute_75", "sm_75", "sm_90", "sm_90a", "compute_120f"]
@@ -164,25 +162,6 @@ def test_the_environment_may_supply_arch() -> None:
     assert read(MINIMAL.replace('arch = ["sm_90"]', ""), AOTCUDA_ARCH="sm_80").arch == (target("sm_80"),)
 
 
-@pytest.mark.parametrize("value", ["", "  "])
-def test_an_empty_variable_is_as_good_as_none(value: str) -> None:
-    assert read(MINIMAL, AOTCUDA_ARCH=value).arch == (target("sm_90"),)
-
-
-def test_configurations_cannot_be_changed() -> None:
-    config = read(MINIMAL)
-    for value in (config, config.modules[0], config.modules[0].options, config.modules[0].kernels[0]):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            value.__setattr__(dataclasses.fields(value)[0].name, None)
-        assert not hasattr(value, "__dict__")
-
-
-def test_reading_leaves_the_table_as_it_was() -> None:
-    table = tomllib.loads(FULL)
-    parse(table, environ={"AOTCUDA_ARCH": "sm_80"})
-    assert table == tomllib.loads(FULL)
-
-
 def test_an_alias_may_have_the_name_of_what_it_stands_for_elsewhere() -> None:
     """`module:name` is no use of the alias `name`."""
     table = {
@@ -191,9 +170,3 @@ def test_an_alias_may_have_the_name_of_what_it_stands_for_elsewhere() -> None:
         "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {"k": "void(particles)"}}},
     }
     assert dict(parse(table, environ={}).types)["particle"] == "mypkg.dtypes:particle"
-
-
-def test_errors_have_the_name_of_a_module_whole() -> None:
-    name = ".".join(["package", *["subpackage"] * 8, "kernels"])
-    with pytest.raises(ConfigError, match=re.escape(f'modules."{name}".source: this key is missing')):
-        read(f'arch = ["sm_90"]\n[modules."{name}"]')

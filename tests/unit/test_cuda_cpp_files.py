@@ -83,13 +83,6 @@ def test_the_run_time_is_missed_where_the_dependencies_lack_it(
     assert told == any("the run time" in line for line in said(project, capsys))
 
 
-@pytest.mark.parametrize("requires", ["aotcuda", "aotcuda[triton]", "other[cpp-cu13]", "aotcuda[cpp-cu13x]"])
-def test_what_brings_none_is_told(requires: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "raw.cu").write_text("__global__ void k() {}\n")
-    (project / "pyproject.toml").write_text(HATCHLING.replace('"hatchling"]', f'"hatchling", "{requires}"]'))
-    assert [line for line in said(project, capsys) if "their compiler" in line]
-
-
 @pytest.mark.parametrize(
     ("pyproject", "hatch"),
     [
@@ -105,13 +98,3 @@ def test_the_hook_is_found_wherever_it_is_turned_on(
     (project / "pyproject.toml").write_text(HATCHLING + pyproject)
     (project / "hatch.toml").write_text(hatch)
     assert not [line for line in said(project, capsys) if "the hook" in line]
-
-
-def test_where_hatchling_has_a_file_of_its_own_the_hook_belongs_there(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "raw.cu").write_text("__global__ void k() {}\n")
-    (project / "hatch.toml").write_text("[build]\n")
-    assert said(project, capsys)[-1] == (
-        "to do: the hook: add an empty table [build.targets.wheel.hooks.aotcuda] to hatch.toml"
-    )

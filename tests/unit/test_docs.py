@@ -54,18 +54,6 @@ def test_what_a_page_points_to_is_there(page):
     assert list(broken(ROOT / "CHANGELOG.md" if page in FRAGMENTS else page, page.read_text())) == []
 
 
-def test_what_is_not_there_is_found():
-    text = (
-        "[a](nowhere.md) [b](docs/howto/other-processes.md#fork) [c](docs/howto/other-processes.md#x) "
-        "`aotcuda/build/api.py` `builder/api.py` `k[g](x)`"
-    )
-    assert list(broken(ROOT / "README.md", text)) == [
-        "nowhere.md",
-        "docs/howto/other-processes.md#x",
-        "aotcuda/build/api.py",
-    ]
-
-
 def test_messages_of_the_troubleshooting_page_are_those_that_are_said():
     """Users search the first column for the text of a message."""
     rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)

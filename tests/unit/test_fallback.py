@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import hashlib
 import importlib
@@ -30,9 +29,8 @@ from aotcuda.errors import (
     StaleBuildError,
 )
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.arguments import arrays, overloads
 from aotcuda.runtime.jit import compile as jit_compile
-from support import late, libraries, manifests
+from support import late, libraries
 from support.libraries import Array, State
 from support.manifests import kernel
 
@@ -72,7 +70,7 @@ def with_callbacks(cuda, package, builder, monkeypatch):
     def open_handle(_manifest, data):
         handle = Handle("the handle")
         hooks.handles.append(weakref.ref(handle))
-        return handle, _loaded(data)
+        return handle, cuda.load(data)
 
     module = package(kernel("axpy", SAXPY), load="first-use", targets=("sm_90",))
     builder.changes = {
@@ -95,7 +93,7 @@ class TestTypes:
     def module(self, package):
         return package(kernel("axpy", SAXPY), kernel("other", "void(int32)"))
 
-    def test_it_is_compiled_for_the_types_of_the_call_and_launched(self, cuda, module, builder):
+    def test_a_kernel_is_compiled_for_the_types_of_the_call(self, cuda, module, builder):
         with pytest.warns(FallbackWarning):
             module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
         (request,) = builder.requests
@@ -105,7 +103,7 @@ class TestTypes:
         assert len(cuda.launches()) == 1
         assert int.from_bytes(cuda.parameters()[:8], "little") == 2
 
-    def test_windows_refuses_the_call_and_says_where_builds_run(self, cuda, module, builder, monkeypatch):
+    def test_windows_compiles_nothing(self, cuda, module, builder, monkeypatch):
         monkeypatch.setattr(sys, "platform", "win32")
         with pytest.raises(
             ArgumentError, match=r"; and the JIT fallback failed: .* aotcuda builds on Linux alone, and"
@@ -113,7 +111,7 @@ class TestTypes:
             module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
         assert builder.requests == []
 
-    def test_the_warning_names_the_kernel_the_types_and_why_and_comes_once(self, cuda, module):
+    def test_the_warning_names_kernel_types_and_reason_once(self, cuda, module):
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning) as caught:
             for _ in range(3):
@@ -125,18 +123,7 @@ class TestTypes:
         )
         assert warning.filename == __file__
 
-    def test_it_is_compiled_once_for_each_signature(self, cuda, module, builder):
-        array = cuda.array(np.zeros(8, "<f8"))
-        with pytest.warns(FallbackWarning):
-            module.axpy[1, 32](2, array)
-            module.axpy[2, 32](3, array)
-            module.axpy[1, 32](2.5, array)
-            module.axpy.forall(8)(2.5, array)
-        signatures = [request.signature for request in builder.requests]
-        assert signatures == ["void(int64, float64[::1])", "void(float64, float64[::1])"]
-        assert len(cuda.launches()) == 4
-
-    def test_what_is_packaged_stays_in_use(self, cuda, module, builder):
+    def test_packaged_overloads_stay_in_use(self, cuda, module, builder):
         array = cuda.array(8)
         module.axpy[1, 32](2.0, array)
         with pytest.warns(FallbackWarning):
@@ -146,7 +133,7 @@ class TestTypes:
         assert [len(bytes.fromhex(call["parameters"])) for call in cuda.launches()] == [64, 64, 64]
         assert np.frombuffer(cuda.parameters()[:4], "<f4") == 2.0
 
-    def test_what_was_compiled_before_does_not_decide_what_a_call_gets(self, cuda, module, builder):
+    def test_a_call_is_compiled_for_its_own_types(self, cuda, module, builder):
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning):
             module.axpy[1, 32](np.float32(0.1), array)
@@ -158,7 +145,7 @@ class TestTypes:
         assert np.frombuffer(cuda.parameters()[:8], "<f8") == 0.1
 
     @pytest.mark.parametrize("values", [(2, 3, 4), (0.5, 1.5, 2.5), (True, False, True), (np.uint64(2),) * 3])
-    def test_later_launches_take_the_quick_path(self, cuda, module, path, general, values):
+    def test_later_launches_take_the_fast_path(self, cuda, module, path, general, values):
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning):
             for value in (*values, *values):
@@ -178,9 +165,7 @@ class TestTypes:
             ((2, "readonly"), (2, "C")),
         ],
     )
-    def test_a_wider_overload_is_not_taken_for_what_it_was_not_compiled_for(
-        self, cuda, package, builder, first, second
-    ):
+    def test_a_wider_compiled_overload_is_not_taken(self, cuda, package, builder, first, second):
         k = package(kernel("k", "void(float32, float32[:,::1])")).k
         square = np.zeros((4, 4), "<f8")
         arrays = {
@@ -195,7 +180,7 @@ class TestTypes:
         assert len({request.signature for request in builder.requests}) == 2
         assert builder.requests[1].signature == "void(int64, float64[:,::1])"
 
-    def test_a_record_is_still_taken_after_an_array_of_its_type_was_compiled_for(self, cuda, package, path):
+    def test_a_record_is_taken_after_an_array_was_compiled_for(self, cuda, package, path):
         record = np.dtype([("x", "<i4"), ("y", "<f4")])
         parameter = {"name": "a", "type": "Record", "kind": "record", "offset": 0, "dtype": "|V8{x:<i4@0,y:<f4@4}"}
         packaged = kernel("k", "void(uint64)")
@@ -209,7 +194,7 @@ class TestTypes:
         k[1, 1](cuda.array(8))
         assert len(cuda.launches()) == 4
 
-    def test_a_launch_of_what_is_packaged_compiles_nothing_for_its_gpu(self, cuda, package, builder, path):
+    def test_a_packaged_launch_on_another_gpu_compiles_nothing(self, cuda, package, builder, path):
         cuda.set(devices="9.0,7.5")
         k = package(kernel("k", "void(int32)"), targets=("sm_75", "sm_90")).k
         drivers.get().make_current(0)
@@ -224,23 +209,7 @@ class TestTypes:
         assert [request.target for request in builder.requests] == ["sm_90", "sm_75"]
         drivers.get().make_current(0)
 
-    def test_throw_away_types_are_not_kept_for_ever(self, cuda, package, builder, monkeypatch):
-        monkeypatch.setattr(overloads, "_MOST_KEPT", 4)
-        k = package(kernel("k", "void(int32)")).k
-        array = cuda.array(8)
-        kinds = []
-        with pytest.warns(FallbackWarning):
-            for _ in range(200):
-                kind = type("Fresh", (type(array),), {})
-                k[1, 1](kind(array.address, np.zeros(8, "<f4")))
-                kinds.append(weakref.ref(kind))
-        del kind
-        arrays._families.clear()  # which are bounded, and would hide what is not
-        gc.collect()
-        assert len(builder.requests) == 1
-        assert sum(each() is not None for each in kinds) < 100
-
-    def test_the_next_process_takes_it_from_the_cache_without_a_word(self, cuda, module, builder, monkeypatch):
+    def test_the_next_process_loads_it_from_the_cache_without_a_warning(self, cuda, module, builder, monkeypatch):
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning):
             module.axpy[1, 32](2, array)
@@ -250,18 +219,13 @@ class TestTypes:
         assert len(builder.requests) == 1
         assert len(cuda.launches()) == 2
 
-    def test_the_wrong_number_of_arguments_is_never_compiled(self, module, builder):
-        with pytest.raises(ArgumentError, match="axpy takes 2 arguments, got 1"):
-            module.axpy[1, 32](2)
-        assert builder.requests == []
-
-    @pytest.mark.parametrize("value", [np.zeros(8), "text", None, object()])
-    def test_what_no_kernel_can_take_is_never_compiled(self, module, builder, value):
+    @pytest.mark.parametrize("args", [(2,), (2.0, np.zeros(8)), (2.0, "text"), (2.0, None), (2.0, object())])
+    def test_arguments_of_no_kernel_are_never_compiled(self, module, builder, args):
         with pytest.raises(ArgumentError):
-            module.axpy[1, 32](2.0, value)
+            module.axpy[1, 32](*args)
         assert builder.requests == []
 
-    def test_a_failure_is_a_type_error_that_says_both(self, cuda, module, builder):
+    def test_a_failed_compilation_raises_type_error_with_both_reasons(self, cuda, module, builder):
         builder.failure = CompileError("cannot unify float64 and array\n  somewhere")
         array = cuda.array(np.zeros(8, "<f8"))
         for _ in range(2):
@@ -276,7 +240,7 @@ class TestTypes:
             assert lists == ["  passed:   (float, float64[::1])", f"  packaged: {SAXPY}"]
         assert len(builder.requests) == 1  # it is not tried again
 
-    def test_tiers_tell_of_it(self, cuda, module):
+    def test_tiers_list_compiled_overloads(self, cuda, module):
         assert [tier.tier for tier in module.__aotcuda__.tiers["axpy"]] == ["exact"]
         with pytest.warns(FallbackWarning):
             module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
@@ -287,14 +251,14 @@ class TestTypes:
         assert "argument 2, b, is float64[::1] where float32[::1] is packaged" in jit.choice.why
         assert [tier.tier for tier in module.__aotcuda__.tiers["other"]] == ["exact"]
 
-    def test_unloading_forgets_it_and_unloads_it(self, cuda, module):
+    def test_an_unload_removes_compiled_images(self, cuda, module):
         with pytest.warns(FallbackWarning):
             module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
         module.__aotcuda__.unload()
         assert len(cuda.calls("cuLibraryUnload")) == 2
         assert [tier.tier for tier in module.__aotcuda__.tiers["axpy"]] == ["exact"]
 
-    def test_its_setup_callbacks_run_for_each_context(self, cuda, with_callbacks, monkeypatch, path):
+    def test_setup_callbacks_run_for_each_context(self, cuda, with_callbacks, monkeypatch, path):
         module, hooks = with_callbacks
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning):
@@ -309,30 +273,26 @@ class TestTypes:
     @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
     @pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
     @pytest.mark.parametrize("captured", [77, 88], ids=["the launch's stream", "the arrays' stream"])
-    def test_they_do_not_become_part_of_a_capture(self, cuda, with_callbacks, launch, captured, path):
+    def test_setup_joins_no_capture(self, cuda, current, with_callbacks, launch, captured, path):
         module, hooks = with_callbacks
-        with contextlib.contextmanager(libraries.installed)():
-            libraries.CURRENT.update(torch=88)
-            on_88 = libraries.make(Array("exchange", (State("<f8"),)))
-            array = on_88 if captured == 88 else cuda.array(np.zeros(8, "<f8"))
-            cuda.set(capturing=captured)
-            for _ in range(2):
-                with pytest.raises(
-                    LaunchError, match=rf"stream {captured:#x} is being captured .* launch it once before"
-                ):
-                    launch(module.axpy, array)
-            assert (hooks.seen, cuda.launches()) == ([], [])
-            cuda.set(capturing="")
-            launch(module.axpy, array)
-            cuda.set(capturing=captured)
-            launch(module.axpy, array)
-        libraries.CURRENT.update(torch=0)
+        current.update(torch=88)
+        on_88 = libraries.make(Array("exchange", (State("<f8"),)))
+        array = on_88 if captured == 88 else cuda.array(np.zeros(8, "<f8"))
+        cuda.set(capturing=captured)
+        for _ in range(2):
+            with pytest.raises(LaunchError, match=rf"stream {captured:#x} is being captured .* launch it once before"):
+                launch(module.axpy, array)
+        assert (hooks.seen, cuda.launches()) == ([], [])
+        cuda.set(capturing="")
+        launch(module.axpy, array)
+        cuda.set(capturing=captured)
+        launch(module.axpy, array)
         assert hooks.seen == ["the handle"]
         assert [call["stream"] for call in cuda.launches()] == [77, 77]
 
     @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
     @pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
-    def test_where_one_raises_the_next_launch_starts_anew(self, cuda, with_callbacks, raised, path):
+    def test_a_setup_that_raises_is_run_again(self, cuda, with_callbacks, raised, path):
         """With images of its own: what was set up by half is not set up once more."""
         module, hooks = with_callbacks
         array, good = cuda.array(np.zeros(8, "<f8")), hooks.up
@@ -354,17 +314,6 @@ class TestTypes:
         assert [handle() for handle in hooks.handles] == [None] * 3
 
 
-def _loaded(data):
-    """Return the stand-in's handle of a library, as `cuda.core` would make it."""
-    import ctypes
-
-    from aotcuda.runtime import driver
-
-    handle = ctypes.c_void_p()
-    assert driver.get().call["cuLibraryLoadData"](ctypes.byref(handle), data, None, None, 0, None, None, 0) == 0
-    return handle.value
-
-
 class TestGpu:
     """A GPU that no packaged image fits."""
 
@@ -379,11 +328,6 @@ class TestGpu:
         assert "mypkg.kernels, all of it, for GPU 0 (Stand-in A, compute capability 9.0)" in str(caught[0].message)
         assert "sm_80 is machine code for compute capability 8.0 to 8.x" in str(caught[0].message)
         assert len(cuda.launches()) == 2
-
-    def test_the_choice_is_named_with_what_was_not_taken(self, cuda, package):
-        module = package(kernel("k", "void(int32)"), targets=("sm_80",))
-        with pytest.warns(FallbackWarning):
-            module.k[1, 1](1)
         (tier,) = module.__aotcuda__.tiers["k"]
         assert (tier.tier, tier.choice.arch) == ("jit", "sm_90")
         assert tier.choice.rejected == (("sm_80", "is machine code for compute capability 8.0 to 8.x"),)
@@ -411,7 +355,7 @@ class TestGpu:
         (found,) = module.__aotcuda__.tiers["k"]
         assert (found.tier, found.choice.arch) == ("same-major", "sm_80")
 
-    def test_a_driver_too_old_for_the_ptx_is_served_too(self, cuda, package, builder):
+    def test_a_driver_too_old_for_the_ptx_gets_compiled_code(self, cuda, package, builder):
         cuda.set(devices="12.0", version=13000)
         module = package(kernel("k", "void(int32)"), targets=("compute_75",), toolchain={"cuda": "13.2"})
         with pytest.warns(FallbackWarning, match="the driver supports CUDA 13.0, and the images need CUDA 13.2"):
@@ -436,26 +380,7 @@ class TestGpu:
         assert len(cuda.launches()) == 3
         assert [tier.tier for tier in module.__aotcuda__.tiers["k"]] == ["exact", "jit"]
 
-    @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
-    def test_where_a_setup_callback_raises_launches_there_start_anew(self, cuda, with_callbacks):
-        """With others of what was compiled for such GPUs; what was set up already is torn down with the module."""
-        cuda.set(devices="9.0,7.5,7.5")
-        module, hooks = with_callbacks
-        gpus, good = drivers.get(), hooks.up
-        for index, raises in ((0, False), (1, False), (2, True), (2, True), (0, False), (2, False), (1, False)):
-            gpus.make_current(index)
-            hooks.up = Mock(side_effect=ValueError) if raises else good
-            with pytest.raises(CallbackError) if raises else contextlib.nullcontext():
-                module.axpy[1, 32](2, cuda.array(8, device=index))
-        gpus.make_current(0)
-        assert hooks.seen == ["the handle"] * 3
-        assert len(cuda.launches()) == 5
-        assert len(cuda.calls("cuLibraryLoadData")) == 4
-        assert hooks.torn_down == []
-        module.__aotcuda__.unload()
-        assert len(hooks.torn_down) == 3
-
-    def test_a_compiler_that_lays_arguments_out_otherwise_is_refused(self, cuda, package, builder):
+    def test_another_argument_layout_is_refused(self, cuda, package, builder):
         cuda.set(devices="9.0,7.5")
         module = package(kernel("k", "void(float32[::1])"), targets=("sm_90",))
         builder.whole = [kernel("k", "void(float64[::1])")]
@@ -463,7 +388,7 @@ class TestGpu:
         module.k[1, 1](cuda.array(8))
         driver.make_current(1)
         try:
-            with pytest.warns(FallbackWarning), pytest.raises(ArgumentError, match="takes its arguments otherwise"):
+            with pytest.warns(FallbackWarning), pytest.raises(ArgumentError, match="has another argument layout"):
                 module.k[1, 1](cuda.array(8, device=1))
         finally:
             driver.make_current(0)
@@ -519,7 +444,7 @@ class TestError:
             module.k[1, 1](1)
         assert builder.requests == []
 
-    def test_the_cache_is_not_looked_at(self, cuda, package, builder, monkeypatch):
+    def test_cached_code_is_not_loaded(self, cuda, package, builder, monkeypatch):
         module = package(kernel("axpy", SAXPY))
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning):
@@ -551,26 +476,23 @@ class TestError:
         assert builder.requests == []
 
 
-def test_without_the_front_end_the_error_says_what_to_install(cuda, package, builder, monkeypatch):
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "error", "extra"),
+    [
+        ("9.0", "<f8", ArgumentError, "jit-cu13"),
+        ("7.0", "<f4", NoImageError, "jit-cu12"),
+    ],  # CUDA 13 builds none for 7.0
+)
+def test_without_the_front_end_the_error_says_what_to_install(
+    cuda, package, builder, monkeypatch, gpu, dtype, error, extra
+):
     monkeypatch.setattr(compilers, "installed", lambda *_: {})
-    from aotcuda.runtime.jit import compile as jit_compile
-
     monkeypatch.setattr(jit_compile, "_is_importable", lambda _: False)
+    cuda.set(devices=gpu)
     module = package(kernel("axpy", SAXPY))
-    with pytest.raises(
-        ArgumentError, match=r"needs numba-cuda, which is not installed: pip install 'aotcuda\[jit-cu13\]'"
-    ):
-        module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+    with pytest.raises(error, match=rf"needs numba-cuda, which is not installed: pip install 'aotcuda\[{extra}\]'"):
+        module.axpy[1, 32](2, cuda.array(np.zeros(8, dtype)))
     assert builder.requests == []
-
-
-def test_for_gpus_that_cuda_13_knows_no_more_it_is_cuda_12s(cuda, package, monkeypatch):
-    monkeypatch.setattr(compilers, "installed", lambda *_: {})
-    monkeypatch.setattr(jit_compile, "_is_importable", lambda _: False)
-    cuda.set(devices="7.0")
-    module = package(kernel("axpy", SAXPY))
-    with pytest.raises(NoImageError, match=r"needs numba-cuda, .* install 'aotcuda\[jit-cu12\]'$"):
-        module.axpy[1, 32](2, cuda.array(8))
 
 
 class TestEdited:
@@ -590,7 +512,7 @@ class TestEdited:
     def edit(self, cuda, text):
         (cuda.packages / "mypkg" / "_kernels.py").write_text(text)
 
-    def test_it_is_compiled_anew_from_the_project(self, cuda, module, builder):
+    def test_an_edited_module_is_compiled_from_the_project(self, cuda, module, builder):
         module.k[1, 1](1)
         self.edit(cuda, "SCALE = 22\n")
         with pytest.warns(FallbackWarning, match=r"mypkg.kernels was built before .*_kernels.py was edited"):
@@ -601,13 +523,6 @@ class TestEdited:
         assert request.table["arch"] == ["sm_90"]
         assert len(cuda.calls("cuLibraryLoadData")) == 2
         assert len(cuda.launches()) == 3
-
-    def test_each_further_edit_is_noticed(self, cuda, module, builder):
-        with pytest.warns(FallbackWarning):
-            for number in range(2, 5):
-                self.edit(cuda, f"SCALE = {10**number}\n")
-                module.k[1, 1](1)
-        assert len(builder.requests) == 3
 
     def test_new_kernels_appear_and_others_go(self, cuda, module, builder):
         old = module.k
@@ -624,7 +539,7 @@ class TestEdited:
         assert "fresh" in module.__all__
         assert len(builder.requests) == 1
 
-    def test_an_edit_that_is_taken_back_brings_the_images_back(self, cuda, module, builder):
+    def test_a_reverted_edit_restores_the_packaged_images(self, cuda, module, builder):
         self.edit(cuda, "SCALE = 22\n")
         with pytest.warns(FallbackWarning):
             module.k[1, 1](1)
@@ -682,16 +597,7 @@ class TestUnbuilt:
         assert [tier.tier for tier in module.tiers["k"]] == ["jit"]
         assert len(cuda.launches()) == 1
 
-    def test_an_edit_is_noticed(self, cuda, tree, builder):
-        module = aotcuda.load("mypkg.kernels")
-        with pytest.warns(FallbackWarning):
-            module.kernels["k"][1, 1](1)
-            (cuda.packages / "mypkg" / "_kernels.py").write_text("SCALE = 22\n")
-            module.kernels["k"][1, 1](1)
-        assert len(builder.requests) == 2
-        assert len(cuda.launches()) == 2
-
-    def test_error_means_error(self, tree, builder, monkeypatch):
+    def test_fallback_error_compiles_no_unbuilt_module(self, tree, builder, monkeypatch):
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
         module = aotcuda.load("mypkg.kernels")
         with pytest.raises(NoImageError, match=r"was never built, though .*; build it: pip install -e ."):
@@ -712,7 +618,7 @@ class TestUnbuilt:
             aotcuda.load("mypkg.kernels")
 
 
-def test_a_disk_that_cannot_be_written_costs_a_warning_and_no_launch(cuda, package, builder, tmp_path, monkeypatch):
+def test_launches_work_where_the_cache_cannot_be_written(cuda, package, builder, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "file" / "cache"))
     module = package(kernel("axpy", SAXPY))
@@ -721,12 +627,12 @@ def test_a_disk_that_cannot_be_written_costs_a_warning_and_no_launch(cuda, packa
         module.axpy[1, 32](2, array)
         module.__aotcuda__.unload()
         module.axpy[1, 32](2, array)
-    assert sorted("kept in this process alone" in str(warning.message) for warning in caught) == [False, True]
+    assert sorted("is not stored beyond this process" in str(warning.message) for warning in caught) == [False, True]
     assert len(builder.requests) == 1
     assert len(cuda.launches()) == 2
 
 
-def test_a_damaged_entry_is_compiled_anew(cuda, package, builder, tmp_path, monkeypatch):
+def test_a_damaged_cache_entry_is_compiled_again(cuda, package, builder, tmp_path, monkeypatch):
     module = package(kernel("axpy", SAXPY))
     array = cuda.array(np.zeros(8, "<f8"))
     with pytest.warns(FallbackWarning):
@@ -741,13 +647,7 @@ def test_a_damaged_entry_is_compiled_anew(cuda, package, builder, tmp_path, monk
     assert image.stat().st_size > 3
 
 
-def test_nothing_of_it_is_imported_while_the_wheel_fits(cuda, builder):
-    manifests.write(cuda.packages, [kernel("k", "void(int32)")], fallback="jit", rebuild=late.rebuild())
-    code = "import mypkg.kernels as k, sys; k.k[1, 1](1); print('aotcuda.runtime.jit.fallback' in sys.modules)"
-    assert cuda.run(code) == "False\n"
-
-
-def test_what_a_newer_driver_left_in_a_shared_cache_is_compiled_anew_for_an_older_one(builder, tmp_path):
+def test_an_older_driver_compiles_again_in_a_shared_cache(builder, tmp_path):
     builder.whole = [kernel("k", "void(int32)")]
     source = Request("mypkg.kernels", late.TABLE, str(tmp_path), str(tmp_path))
 

@@ -58,20 +58,3 @@ def test_read_only_arrays_say_so(cuda):
     array = cuda.array(np.zeros(4, "f4"))
     array.interface["data"] = (array.address, True)
     assert signatures.of((array,)) == "void(Array(float32, 1, 'C', readonly=True))"
-
-
-def test_arrays_of_unknown_elements_have_no_signature(cuda):
-    assert signatures.of((cuda.array(np.zeros(4, "i4,f4")),)) is None
-
-
-def test_the_front_end_understands_every_one_of_them(cuda):
-    import _numba_cuda_redirector  # noqa: F401
-    from numba.cuda.core import sigutils
-
-    read_only = cuda.array(np.zeros(4, "f4"))
-    read_only.interface["data"] = (read_only.address, True)
-    arguments = (True, 1, 2**63, 1.0, 1j, np.float16(1), (1, 2), (1, 2.0), read_only)
-    arrays = [np.zeros(3, "?"), np.zeros((), "u1"), np.zeros((2, 3), "c8").T, np.zeros(8, "f2")[::2]]
-    args, result = sigutils.normalize_signature(signatures.of((*arguments, *map(cuda.array, arrays))))
-    assert len(args) == len(arguments) + len(arrays)
-    assert str(result) == "none"

@@ -85,10 +85,6 @@ def test_others_are_left_alone(pyproject: str, hatch: str | None, tmp_path: Path
     assert uninstalled_hook.in_project(project(tmp_path, pyproject, hatch)) is None
 
 
-def test_a_folder_without_a_project_is_left_alone(tmp_path: Path) -> None:
-    assert uninstalled_hook.in_project(str(tmp_path)) is None
-
-
 @pytest.mark.parametrize(
     ("requirement", "named"),
     [
@@ -139,14 +135,6 @@ def test_inspect_of_a_package_in_a_source_tree_names_its_project(
     for target in ("barepkg", str(tmp_path), str(tmp_path / "src" / "barepkg")):
         with pytest.raises(TargetError, match=rf"; {tmp_path}/pyproject\.toml has \[tool\.aotcuda\], and does not"):
             list(targets.find(target))
-
-
-def test_inspect_of_a_package_that_has_nothing_to_do_with_aotcuda_has_no_hint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(installed(tmp_path, "Requires-Dist: numpy\n"))
-    with pytest.raises(TargetError, match=r"\(no \*\.aotcuda/manifest\.json\)$"):
-        list(targets.find("barepkg"))
 
 
 def test_inspect_of_a_wheel_is_one_line_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

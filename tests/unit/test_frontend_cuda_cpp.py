@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 import tomllib
@@ -12,11 +11,12 @@ import pytest
 
 from aotcuda.arch import Target
 from aotcuda.builder.config.parser import parse
-from aotcuda.builder.frontends.cuda_cpp import compiler, config, parameters
+from aotcuda.builder.frontends.cuda_cpp import config, parameters
 from aotcuda.builder.frontends.cuda_cpp.compiler import FrontEnd, _kernel
 from aotcuda.errors import AotcudaError, SourceError
+from support.errors import MODULE as KEY
+from support.errors import assert_message, cases
 
-KEY = 'tool.aotcuda.modules."pkg.raw"'
 TARGET = Target("sass", 8, 0, "")
 
 CODE = """\
@@ -41,7 +41,7 @@ def _settle(folder, keys, code=CODE, **others):
     for name, text in {"raw.cu": code, **others}.items():
         (folder / name.replace("_cu", ".cu")).write_bytes(text if isinstance(text, bytes) else text.encode())
     source = "" if re.search("^source", keys) else 'source = "raw.cu"'
-    text = f'arch = ["sm_80"]\nfrontend = "cuda-cpp"\n[modules."pkg.raw"]\n{source}\n{keys}'
+    text = f'arch = ["sm_80"]\nfrontend = "cuda-cpp"\n[modules."pkg.k"]\n{source}\n{keys}'
     (module,) = parse(tomllib.loads(text), environ={}).modules
     front = FrontEnd()
     front.prepare(str(folder))
@@ -162,11 +162,6 @@ def test_places_are_those_of_the_directives(settle):
     assert found.signature == "void(char, double, float4, short, const float * as pointer)"
 
 
-def test_a_kernel_may_have_none(settle):
-    found = compiled(settle, "")
-    assert (found.parameters, found.parameter_bytes, found.signature) == ((), 0, "void()")
-
-
 @pytest.mark.parametrize("name", ["C", "face", "b8", "e1", "x0", "dead00"])
 def test_a_name_of_digits_is_no_number(settle, name):
     """PTX has the addresses of what debug information describes, by names."""
@@ -235,149 +230,11 @@ def test_bounds_on_launches_are_not_taken_for_a_kernels_name(settle):
     assert [unit.origin for unit, _ in found] == ["b.cu:bounded"]
 
 
-INSTANCE = ".kernels.plain: expected an instance of a template, as C++ writes it, "
-REFUSED = {
-    "a Python module": ('source = "pkg._raw"\nkernels.plain = {}', ".source: expected the path of a .cu file"),
-    "a Python module for an example": (
-        'source = "pkg._raw"\nkernels.plain = {}',
-        '.source: expected the path of a .cu file, found the string "pkg._raw"; write for example source = "csrc/k',
-    ),
-    "a signature of Numba's": (
-        'kernels.plain = "void(float32[::1])"',
-        f'{INSTANCE}found the string "void(float32[::1])"; write for example kernels = {{ push = {{}}, other = {{ ',
-    ),
-    "too few arguments": (
-        'kernels.tile = "tile<float>"',
-        ".kernels.tile.instances[0]: tile<float> does not fit template <class T, int N> in raw.cu; give as many",
-    ),
-    "too many arguments": (
-        'kernels.tile = "ns::scale<float, 3>"',
-        ".kernels.tile.instances[0]: ns::scale<float, 3> does not fit template <class T> in raw.cu; give as many",
-    ),
-    "a static kernel": (
-        "kernels.inner = {}",
-        ".kernels.inner: inner of raw.cu is static, so nothing outside of raw.cu can have it; take static away",
-    ),
-    "a static kernel the other way round": (
-        "kernels.outer = {}",
-        ".kernels.outer: outer of raw.cu is static, so nothing outside of raw.cu can have it; take static away",
-    ),
-    "no such file": ('source = "row.cu"\nkernels.plain = {}', ".source: row.cu cannot be read (No such file or dir"),
-    "a file twice": (
-        'source = ["raw.cu", "./raw.cu"]\nkernels.plain = {}',
-        '.source[1]: "raw.cu" is listed twice; remove one of them',
-    ),
-    "an unknown key": (
-        "kernels.plain = { parameter = {} }",
-        ".kernels.plain.parameter: unknown key; did you mean parameters?",
-    ),
-    "two names": (
-        'kernels.k = { function = "plain", instances = ["ns::scale<float>"] }',
-        ".kernels.k.function: instances name the kernel already; remove one of the two keys",
-    ),
-    "no such kernel": ("kernels.plane = {}", ".kernels.plane: plane is no kernel of raw.cu; did you mean plain?"),
-    "a device function": (
-        "kernels.helper = {}",
-        ".kernels.helper: helper is no kernel of raw.cu, but something else; declare it __global__",
-    ),
-    "no body": ("kernels.later = {}", ".kernels.later: raw.cu declares later and does not define it; give it a body"),
-    "two of a name": (
-        "kernels.twice = {}",
-        ".kernels.twice: twice is declared more than once in raw.cu, for other types; give each a name of its own",
-    ),
-    "a namespace without a name": (
-        "kernels.hidden = {}",
-        ".kernels.hidden: hidden of raw.cu is in a namespace without a name; take it out of there",
-    ),
-    "a template": (
-        'kernels.scale = { function = "ns::scale" }',
-        '.kernels.scale: ns::scale is a template in raw.cu; name its instances: instances = ["ns::scale<float>"]',
-    ),
-    "no type": (
-        'kernels.scale = ["ns::scale<float>", "ns::scale<flot>"]',
-        '.kernels.scale.instances[1]: ns::scale<flot> is none that NVRTC can make of raw.cu: identifier "flot" is',
-    ),
-    "no such instance": (
-        'kernels.scale = "ns::scole<float>"',
-        ".kernels.scale.instances[0]: ns::scole<float> is no kernel of raw.cu; did you mean scale?",
-    ),
-    "an instance that cannot be": (
-        'kernels.scale = "ns::scale<const float>"',
-        ".source: raw.cu does not compile for sm_80: expression must be a modifiable lvalue (raw.cu:3)",
-    ),
-    "one instance by two names": (
-        'kernels.tile = "tile<float, 1>"\nkernels.brick = "tile< float, 1 >"',
-        ".kernels.brick.instances[0]: tile< float, 1 > is packaged already, as tile<float, 1> of ",
-    ),
-    "instances that launches cannot tell apart": (
-        'kernels.tile = ["tile<float, 1>", "tile<float, 2>"]',
-        ".kernels.tile.instances[1]: tile<float, 2> takes void(float, float *, int) as tile<float, 1> does",
-    ),
-    "a parameter that there is not": (
-        'kernels.plain = { parameters = { m = "x.size" } }',
-        ".kernels.plain.parameters.m: the kernel is declared with no parameter of that name; it has x, y, n",
-    ),
-    "an array that there is not": (
-        'kernels.plain = { parameters = { n = "z.size" } }',
-        '.kernels.plain.parameters.n: "z.size" is taken from z, and the kernel has no such parameter; it has x, y, n',
-    ),
-    "a length of no array": (
-        'kernels.plain = { parameters = { n = "x.size", x = "pointer" } }',
-        '.kernels.plain.parameters.n: "x.size" is taken from x, which takes no array; say which one: x = "float32',
-    ),
-    "a length that is no integer": (
-        'kernels.plain = { parameters = { x = "y.size" } }',
-        '.kernels.plain.parameters.x: "y.size" is an integer, and the kernel declares const float *',
-    ),
-    "a dimension that is not said": (
-        'kernels.plain = { parameters = { n = "x.shape[1]" } }',
-        '.kernels.plain.parameters.n: "x.shape[1]" is of dimension 1 of x, which may have any dimensions; say how many',
-    ),
-    "another dtype": (
-        'kernels.plain = { parameters = { x = "float64[::1]" } }',
-        '.kernels.plain.parameters.x: the table says "float64[::1]", and the kernel declares const float *',
-    ),
-    "a number for a pointer": (
-        'kernels.plain = { parameters = { x = "float32" } }',
-        '.kernels.plain.parameters.x: the table says "float32", and the kernel declares const float *',
-    ),
-    "another number": (
-        'kernels.plain = { parameters = { n = "int64" } }',
-        '.kernels.plain.parameters.n: the table says "int64", and the kernel declares int; make the two agree',
-    ),
-    "no array": (
-        'kernels.plain = { parameters = { x = "float32[:, ::2]" } }',
-        '.kernels.plain.parameters.x: "float32[:, ::2]" is no array; write one colon for each dimension',
-    ),
-    "no such dtype": (
-        'kernels.plain = { parameters = { x = "float33[::1]" } }',
-        '.kernels.plain.parameters.x: "float33[::1]" has no type float33; take one of bool, int8',
-    ),
-    "nothing of all this": (
-        'kernels.plain = { parameters = { x = "x + 1" } }',
-        '.kernels.plain.parameters.x: "x + 1" is neither a type (',
-    ),
-    "a function that is not there": (
-        "functions.missing = {}",
-        '.functions.missing: raw.cu defines the function extern "C" __device__ missing nowhere; define it there',
-    ),
-    "a function of C++": (
-        "functions.helper = {}",
-        '.functions.helper: raw.cu defines the function extern "C" __device__ helper only as a C++',
-    ),
-    "a function with a struct": (
-        "functions.taking = {}",
-        ".functions.taking: taking of raw.cu:13: parameter p is Point, which C and Numba pass in different ways",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_wrong_is_said_with_its_key(settle, name):
-    keys, said = REFUSED[name]
+@cases("cuda_cpp.txt", "tables and sources")
+def test_mistake_in_a_table_or_source_is_named_with_its_key(settle, text, expected):
     with pytest.raises(AotcudaError) as caught:
-        settle(keys)
-    assert str(caught.value).partition("\n")[0].startswith(f"{KEY}{said}")
+        settle(text)
+    assert_message(str(caught.value).partition("\n")[0], expected)
 
 
 def test_an_error_is_the_compilers_with_its_words(settle):
@@ -388,72 +245,25 @@ def test_an_error_is_the_compilers_with_its_words(settle):
     assert "y[n] = z[n]" in rest
 
 
-@pytest.mark.parametrize(
-    ("line", "advice"),
-    [
-        ("#include <cstdint>", "NVRTC has no headers of the host: write <cuda/std/cstdint>"),
-        ("#include <stdint.h>", "NVRTC has no headers of the host: write <cuda/std/cstdint>"),
-        (
-            "#include <type_traits>",
-            "NVRTC has no headers of the host: write <cuda/std/type_traits>, and std:: becomes cuda::std::",
-        ),
-        ("#include <cstdio>", "leave it out: NVRTC has printf without it"),
-        (
-            "#include <torch/extension.h>",
-            "that is for host code, which NVRTC does not compile: move the kernels into a file without host code",
-        ),
-        (
-            "#include <iostream>",
-            "that is for host code, which NVRTC does not compile: move the kernels into a file without host code",
-        ),
-        (
-            "#include <cupy/complex.cuh>",
-            "write <cuda/std/complex>, and below it: using cuda::std::complex;",
-        ),
-        ('#include "mine.h"', "name its folder in options.include-dirs"),
-        ("#include <curand_kernel.h>", "name its folder in options.include-dirs"),
-        ("__device__ int64_t f();", "write #include <cuda/std/cstdint>, which brings int64_t"),
-        ("__device__ int f() { return INT_MAX; }", "write #include <cuda/std/climits>, which brings INT_MAX"),
-        ("__device__ int f() { return SIZE_MAX; }", "write #include <cuda/std/cstdint>, which brings SIZE_MAX"),
-        ("__device__ float f() { return INFINITY; }", "write #include <cuda/std/cmath>, which brings INFINITY"),
-        ("__device__ float f() { return TILE; }", "if TILE is a macro, give it a value in options.defines"),
-        ('extern "C" __global__ void f(half *x) {}', "write #include <cuda_fp16.h>, which brings half"),
-        ("__global__ void f(__nv_bfloat16 *x) {}", "write #include <cuda_bf16.h>, which brings __nv_bfloat16"),
-        ("int main() { return 0; }", "mark it __device__, or move the kernels into a file without host code"),
-    ],
-)
-def test_what_was_written_for_nvcc_is_told_what_to_do(settle, line, advice):
+@cases("cuda_cpp.txt", "code for nvcc")
+def test_code_that_was_written_for_nvcc_gets_advice(settle, text, expected):
     with pytest.raises(AotcudaError) as caught:
-        settle("kernels.plain = {}", f"{line}\n{CODE}")
+        settle("kernels.plain = {}", f"{text}\n{CODE}")
     first = str(caught.value).partition("\n")[0]
-    assert first.startswith(f"{KEY}.source: raw.cu does not compile for sm_80: ")
-    assert first.endswith(f"(raw.cu:1); {advice}")
+    assert_message(first, f"{KEY}.source: raw.cu does not compile for sm_80: ...(raw.cu:1); {expected}")
 
 
-@pytest.mark.parametrize(
-    ("header", "advice"),
-    [
-        (
-            "<thrust/complex.h>",
-            (
-                "<thrust/complex.h> of the toolkit is for nvcc alone; write <cuda/std/complex>, and below it: using "
-                "cuda::std::complex;"
-            ),
-        ),
-        (
-            "<cub/cub.cuh>",
-            (
-                "; a header of the toolkit brings this, which is for nvcc alone; include the parts for device code, "
-                "such as <cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
-            ),
-        ),
-    ],
-)
-def test_a_header_of_the_toolkit_that_is_for_nvcc_alone_is_not_the_projects_to_mend(settle, header, advice):
-    """The second one brings host code of the toolkit's, and has parts for device code."""
+def test_header_of_the_toolkit_that_is_for_nvcc_alone_gets_advice(settle):
     with pytest.raises(AotcudaError) as caught:
-        settle("kernels.plain = {}", f"#include {header}\n{CODE}")
-    assert str(caught.value).partition("\n")[0].endswith(advice)
+        settle("kernels.plain = {}", f"#include <cub/cub.cuh>\n{CODE}")
+    assert (
+        str(caught.value)
+        .partition("\n")[0]
+        .endswith(
+            "; a header of the toolkit brings this, which is for nvcc alone; include the parts for device code, "
+            "such as <cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -471,51 +281,6 @@ def test_a_file_that_nvrtc_would_read_a_part_of_is_refused(settle, data, line):
     )
 
 
-def test_a_value_that_nvrtc_does_not_know_is_told_with_the_key(settle):
-    with pytest.raises(AotcudaError) as caught:
-        settle('kernels.plain = {}\noptions = { nvrtc-options = ["--std=c++99"] }')
-    assert str(caught.value) == (
-        f"{KEY}.source: raw.cu does not compile for sm_80: invalid value for --std(-std); correct "
-        "nvrtc-options, each of which is one option"
-    )
-
-
-def test_a_single_instance_is_named_as_cpp_writes_it(settle):
-    code = f"{CODE}\ntemplate <class T, int N> __global__ void brick(T *x) {{ x[0] = N; }}"
-    _, ((unit, _),) = settle('kernels.brick = { function = "brick<float, 16>" }', code)
-    assert unit.expression == "brick<float, 16>"
-
-
-def test_files_that_do_not_compile_are_compiled_once_for_all_kernels(settle, monkeypatch, tmp_path):
-    _, ((unit, _),) = settle("kernels.plain = {}")
-    (tmp_path / "raw.cu").write_text("no code")
-    front = FrontEnd()
-    calls = []
-    loaded = compiler._loaded
-    monkeypatch.setattr(compiler, "_loaded", lambda *args: (calls.append(args), loaded(*args))[1])
-    with front.importing(TARGET):
-        for _ in range(3):
-            with pytest.raises(AotcudaError, match=r"raw\.cu does not compile"):
-                front.load(unit, str(tmp_path))
-    assert len(calls) == 1
-
-
-def test_the_step_that_reads_many_files_is_told_in_a_line(settle):
-    _, ((unit, _),) = settle("kernels.plain = {}")
-    many = dataclasses.replace(unit, sources=tuple(f"csrc/{number}.cu" for number in range(54)))
-    assert (unit.loading, many.loading) == ("reading raw.cu", "reading csrc/0.cu and 53 more")
-
-
-def test_of_many_errors_the_first_are_shown(settle):
-    code = "\n".join(f"__device__ int f{number}() {{ return x{number}; }}" for number in range(40))
-    with pytest.raises(AotcudaError) as caught:
-        settle("kernels.plain = {}", f"{CODE}\n{code}")
-    text = str(caught.value)
-    assert text.endswith("\n... and 35 more errors")
-    assert '"x4" is undefined' in text
-    assert '"x5" is undefined' not in text
-
-
 def test_code_for_later_gpus_says_which(settle):
     code = f"{CODE}\n#if __CUDA_ARCH__ < 900\n#error too old\n#endif\n"
     with pytest.raises(AotcudaError, match=r"too old \(raw\.cu:16\); it compiles for sm_90: list that and later ones"):
@@ -526,17 +291,8 @@ def test_functions_of_two_files_are_two_modules(settle):
     keys = 'source = ["raw.cu", "b.cu"]\nfunctions = { exported = {}, other = {} }'
     front, found = settle(keys, b_cu='extern "C" __device__ int other() { return 1; }')
     functions = [front.compile_function(unit, files, TARGET) for unit, files in found]
-    with pytest.raises(AotcudaError, match=r"these are of raw\.cu and b\.cu; make a module for each"):
+    with pytest.raises(AotcudaError, match=r"these are in raw\.cu and b\.cu; make a module for each"):
         front.merge_functions(functions, TARGET, found[0][0].options)
-
-
-def test_no_launch_asks_for_other_types():
-    (module,) = parse(
-        {"arch": ["sm_80"], "frontend": "cuda-cpp", "modules": {"pkg.raw": {"source": "raw.cu", "kernels": {"k": {}}}}},
-        environ={},
-    ).modules
-    with pytest.raises(AotcudaError, match=r"kernels\.k: a kernel in CUDA C\+\+ takes what it declares, and not void"):
-        config.widened(module.kernels[0], "void(int64)")
 
 
 def test_the_example_is_right():
@@ -559,18 +315,12 @@ def test_the_example_is_right():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "headers"),
+    ("instance", "declared"),
     [
-        ("k", {"k.h": "static __global__ void k(float *x) {}"}),
-        ("k", {"k.h": "__global__ static void k(float *x) {}"}),
-        ("k<float>", {"k.h": "template <class T> static __global__ void k(T *x) {}"}),
-        ("k", {"first.h": '#include "k.h"', "k.h": "static __global__ void k(float *x) {}"}),
+        ('function = "k"', "static __global__ void k(float *x) {}"),
+        ('instances = ["k<float>"]', "template <class T> static __global__ void k(T *x) {}"),
     ],
 )
-def test_a_static_kernel_in_a_header_is_named_with_the_header(settle, kernel, headers):
-    key = "instances" if "<" in kernel else "function"
-    given = f'["{kernel}"]' if "<" in kernel else f'"{kernel}"'
-    with pytest.raises(
-        SourceError, match=rf": {re.escape(kernel)} of k\.h is static, .* raw\.cu .*; take static away$"
-    ):
-        settle(f"kernels.k = {{ {key} = {given} }}", f'#include "{next(iter(headers))}"', **headers)
+def test_static_kernel_in_a_header_is_named_with_the_header(settle, instance, declared):
+    with pytest.raises(SourceError, match=r": k(<float>)? of k\.h is static, .* raw\.cu .*; remove static$"):
+        settle(f"kernels.k = {{ {instance} }}", '#include "first.h"', **{"first.h": '#include "k.h"', "k.h": declared})

@@ -6,8 +6,8 @@ import functools
 import math
 import re
 import sys
+import tomllib
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +20,17 @@ from aotcuda.builder.frontends import python_source, variants
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.cutile.config import parse_signature
 from aotcuda.builder.frontends.protocol import LeftOut, LinkInput
-from aotcuda.errors import AotcudaError, CompileError, ConfigError, SourceError, ToolchainError
+from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
+from support.errors import assert_message, cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
-KEY = 'tool.aotcuda.modules."pkg.k"'
 ADD = "float32[::1], float32[::1], int32"
 
 
-def table(kernel: Any, *, arch: tuple[str, ...] = ("sm_80",), **module: Any) -> dict[str, Any]:
+def table(kernel: Any, *, arch: Iterable[str] = ("sm_80",), **module: Any) -> dict[str, Any]:
     return {
         "arch": [*arch],
         "frontend": "cutile",
@@ -66,13 +67,6 @@ class TestTheTable:
             (scalar, (("TILE", tile),), f"add__{number}")
             for number, (scalar, tile) in enumerate((one, tile) for one in ("float32", "float16") for tile in (64, 128))
         ]
-
-    def test_the_order_of_names_does_not_matter_since_the_jit_fallback_sorts_them(self) -> None:
-        first, second = (
-            [unit.constants for unit in units({"signature": ADD, "constants": names})]
-            for names in ({"B": [1, 2], "A": [3, 4]}, {"A": [3, 4], "B": [1, 2]})
-        )
-        assert first == second
 
     @pytest.mark.parametrize(
         ("signature", "specialise", "wanted"),
@@ -124,35 +118,12 @@ def test_kernels_that_do_not_tell_where_they_were_made_are_among_what_a_module_h
     assert "sqrt" not in str(python_source.missing(replace(unit, python="zzz"), [module]))
 
 
-WRONG = [
-    ("float31[::1]", {}, f'{KEY}.kernels.add: "float31[::1]" is no type; write bool_, int8'),
-    ("bfloat16", {}, f'{KEY}.kernels.add: "bfloat16" is no type; write bool_'),
-    ("float32[:1]", {}, f'{KEY}.kernels.add: "float32[:1]" is no array; write one colon for each'),
-    ("float32[:, ::1, :]", {}, f'{KEY}.kernels.add: "float32[:, ::1, :]" is no array; write one colon for each'),
-    ("int32:16", {}, f'{KEY}.kernels.add: "int32:16" has a hint, which only contiguous arrays'),
-    ("float32[:, :]:16", {}, f'{KEY}.kernels.add: "float32[:, :]:16" has a hint, which only contiguous arrays'),
-    ({"signature": ADD, "constants": {"T": "x"}}, {}, f"{KEY}.kernels.add.constants.T: expected a number, true or"),
-    ({"signature": ADD, "constexprs": {}}, {}, f"{KEY}.kernels.add.constexprs: unknown key"),
-    (ADD, {"options": {"lineinfo": True}}, f"{KEY}.options.lineinfo: cuTile's kernels have no such option here"),
-    (ADD, {"options": {"max-registers": 32}}, f"{KEY}.options.max-registers: cuTile's kernels have no such option"),
-    (ADD, {"link": ["a.cu"]}, f"{KEY}.link[0]: nothing can be linked into cuTile's kernels; remove it"),
-    (ADD, {"functions": {"f": "int32()"}}, f"{KEY}.functions: the front end cutile has no functions; remove them"),
-    (
-        ADD,
-        {"arch": ("compute_80",)},
-        "tool.aotcuda.arch: compute_80 cannot be built for pkg.k: cuTile's compiler makes",
-    ),
-    (ADD, {"arch": ("sm_75",)}, "tool.aotcuda.arch: sm_75 cannot be built for pkg.k: cuTile's kernels run on GPUs of"),
-    (ADD, {"arch": ("sm_100f",)}, "tool.aotcuda.arch: sm_100f cannot be built for pkg.k: cuTile's compiler makes no"),
-]
-
-
-@pytest.mark.parametrize(("kernel", "module", "said"), WRONG, ids=[said.partition(": ")[2][:40] for *_, said in WRONG])
-def test_what_is_wrong_in_a_table_is_named_with_its_key(kernel: Any, module: Any, said: str) -> None:
+@cases("cutile.txt", "tables")
+def test_mistake_in_a_table_is_named_with_its_key(text: str, expected: str) -> None:
+    module = tomllib.loads(text)
     with pytest.raises(ConfigError) as caught:
-        plan.make(parse(table(kernel, **module), environ={}))
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
+        plan.make(parse(table(module.pop("kernels")["add"], **module), environ={}))
+    assert_message(str(caught.value), expected)
 
 
 SOURCE = """
@@ -246,68 +217,11 @@ def build(front: Any, root: Path) -> Any:
     return build
 
 
-REFUSED = [
-    (
-        {"signature": ADD},
-        CompileError,
-        f"{KEY}.kernels.add.constants: TILE is missing, a ct.Constant of add; write for",
-    ),
-    (
-        {"signature": "float32[::1]", "constants": {"TILE": 64}},
-        CompileError,
-        f"{KEY}.kernels.add.signature: 'float32[::1]' has 1 types, and add takes 3 arguments beside constants: x, ",
-    ),
-    (
-        {"signature": ADD, "constants": {"TILE": 64, "n": 3}},
-        CompileError,
-        f"{KEY}.kernels.add.constants.n: n is an argument of add, and no ct.Constant; its constants are TILE",
-    ),
-    (
-        {"signature": ADD, "constants": {"TILE": 64, "m": 3}},
-        CompileError,
-        f"{KEY}.kernels.add.constants.m: m is no parameter of add, and no ct.Constant; its constants are TILE",
-    ),
-    (
-        {"signature": ADD, "constants": {"TILE": 64}, "overlap": ["x", "n"]},
-        CompileError,
-        f"{KEY}.kernels.add.overlap: n is no array of add; name two or more of its arrays (x, out), or leave it out",
-    ),
-    (
-        {"signature": ADD, "constants": {"TILE": 64}, "overlap": ["x"]},
-        CompileError,
-        f"{KEY}.kernels.add.overlap: one array alone overlaps no other; name two or more of its arrays (x, out), or",
-    ),
-    ({"python": "ad", "signature": ADD}, SourceError, f"{KEY}.kernels.add: tiles_source has no function ad; did you"),
-    (
-        {"python": "plain", "signature": ADD},
-        SourceError,
-        f"{KEY}.kernels.add: tiles_source.plain is of type function, and no",
-    ),
-    ({"python": "pairs", "signature": ADD}, CompileError, f"{KEY}.kernels.add: pairs takes a tuple, x; packaged"),
-    ({"python": "static", "signature": ADD}, CompileError, f"{KEY}.kernels.add: x of static has static_shape_dims or"),
-    (
-        {"python": "wrong", "signature": "float32[::1]", "specialise": "exact"},
-        CompileError,
-        f"{KEY}.kernels.add: void(float32[::1]): cuda-tile cannot compile it for sm_80: ",
-    ),
-    (
-        {"python": "large", "signature": "float32[::1], int32", "specialise": "exact"},
-        CompileError,
-        f"{KEY}.kernels.add: void(float32[::1], int32): cuda-tile cannot compile it for sm_80: Invalid kernel",
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("kernel", "kind", "said"), REFUSED, ids=[said.partition(": ")[2][:30] for *_, said in REFUSED]
-)
-def test_what_the_source_does_not_allow_is_refused_in_words(
-    build: Any, kernel: Any, kind: type[AotcudaError], said: str
-) -> None:
-    with pytest.raises(kind) as caught:
-        build(kernel)
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
+@cases("cutile.txt", "sources")
+def test_table_that_does_not_fit_the_source_is_refused(build: Any, text: str, expected: str) -> None:
+    with pytest.raises((CompileError, SourceError)) as caught:
+        build(tomllib.loads(text)["kernels"]["add"])
+    assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
 
 
 @pytest.mark.parametrize(
@@ -339,11 +253,6 @@ def test_a_kernel_that_cuda_tile_refuses_is_left_out(front: Any, root: Path) -> 
     made = front.compile_kernel(settled, loaded, config.target(target_of("sm_80")))
     assert isinstance(made, LeftOut)
     assert made.reason.startswith("cuda-tile cannot compile it for sm_80")
-
-
-def test_what_cuda_tile_refuses_has_the_users_line(build: Any) -> None:
-    with pytest.raises(CompileError, match=r"48.* \(tiles_source\.py:\d+\)$"):
-        build({"python": "wrong", "signature": "float32[::1]", "specialise": "exact"})
 
 
 def test_a_target_that_tileiras_lacks_is_named_with_those_that_it_has(front: Any) -> None:
@@ -389,36 +298,4 @@ def test_a_missing_tileiras_is_named_with_what_installs_it(front: Any, monkeypat
 
     monkeypatch.setattr(_compile, "_find_compiler_bin", nowhere)
     with pytest.raises(ToolchainError, match=re.escape("pip install 'aotcuda[cutile]'")):
-        type(front)().prepare("")
-
-
-def test_a_tileiras_on_path_takes_what_lies_beside_it_whatever_toolkit_builds(
-    front: Any, build: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from cuda.tile import _compile
-
-    found = Path(_compile._find_compiler_bin().path)
-    (code,) = build({"python": "defaulted", "signature": "float32[::1]", "specialise": "exact"})[0].code
-    for folder in ("bin", "nvvm/bin", "lib"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "bin" / "ptxas").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "bin" / "ptxas").chmod(0o755)
-    monkeypatch.setattr(_compile, "_find_pip_tileiras", lambda: None)
-    monkeypatch.setenv("PATH", str(found.parent))
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    _compile._find_compiler_bin.cache_clear()
-    try:
-        front.prepare("")
-        options = units(ADD)[0].options
-        made = front.assemble("pkg.k", [code], config.target(target_of("sm_80")), options)
-    finally:
-        _compile._find_compiler_bin.cache_clear()
-    assert made.cuda >= (13, 4)
-
-
-def test_another_release_of_cuda_tile_is_refused(front: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aotcuda.builder.frontends.numba import private_parts
-
-    monkeypatch.setattr(private_parts, "version", lambda _: "1.8.0")
-    with pytest.raises(ToolchainError, match=r"^cuda-tile 1\.8\.0 was not tested with this aotcuda, 1\.7\.0 was: pip"):
         type(front)().prepare("")

@@ -108,12 +108,6 @@ def test_foreign_functions_are_known_by_their_declarations(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("declared", "kind"), [("i8*", "pointer"), ("ptr", "pointer"), ("{ i8*, i8* }*", "pointer")])
-def test_pointers_are_pointers_in_both_dialects(declared: str, kind: str) -> None:
-    (found,) = llvm_ir.externals(f"declare {declared} @f({declared} nocapture, [2 x i64])")
-    assert (found.result, found.parameters) == (kind, (kind, "struct"))
-
-
 def test_an_array_is_a_memref_and_a_complex_number_one_parameter() -> None:
     args, _ = types.notation.parse("void(boolean, complex64, float32[:, ::1])", {})
     layout = types.convention.layout("k", ["flag", "z", "x"], args)
@@ -147,12 +141,6 @@ def test_known_parameters_are_constants_in_the_kernel_alone(head: str) -> None:
     made = llvm_ir.with_constants(other + text + other, "k", {2: 0, 3: 1})
     body = "  %5 = mul i64 1, %20\n  %6 = phi i64 [ 0, %4 ], [ 1, %9 ]\n"
     assert made == f"{other}define ptx_kernel void @k({head}) !dbg !5 {{\n{body}}}\n{other}"
-
-
-@pytest.mark.parametrize("head", ["i64, i32", "i64", "i64, i8*"])
-def test_parameters_that_are_others_are_left_alone(head: str) -> None:
-    text = f"define ptx_kernel void @k({head}) {{\n  %5 = add i64 %0, %1\n}}\n"
-    assert llvm_ir.with_constants(text, "k", {0: 0, 1: 1}) == text
 
 
 @pytest.mark.parametrize(

@@ -92,23 +92,6 @@ def test_what_may_call_the_library(line: str, *, may: bool) -> None:
     assert bool(compiler._MAY_CALL_LIBDEVICE.search(line.encode())) == may
 
 
-def test_the_verifier_is_asked_once_where_its_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    original = compiler.nvvm.CompilationUnit.verify
-
-    def verify(self: compiler.nvvm.CompilationUnit) -> None:
-        asked.append(next(option for option in self._options_str if option.startswith("-arch=")))
-        original(self)
-
-    monkeypatch.setattr(compiler.nvvm.CompilationUnit, "verify", verify)
-    monkeypatch.setattr(compiler, "_verified", {})
-    for number in ("80", "86", "90", "90a", "75", "100", "120", "100a", "80"):
-        compiler._compile([text()], settings(f"sm_{number}"), parse(f"sm_{number}"))
-    assert asked == [f"-arch=compute_{number}" for number in ("80", "90a", "75", "100", "100a")]
-    compiler._compile([text("other")], settings("sm_90"), parse("sm_90"))
-    assert asked[-1] == "-arch=compute_90"
-
-
 def test_what_is_wrong_is_found_for_each_target() -> None:
     wrong = re.sub(r"store float", "store atomic volatile float", text())
     for target in ("sm_75", "sm_80"):
@@ -168,25 +151,6 @@ def context(monkeypatch: pytest.MonkeyPatch) -> Context:
         monkeypatch.setattr(patches.target, name, kind)
     patches._refresh_when_there_is_something_new()
     return Context()
-
-
-def test_what_is_registered_while_registries_are_looked_through_is_found_the_next_time(context: Context) -> None:
-    context.refresh()
-    context.refresh()
-    assert context.installed == ["attribute", "function", "its lowering"]
-
-
-def test_registries_with_nothing_new_are_not_looked_through(context: Context) -> None:
-    for _ in range(3):
-        context.refresh()
-    context.asked.clear()
-    context.other.items.append("another function")
-    context.refresh()
-    context.refresh()
-    assert context.installed[-1] == "another function"
-    assert context.asked == [context.other]
-    context.refresh()
-    assert context.asked == [context.other]
 
 
 INSTALLED = """

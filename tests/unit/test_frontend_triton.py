@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,10 @@ from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
 from aotcuda.builder.frontends.triton import config, ptx
-from aotcuda.builder.frontends.triton.type_notation import parse_signature
 from aotcuda.builder.worker import process
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
+from support.errors import assert_message, cases
 
-KEY = 'tool.aotcuda.modules."pkg.k"'
 ADD = "*fp32, *fp32, *fp32, i32"
 
 
@@ -49,13 +49,6 @@ class TestTheTable:
                 (element, block, warps) for element in ("*fp32", "*fp16") for block in (64, 128) for warps in (4, 8)
             )
         ]
-
-    def test_the_order_of_names_does_not_matter_since_the_jit_fallback_sorts_them(self) -> None:
-        first, second = (
-            [unit.constexprs for unit in units({"signature": ADD, "constexprs": names})]
-            for names in ({"B": [1, 2], "A": [3, 4]}, {"A": [3, 4], "B": [1, 2]})
-        )
-        assert first == second
 
     @pytest.mark.parametrize(
         ("signature", "specialise", "wanted"),
@@ -161,128 +154,17 @@ class TestTheTable:
         assert [str(target) for target in made.targets] == [wanted]
 
 
-WRONG = [
-    ("*fp32, i33", {}, f'{KEY}.kernels.add: "i33" is no type; write i1, u1, i8'),
-    ({"signature": "*f32"}, {}, f'{KEY}.kernels.add.signature: "*f32" is no type; write *i1, *u1'),
-    (
-        {"signature": "fp32:16"},
-        {},
-        f'{KEY}.kernels.add.signature: "fp32:16" has a hint, which fp32 cannot have; leave :16 out',
-    ),
-    ({"signature": "*fp32:1"}, {}, f'{KEY}.kernels.add.signature: "*fp32:1" has a hint, which *fp32 cannot have'),
-    (
-        {"signature": "fp16"},
-        {},
-        f'{KEY}.kernels.add.signature: "fp16" is a number in half precision; declare the parameter as fp32',
-    ),
-    (
-        {"signature": "tensordesc<fp16[64]>"},
-        {},
-        f'{KEY}.kernels.add.signature: "tensordesc<fp16[64]>" is a tensor descriptor, which',
-    ),
-    ({"constexprs": {"BLOCK": 3}}, {}, f"{KEY}.kernels.add.signatures: this key is missing; write for example"),
-    ({"signature": ADD, "num-warps": 3}, {}, f"{KEY}.kernels.add.num-warps: 3 is no power of two"),
-    ({"signature": ADD, "num_warps": 4}, {}, f"{KEY}.kernels.add.num_warps: unknown key; did you mean num-warps?"),
-    ({"signature": ADD, "launch_pdl": True}, {}, f"{KEY}.kernels.add.launch_pdl: unknown key; did you mean launch-pdl"),
-    (
-        {"signature": ADD, "launch-pdl": 1},
-        {},
-        f"{KEY}.kernels.add.launch-pdl: expected true or false, found the integer 1",
-    ),
-    ({"signature": ADD, "arch": []}, {}, f"{KEY}.kernels.add.arch: expected a list of targets, found an empty list"),
-    (
-        {"signature": ADD, "arch": ["sm90"]},
-        {},
-        f"{KEY}.kernels.add.arch[0]: expected a target, such as sm_90, found the str",
-    ),
-    ({"signature": ADD, "arch": ["sm_9"]}, {}, f"{KEY}.kernels.add.arch[0]: 'sm_9' is no target; write sm_XY for mac"),
-    (
-        {"signature": ADD, "configs": [{"arch": ["sm_100f"]}]},
-        {},
-        f"{KEY}.kernels.add.configs[0].arch[0]: Triton compiles for one architecture or for all later ones",
-    ),
-    (
-        {"signature": ADD, "arch": ["sm_90"]},
-        {},
-        f"{KEY}: no kernel is for a target in tool.aotcuda.arch; add one there",
-    ),
-    (
-        {"signature": ADD, "constexprs": {"B": [[1]]}},
-        {},
-        f"{KEY}.kernels.add.constexprs.B: expected a number, true or false, a string of",
-    ),
-    (
-        {"signature": ADD, "constexprs": {"B": 1}, "configs": [{"constexprs": {"B": 2}}]},
-        {},
-        f"{KEY}.kernels.add.configs[0].constexprs.B: B stands in {KEY}.kernels.add.constexprs too; keep one of the two",
-    ),
-    (
-        {"signature": ADD, "constexprs": {"DT": "triton.language.float32"}},
-        {},
-        f'{KEY}.kernels.add.constexprs.DT: "triton.language.float32" is no type that a constexpr can be; did you mean',
-    ),
-    (
-        {"signature": ADD, "configs": [{"constexprs": {"DT": "tl.flaot16"}}]},
-        {},
-        f'{KEY}.kernels.add.configs[0].constexprs.DT: "tl.flaot16" is no type that a constexpr can be; did you mean',
-    ),
-    (
-        {"signature": ADD, "configs": [{"signature": "*fp16, *fp16, *fp16, i32"}]},
-        {},
-        f'{KEY}.kernels.add.configs[0].signatures: "*fp16, *fp16, *fp16, i32" is not in {KEY}.kernels.add.signatures; ',
-    ),
-    (
-        {"signature": ADD, "configs": [{"when": {"n": [5, 2]}}]},
-        {},
-        f"{KEY}.kernels.add.configs[0].when.n: 5 is more than 2; swap them",
-    ),
-    (ADD, {"options": {"fastmath": True}}, f"{KEY}.options.fastmath: Triton's kernels have no such option here"),
-    (ADD, {"link": ["a.cu"]}, f"{KEY}.link[0]: nothing can be linked into Triton's kernels; remove it"),
-    (ADD, {"functions": {"f": "int32()"}}, f"{KEY}.functions: the front end triton has no functions; remove them"),
-]
+def given(text: str) -> dict[str, Any]:
+    """Return the table with a module's keys as a case of tests/data/errors has them."""
+    module = tomllib.loads(text)
+    return table(module.pop("kernels")["add"], **module)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "module", "said"), WRONG, ids=[said.partition("kernels.add")[2][:40] for *_, said in WRONG]
-)
-def test_what_is_wrong_in_a_table_is_named_with_its_key(kernel: Any, module: Any, said: str) -> None:
+@cases("triton.txt", "tables")
+def test_mistake_in_a_table_is_named_with_its_key(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        plan.make(parse(table(kernel, **module), environ={}))
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "kernel", [{"signature": ADD, "constexprs": {"BLOCK": 64}}, {"signature": ADD, "num-warps": 4}], ids=str
-)
-def test_a_table_that_triton_would_take_is_told_so_where_no_front_end_is_named(kernel: Any) -> None:
-    whole = table(kernel)
-    del whole["frontend"]
-    with pytest.raises(ConfigError) as caught:
-        parse(whole, environ={})
-    assert str(caught.value).endswith(f'; or write frontend = "triton" at {KEY}, which would take it')
-    whole["modules"]["pkg.k"]["frontend"] = "numba-cuda"
-    with pytest.raises(ConfigError, match=r"kernels\.add\.(constexprs|num-warps): unknown key") as caught:
-        parse(whole, environ={})
-    assert "triton" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("arch", "said"),
-    [
-        (
-            "compute_90",
-            "tool.aotcuda.arch: compute_90 cannot be built for pkg.k: Triton's PTX for 9.0 and later is for that",
-        ),
-        (
-            "sm_100f",
-            "tool.aotcuda.arch: sm_100f cannot be built for pkg.k: Triton compiles for one architecture or for all",
-        ),
-    ],
-)
-def test_targets_that_triton_makes_nothing_for_are_named(arch: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        plan.make(parse(table(ADD, arch=(arch,)), environ={}))
+        plan.make(parse(given(text), environ={}))
+    assert_message(str(caught.value), expected)
 
 
 class TestPtx:
@@ -420,139 +302,17 @@ def compiled(unit: Any, loaded: Any, arch: str) -> CompiledKernel:
     return made
 
 
-@pytest.mark.parametrize(
-    ("kernel", "error", "said"),
-    [
-        ({"python": "plain"}, SourceError, "add: triton_sources.plain is of type function, and no function with @tri"),
-        ({"python": "hooked"}, SourceError, "add: triton_sources.hooked has launch hooks (add_pre_run_hook)"),
-        ({"python": "tuned"}, SourceError, "add: triton_sources.tuned has a pre_hook in its configs"),
-        ({"python": "limited"}, SourceError, "add: triton_sources.limited has maxnreg in its configs, and the table"),
-        ({"python": "overridden"}, SourceError, "add: triton_sources.overridden has ir_override in its configs"),
-        ({"python": "asserting"}, SourceError, "add: triton_sources.asserting has debug=True, and packaged kernels"),
-        (
-            {"python": "untuned"},
-            SourceError,
-            "add.configs: triton_sources.untuned is autotuned, and the table does not say what is to be BLOCK; take it",
-        ),
-        ({"python": "ad"}, SourceError, "add: triton_sources has no function ad; did you mean add?"),
-        ({}, CompileError, "add.constexprs: BLOCK is missing, a tl.constexpr of add; write for example"),
-        (
-            {"signature": "*fp32, i32", "constexprs": {"BLOCK": 64}},
-            CompileError,
-            "add.signature: '*fp32, i32' has 2 types, and add takes 4 arguments beside constexprs: x, y, out, n",
-        ),
-        (
-            {"signature": f"{ADD}, none", "constexprs": {"BLOCK": 64}},
-            CompileError,
-            'None for a constexpr is constexprs = { ACT = "None" }',
-        ),
-        (
-            {
-                "python": "both.fn",
-                "signature": "*fp32, i32",
-                "configs": [{"constexprs": {"BLOCK": block, "EVEN": True}} for block in (64, 128)],
-            },
-            CompileError,
-            "add.configs: several are for the same arguments and differ in BLOCK, which launches of an autotuned",
-        ),
-        (
-            {"constexprs": {"BLOCK": 64, "BLOK": 3}},
-            CompileError,
-            "add.constexprs.BLOK: BLOK is no parameter of add, and no tl.constexpr; its constexprs are BLOCK, ACT",
-        ),
-        (
-            {"constexprs": {"BLOK": 64}},
-            CompileError,
-            "add.constexprs.BLOK: BLOK is no parameter of add, and no tl.constexpr; did you mean BLOCK?",
-        ),
-        (
-            {"python": "annotated", "signature": "*fp32, i32, fp32"},
-            CompileError,
-            'add.signature: "i32" stands for n, which annotated annotates as i64; write i64, or take the',
-        ),
-        (
-            {"python": "annotated", "signature": "*fp32, i64, fp64"},
-            CompileError,
-            'add.signature: "fp64" stands for factor, which annotated annotates as fp32; write fp32, or',
-        ),
-        (
-            {"python": "annotated", "signature": "none, i64, fp32"},
-            CompileError,
-            'add.signature: "none" stands for x, which annotated annotates as *fp32; write *fp32, or',
-        ),
-        (
-            {"constexprs": {"BLOCK": 64, "n": 3}},
-            CompileError,
-            "add.constexprs.n: n is an argument of add, and no tl.constexpr; its constexprs are BLOCK, ACT",
-        ),
-        (
-            {"configs": [{"constexprs": {"BLOCK": 64}, "when": {"x": 1}}]},
-            CompileError,
-            "add.configs: when names x, which is no integer argument of add",
-        ),
-        (
-            {
-                "signature": ["*fp32, *fp32, *fp32, i32:16", "*fp32, *fp32, *fp32, i32:1"],
-                "constexprs": {"BLOCK": 64},
-                "configs": [{"when": {"n": [17, 31]}}],
-            },
-            CompileError,
-            "add.configs: no signature takes what when asks for, 17 <= n <= 31; write one without :16 or :1 there",
-        ),
-        (
-            {"python": "wrong", "signature": "*fp32"},
-            CompileError,
-            "add: void(*fp32:16; num_warps=4, num_stages=3): Triton cannot compile it for sm_80: NameError: undefined ",
-        ),
-        (
-            {"python": "helper", "signature": "fp32"},
-            CompileError,
-            "it returns a value, as device functions do and kernels cannot; name a kernel that calls it",
-        ),
-        (
-            {"signature": "*fp32, *i1, fp32, i32", "constexprs": {"BLOCK": 64}},
-            CompileError,
-            "add: void(*fp32:16, *i1:16, fp32, i32:16; BLOCK=64, num_warps=4, num_stages=3): Triton cannot compile it",
-        ),
-    ],
-)
-def test_what_does_not_fit_the_source_is_named(sources: str, kernel: Any, error: type, said: str) -> None:
+@cases("triton.txt", "sources")
+def test_table_that_does_not_fit_the_source_is_refused(sources: str, text: str, expected: str) -> None:
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
-    with pytest.raises(error) as caught:
-        for unit in units({"signature": ADD, **kernel}, source=sources):
+    kernel = tomllib.loads(text)["kernels"]["add"]
+    with pytest.raises((CompileError, SourceError)) as caught:
+        for unit in units(kernel, source=sources):
             loaded = FRONT_END.load(unit, "/")
             for settled in FRONT_END.settled(unit, loaded):
                 compiled(settled, loaded, "sm_80")
-    assert str(caught.value).startswith(f"{KEY}.kernels.")
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_what_tritons_passes_print_is_kept_from_the_terminal(sources: str, capfd: pytest.CaptureFixture[str]) -> None:
-    from aotcuda.builder.frontends.triton.compiler import FRONT_END
-
-    (unit,) = units({"signature": "fp32", "python": "helper"}, source=sources)
-    with pytest.raises(CompileError):
-        compiled(unit, FRONT_END.load(unit, "/"), "sm_80")
-    assert capfd.readouterr().err == ""
-
-
-def test_one_fault_of_all_variants_and_targets_is_told_once(sources: str) -> None:
-    from aotcuda.builder import failures
-    from aotcuda.builder.frontends.triton.compiler import FRONT_END
-
-    with pytest.raises(CompileError) as caught, failures.gathered() as attempt:
-        for python in ("wrong", "calling"):
-            (unit,) = units({"signature": "*fp32", "python": python}, source=sources)
-            loaded = FRONT_END.load(unit, "/")
-            for settled in FRONT_END.settled(unit, loaded):
-                for arch in ("sm_80", "sm_90a"):
-                    with attempt():
-                        compiled(settled, loaded, arch)
-    lines = str(caught.value).splitlines()
-    assert [line.count("void(*fp32:16; num_warps") for line in lines] == [1, 1]
-    assert all(line.endswith("; likewise for 3 more of its variants and targets") for line in lines)
+    assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
 
 
 @pytest.mark.parametrize(
@@ -630,12 +390,7 @@ ASKED: dict[str, Any] = {
 
 
 def test_a_heuristic_that_asks_for_none_is_the_run_times_and_one_that_asks_a_heuristic_is_not(sources: str) -> None:
-    kernel = {
-        "python": "asked",
-        "signature": "*fp32, none",
-        "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
-    }
-    made, *_ = variants_of(sources, kernel)
+    made, *_ = variants_of(sources, ASKED)
     assert made.heuristics == ("HAS", "EVEN")
     assert [item for item in made.arguments if item["name"] in ("HAS", "EVEN")] == [
         {"name": "HAS", "is_not_none": "y"},
@@ -659,12 +414,7 @@ def test_kernels_that_the_assembler_refuses_are_left_out_of_an_image(sources: st
 
 
 def test_a_stub_has_a_constexpr_that_is_called_like_an_option_once(sources: str) -> None:
-    kernel = {
-        "python": "asked",
-        "signature": "*fp32, none",
-        "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
-    }
-    made, *_ = variants_of(sources, kernel)
+    made, *_ = variants_of(sources, ASKED)
     overload = {"signature": made.signature, "parameters": list(made.parameters)}
     record = {"name": "asked", "arguments": list(made.arguments), "overloads": [overload]}
     text = stub.render({"by_grid": True, "kernels": [record], "functions": []}, "# mark")  # type: ignore[typeddict-item]
@@ -682,16 +432,6 @@ def test_types_and_none_are_constexprs(sources: str) -> None:
     assert ["neg." in text or "sub." in text or "xor." in text for text in texts] == [False, False, True, True]
 
 
-def test_types_of_one_signature() -> None:
-    assert [str(item) for item in parse_signature(" *kfp32:16 ,none,i32:1, u1 ")] == [
-        "*kfp32:16",
-        "none",
-        "i32:1",
-        "u1",
-    ]
-    assert parse_signature("") == ()
-
-
 def test_a_target_that_tritons_assembler_lacks_is_named_with_those_that_it_has(sources: str) -> None:
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
@@ -701,7 +441,7 @@ def test_a_target_that_tritons_assembler_lacks_is_named_with_those_that_it_has(s
     with pytest.raises(ToolchainError) as caught:
         FRONT_END.check_target(target_of("sm_130a"), "AOTCUDA_ARCH")
     assert re.match(
-        r"AOTCUDA_ARCH: sm_130 is not known to Triton \d.*, which builds for sm_\d+, .*sm_100, .*; leave it out, or",
+        r"AOTCUDA_ARCH: sm_130 is not known to Triton \d.*, which builds for sm_\d+, .*sm_100, .*; remove it, or",
         str(caught.value),
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import json
 import re
 import subprocess
@@ -17,73 +15,12 @@ import pytest
 import aotcuda
 from aotcuda import registry
 from aotcuda.cache import compilers
-from aotcuda.manifest import linkable
 
 PACKAGE = Path(aotcuda.__file__).parent
 ROOT = PACKAGE.parent
-FILES = [*PACKAGE.rglob("*.py"), *(ROOT / "hatch_plugin").rglob("*.py"), *(ROOT / "setuptools_plugin").rglob("*.py")]
 
 
 # The recorder stands inside of one compiler or another, and says what it can record of which.
-_OWN = (
-    "aotcuda/builder/frontends/numba",
-    "aotcuda/builder/frontends/triton",
-    "aotcuda/integrations/interop/",
-    "aotcuda/tools/record/collect.py",
-    "aotcuda/tools/record/cuda_cpp.py",
-    "aotcuda/tools/record/inject/",
-    "aotcuda/tools/record/process.py",
-    "aotcuda/tools/record/records.py",
-    "aotcuda/integrations/in_place/triton/",
-    "aotcuda/tools/record/variant_files.py",
-    "aotcuda/tools/record/command.py",
-    "aotcuda/tools/init/sources.py",
-)
-
-
-@functools.cache
-def strings(path: Path) -> list[str]:
-    """Return the strings in a module, docstrings and parts of f-strings apart."""
-    nodes = [*ast.walk(ast.parse(path.read_text()))]
-    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
-    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    apart = parts | prose
-    return [
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart
-    ]
-
-
-def naming(wanted: set[str], *, own: str) -> dict[str, set[str]]:
-    """Return the modules that have one of these strings, beside the module `own`."""
-    found = {str(path.relative_to(ROOT)): wanted.intersection(strings(path)) for path in FILES}
-    return {name: texts for name, texts in found.items() if texts and name != own}
-
-
-def test_front_ends_are_named_in_the_table_alone() -> None:
-    """And by their own code: what they call a version, whom they are called by, what records their launches."""
-    found = naming({*registry.BUILT_IN}, own="aotcuda/registry.py")
-    assert {name for name in found if not name.startswith(_OWN)} == set()
-
-
-def test_the_variables_of_compilers_stand_in_the_table_alone() -> None:
-    """But for what stands in the compiler's place, and the simulator's switch, which is asked before any import."""
-    own = (*_OWN, "aotcuda/integrations/in_place/")
-    for path in FILES:
-        name = str(path.relative_to(ROOT))
-        found = [text for text in strings(path) if re.match(r"NUMBA_(?!ENABLE_CUDASIM)", text)]
-        assert not found or name == "aotcuda/registry.py" or name.startswith(own), name
-
-
-def test_suffixes_of_linkable_items_stand_in_the_table_alone() -> None:
-    assert naming({".ltoir", ".cubin"}, own="aotcuda/manifest/linkable.py") == {}
-    assert naming({"PTXSource", "Archive"}, own="aotcuda/manifest/linkable.py") == {}
-
-
-def test_the_major_version_of_cuda_stands_in_the_table_and_the_extras_alone() -> None:
-    named = [str(path.relative_to(ROOT)) for path in FILES if re.search(r"\bcu1\d\b", "\n".join(strings(path)))]
-    assert sorted(named) == ["aotcuda/builder/toolkits.py", "aotcuda/registry.py"]  # its folders; its extras
 
 
 def test_extras_pin_the_compilers_that_the_table_says() -> None:
@@ -144,11 +81,6 @@ def test_whose_module_it_is() -> None:
         == "aotcuda.integrations.interop.numba_cuda"
     )
     assert registry.calling("numba.core.typing.typeof") is None
-
-
-def test_each_kind_has_one_suffix_and_one_class() -> None:
-    assert {linkable.KINDS[suffix] for suffix in linkable.SUFFIXES.values()} == set(linkable.SUFFIXES)
-    assert {suffix: linkable.CLASSES[name] for suffix, name in linkable.CLASS_NAMES.items()} == linkable.KINDS
 
 
 STARTED = """\

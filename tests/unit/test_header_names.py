@@ -147,27 +147,3 @@ def test_each_name_has_one_of_its_own_and_those_that_c_takes_stay(names: list[st
     for name in {*names}:
         if c_types.identifier(name) == name:
             assert found[names.index(name)] == name
-
-
-def test_functions_and_structs_of_a_module_share_its_names() -> None:
-    def function(name: str, *fields: str) -> tuple[str, CompiledFunction]:
-        structs = c_types.Structs(name, "pkg.k", {"x": np.dtype([(field, "f4") for field in fields])})
-        kind = structs.record(np.dtype([(field, "f4") for field in fields]), "Record(...)")
-        built = CompiledFunction(
-            ir=(),
-            fastmath=False,
-            signature="of Python",
-            result=structs.result(["int item0"]),
-            parameters=((f"{kind} *", "p"),),
-            structs=tuple(structs.definitions.items()),
-        )
-        return name, built
-
-    given_ = [function("two", "a"), function("two_result", "a"), function("other", "b")]
-    settled = header.settled(given_)
-    assert [built.result for built in settled] == ["two_result_2", "two_result_result", "other_result"]
-    assert [built.parameters[0][0] for built in settled] == ["pkg_k_x *", "pkg_k_x *", "pkg_k_x_2 *"]
-    assert settled[1] is given_[1][1]
-    text = header.render("pkg.k", given_)
-    for (name, _), built in zip(given_, settled, strict=True):
-        assert header.prototype(name, built) in text

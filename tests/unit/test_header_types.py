@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -55,28 +54,12 @@ def test_any_other_layout_is_packed_with_its_gaps_filled() -> None:
     ]
 
 
-def test_one_record_is_one_struct() -> None:
-    made = structs()
-    dtype = np.dtype([("x", "f4")])
-    assert made.record(dtype, "first") == made.record(dtype, "first") == "f_record0"
-    assert len(made.definitions) == 1
-
-
 def test_records_that_are_spelled_alike_keep_their_own_structs() -> None:
     made = structs()
     one, other = (np.dtype({"names": ["x"], "formats": ["f4"], "offsets": [at]}) for at in (0, 4))
     names = [made.record(dtype, "Record(x: float32)") for dtype in (one, other, one)]
     assert names == ["f_record0", "f_record1", "f_record0"]
     assert "gap" not in made.definitions["f_record0"]
-
-
-def test_names_that_fall_together_are_told_apart_and_the_others_stay() -> None:
-    dtype = np.dtype({"names": ["int", "int_", "a*", "a/", "aotcuda_gap0", "0"], "formats": ["i1"] * 6, "itemsize": 8})
-    made = structs()
-    made.record(dtype, "Record(...)")
-    text = made.definitions["f_record0"]
-    found = re.findall(r"char (\w+)", text)
-    assert found == ["int_2", "int_", "a_", "a_2", "aotcuda_gap0", "_0_", "aotcuda_gap0_2"]
 
 
 @pytest.mark.parametrize("kind", ["S4", "U2", ">f4", "O"])
@@ -150,22 +133,3 @@ def test_the_items_of_a_tuple_are_members_of_the_block() -> None:
     nested = {**parameter("tuple", members=[inner]), "name": "t[1]"}
     lines = members({**parameter("tuple", members=[item, nested]), "name": "t"})
     assert lines == ["    int t_0; /* T */", "    float t_1_0; /* T */"]
-
-
-def test_a_kernel_without_parameters_has_no_struct() -> None:
-    assert list(
-        parameter_blocks.render(
-            "m",
-            [
-                {
-                    "name": "k",
-                    "origin": "",
-                    "overloads": [{"symbol": "k", "signature": "void()", "parameters": [], "parameter_bytes": 0}],
-                }
-            ],
-        )
-    ) == [  # type: ignore[list-item]
-        '/* "k": k, void() */',
-        "enum { m_k_parameter_bytes = 0 };",
-        "",
-    ]

@@ -138,35 +138,6 @@ def _contains(after: object, before: object) -> None:
         assert after == before
 
 
-def test_other_back_ends_are_told_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make(tmp_path, PROJECT + '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n')
-    assert cli.main(["init", str(tmp_path)]) == 0
-    assert "to do: flit_core.buildapi has no hook of aotcuda; let it run `aotcuda build`" in capsys.readouterr().out
-
-
-def test_where_hatchling_has_a_file_of_its_own_that_is_asked_for_the_hook(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = make(tmp_path, PROJECT)
-    (tmp_path / "hatch.toml").write_text("[build.targets.wheel]\npackages = ['src/pkg']\n")
-    assert cli.main(["init", str(tmp_path)]) == 0
-    assert "hatch" not in load(path)["tool"]
-    advice = "to do: the hook: add an empty table [build.targets.wheel.hooks.aotcuda] to hatch.toml\n"
-    assert advice in capsys.readouterr().out
-    (tmp_path / "hatch.toml").write_text("[build.targets.wheel.hooks.aotcuda]\n")
-    assert cli.main(["init", str(tmp_path)]) == 0
-    assert "the hook" not in capsys.readouterr().out
-
-
-def test_dependencies_that_are_computed_are_left_to_the_user(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = make(tmp_path, PROJECT + 'dynamic = ["dependencies"]\n')
-    assert cli.main(["init", str(tmp_path)]) == 0
-    assert "dependencies" not in load(path)["project"]
-    assert 'add "aotcuda" to the project\'s dependencies' in capsys.readouterr().out
-
-
 def test_a_project_without_kernels_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make(tmp_path, PROJECT, "def jit(): pass\n")
     assert cli.main(["init", str(tmp_path)]) == 0
@@ -271,20 +242,6 @@ def test_sources_are_decoded_as_python_does(content: bytes, tmp_path: Path, caps
     assert not said.err
 
 
-@pytest.mark.parametrize("text", [None, "[project\n"])
-def test_without_a_readable_pyproject_nothing_is_written(
-    text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = make(tmp_path, text or "")
-    if text is None:
-        path.unlink()
-    assert cli.main(["init", str(tmp_path)]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith(f"aotcuda: {path} ")
-    assert error.count("\n") == 1
-    assert (path.read_text() if path.exists() else None) == text
-
-
 def test_kernels_of_two_compilers_in_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = "from numba import cuda\nfrom numba_cuda_mlir import cuda as mlir\n"
     source += "@cuda.jit('void(int8)')\ndef a(x): pass\n@mlir.jit('void(int8)')\ndef b(x): pass\n"
@@ -311,14 +268,6 @@ def test_dependencies_that_stand_in_setup_cfg_are_looked_for_there(
     assert cli.main(["init", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert (f"to do: the wheel needs the run time: {said}" in out) if said else ("needs the run time" not in out)
-
-
-def test_how_to_go_on_is_written_once(tmp_path: Path) -> None:
-    path = make(tmp_path, PROJECT)
-    (tmp_path / "src" / "pkg" / "other.py").write_text(KERNELS)
-    assert cli.main(["init", str(tmp_path)]) == 0
-    assert [*load(path)["tool"]["aotcuda"]["modules"]] == ["pkg.gpu", "pkg.other"]
-    assert path.read_text().count("aotcuda record --write") == 1
 
 
 def test_a_project_of_setup_py_alone_gains_a_pyproject(tmp_path: Path) -> None:

@@ -48,11 +48,6 @@ def test_resources_in_relocatable_and_in_linked_images_equal_cuobjdumps(arch: st
 
 
 @pytest.mark.parametrize("arch", images.ARCHS)
-def test_resources_in_images_with_debug_information_equal_cuobjdumps(arch: str) -> None:
-    assert_equals_cuobjdump(images.cuda_cubin(arch, "-G"))
-
-
-@pytest.mark.parametrize("arch", images.ARCHS)
 def test_kernels_functions_and_code_sizes_are_those_of_cuobjdumps_symbol_table(arch: str) -> None:
     data = images.linked_cubin(arch)
     table = images.cuobjdump(data, "-elf").partition(".section .symtab")[2].partition(".section")[0]
@@ -79,24 +74,6 @@ def test_the_header_that_cuda_12_writes_is_read_as_well(flags: int, arch: str) -
     data[8] = 7
     struct.pack_into("<I", data, 48, flags)
     assert cubin.read(bytes(data), "image").arch == arch
-
-
-@pytest.mark.parametrize("arch", images.ARCHS)
-def test_local_arrays_shared_arrays_and_spilled_registers_show(arch: str) -> None:
-    numba = {kernel.name: kernel for kernel in cubin.read(images.numba_cubin(arch), "image").kernels}
-    assert numba["scratch"].local == 64 * 8
-    assert numba["axpy"].local == 0
-    assert numba["tiled"].shared - numba["axpy"].shared in (96 * 4, 96 * 4 + 1024)
-    tight = {kernel.name: kernel for kernel in cubin.read(images.cuda_cubin(arch, "-maxrregcount=32"), "image").kernels}
-    assert tight["spills"].registers == 32
-    assert tight["spills"].local > 0
-
-
-@pytest.mark.parametrize("arch", images.ARCHS)
-def test_local_memory_of_a_recursive_kernel_is_unknown(arch: str) -> None:
-    kernels = {kernel.name: kernel for kernel in cubin.read(images.linked_cubin(arch), "image").kernels}
-    assert kernels["recurse"].local is None
-    assert isinstance(kernels["calls"].local, int)
 
 
 @pytest.mark.parametrize("arch", images.ARCHS)

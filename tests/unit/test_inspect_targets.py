@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
-import os
 import sys
 import zipfile
 from typing import TYPE_CHECKING
@@ -44,23 +43,10 @@ def test_a_wheel_shows_each_of_its_modules_by_name(tmp_path: Path) -> None:
     ]
 
 
-def test_a_module_at_the_top_of_a_wheel_is_found(tmp_path: Path) -> None:
-    modules.write(tmp_path / "content", *modules.contents("alone"))
-    with zipfile.ZipFile(tmp_path / "alone.whl", "w") as archive:
-        for path in (tmp_path / "content").rglob("*.*"):
-            archive.write(path, path.relative_to(tmp_path / "content"))
-    assert names(tmp_path / "alone.whl") == ["alone"]
-
-
 def test_a_folder_shows_every_module_below_it(tmp_path: Path) -> None:
     package = modules.write_package(tmp_path, "mypkg.kernels", "mypkg.sub.more")
     assert names(tmp_path) == names(package) == ["mypkg.kernels", "mypkg.sub.more"]
     assert names(package / "sub") == ["mypkg.sub.more"]
-
-
-def test_a_data_folder_shows_its_module(tmp_path: Path) -> None:
-    package = modules.write_package(tmp_path)
-    assert names(package / "kernels.aotcuda") == ["mypkg.kernels"]
 
 
 def test_a_data_folder_without_the_generated_module_can_be_read(tmp_path: Path) -> None:
@@ -127,21 +113,6 @@ def test_a_name_that_cannot_be_imported_is_said_to_be_nowhere(name: str, message
         collect(name)
 
 
-def test_a_module_at_the_top_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    modules.write(tmp_path, *modules.contents("alone"))
-    monkeypatch.syspath_prepend(tmp_path)
-    assert names("alone") == ["alone"]
-
-
-@pytest.mark.parametrize("name", ["no/such.whl", "mypkg..kernels", ".mypkg", "mypkg/kernels"])
-def test_a_path_that_does_not_exist_is_said_to_be_nowhere(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(TargetError):
-        collect(name)
-
-
 @pytest.mark.parametrize("name", ["json", "json.decoder", "sys"])
 def test_a_module_that_aotcuda_did_not_build_is_said_to_be_none(name: str) -> None:
     with pytest.raises(TargetError, match=rf"^{name} holds no module that aotcuda built"):
@@ -195,14 +166,6 @@ def test_a_target_has_a_name(
     monkeypatch.chdir(tmp_path)
     assert cli.main([*command, ""]) == 1
     assert capsys.readouterr().err == "aotcuda: '' is no wheel, folder, module or fatbin; name one\n"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "secret.fatbin").write_bytes(b"")
-    (tmp_path / "secret.fatbin").chmod(0)
-    with pytest.raises(TargetError, match=r"secret\.fatbin cannot be read \(Permission denied\)"):
-        collect(str(tmp_path / "secret.fatbin"))
 
 
 def test_every_truncation_of_a_wheel_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -335,13 +298,6 @@ def test_damage_is_an_error_that_names_the_file(kind: str, tmp_path: Path) -> No
     with pytest.raises(ManifestError, match=message) as error:
         collect(str(folder))
     assert "\n" not in str(error.value)
-
-
-def test_a_bare_fatbin_that_is_truncated_is_named(tmp_path: Path) -> None:
-    data = images.pack([("sass", "sm_90", images.numba_cubin("sm_90"))], "-compress-mode=size")
-    (tmp_path / "half.fatbin").write_bytes(data[: len(data) // 2])
-    with pytest.raises(ImageError, match=r"half\.fatbin cannot be read as a fatbin: .*truncated"):
-        collect(str(tmp_path / "half.fatbin"))
 
 
 def test_a_fatbin_whose_cubin_is_no_cubin_names_the_image(tmp_path: Path) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from aotcuda.integrations.interop import packaged
 
 
-def module(built_with: str) -> Any:
+def module(built_with):
     return SimpleNamespace(name="a.k", manifest={"frontend": built_with})
 
 
-def records(*signatures: str) -> Any:
+def records(*signatures):
     return [{"name": f"f{index}", "signature": signature} for index, signature in enumerate(signatures)]
 
 
@@ -36,19 +35,19 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize("signature", [*SAME, *DIFFERENT])
-def test_the_compiler_that_built_them_can_call_all(signature: str) -> None:
+def test_the_compiler_that_built_them_can_call_all(signature):
     given = records(signature)
     assert packaged.callable_from(module("numba-cuda"), given, "numba-cuda") == given
 
 
 @pytest.mark.parametrize("signature", SAME)
-def test_the_other_one_can_call_what_it_passes_alike(signature: str) -> None:
+def test_the_other_one_can_call_what_it_passes_alike(signature):
     given = records(signature)
     assert packaged.callable_from(module("numba-cuda-mlir"), given, "numba-cuda") == given
 
 
 @pytest.mark.parametrize("signature", DIFFERENT)
-def test_what_is_passed_differently_is_refused_by_name(signature: str) -> None:
+def test_what_is_passed_differently_is_refused_by_name(signature):
     with pytest.raises(TypeError) as caught:
         packaged.callable_from(module("numba-cuda"), records(signature), "numba-cuda-mlir")
     said = str(caught.value)
@@ -56,6 +55,6 @@ def test_what_is_passed_differently_is_refused_by_name(signature: str) -> None:
     assert signature in said
 
 
-def test_under_one_name_those_stay_that_can_be_called() -> None:
+def test_under_one_name_those_stay_that_can_be_called():
     same, *_ = given = records(SAME[0], DIFFERENT[0])
     assert packaged.callable_from(module("numba-cuda"), given, "numba-cuda-mlir") == [same]

@@ -108,20 +108,6 @@ def test_no_modules_import_each_other_in_a_circle(graph: dict[str, set[str]]) ->
     assert circles(graph) == []
 
 
-def test_of_a_package_a_module_imports_what_it_names(tmp_path: Path) -> None:
-    known = modules()
-    file = tmp_path / "module.py"
-    for text, expected in {
-        "import aotcuda\nraise aotcuda.errors.LinkError": {"aotcuda.errors"},
-        "import aotcuda\nraise aotcuda.errors.LinkError(aotcuda.load)": {"aotcuda"},
-        "import aotcuda": {"aotcuda"},
-        "import aotcuda.runtime.loader": {"aotcuda.runtime.loader"},
-        "import aotcuda.manifest as manifests\nmanifests.read": {"aotcuda.manifest"},
-    }.items():
-        file.write_text(text, encoding="utf-8")
-        assert imports(file, known) == expected
-
-
 def climbing(graph: dict[str, set[str]], drawn: list[list[str]]) -> list[str]:
     """Return the imports of a module from a layer above its own."""
     return [
@@ -150,13 +136,3 @@ def test_an_import_that_climbs_is_found() -> None:
     drawn = [["pkg.a"], ["pkg.b"], ["pkg.b.low"]]
     graph = {"pkg.a": {"pkg.b.x"}, "pkg.b.x": {"pkg.b.low"}, "pkg.b.low": {"pkg.b.x"}}
     assert climbing(graph, drawn) == ["pkg.b.low imports pkg.b.x"]
-
-
-def test_circles_are_found_wherever_an_import_stands(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("def f():\n    from pkg import b\n")
-    (tmp_path / "b.py").write_text("TYPE_CHECKING = False\nif TYPE_CHECKING:\n    import pkg.c\n")
-    (tmp_path / "c.py").write_text("from pkg.a import f\n")
-    (tmp_path / "d.py").write_text("import pkg.a\n")
-    known = {f"pkg.{name}": tmp_path / f"{name}.py" for name in "abcd"}
-    found = {module: imports(path, known) for module, path in known.items()}
-    assert circles(found) == [["pkg.a", "pkg.b", "pkg.c"]]

@@ -33,15 +33,12 @@ MACRO = 'extern "C" __global__ void k(int *a) { a[0] ^= VALUE; }'
 
 EFFECTS = {
     "--ftz=true": (MATH, r"FFMA\.FTZ", r"fma\.rn\.ftz\.f32"),
-    "-ftz=true": (MATH, r"FFMA\.FTZ", r"fma\.rn\.ftz\.f32"),
     "--ftz|true": (MATH, r"FFMA\.FTZ", r"fma\.rn\.ftz\.f32"),
     "--prec-div=false": (MATH, None, r"div\.(full|approx)\.f32"),
     "--prec-sqrt=false": (MATH, None, r"sqrt\.approx\.f32"),
     "-Ofc=max": (LOOP, None, None),
-    "-Xptxas=-O1": (LOOP, None, None),
     "--ptxas-options|-O1": (LOOP, None, None),
     "-jtd=0": (SWITCH, None, r"brx\.idx"),
-    "-DVALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
     "-D|VALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
     "-D VALUE=128432071": (MACRO, "0x7a7b7c7", "128432071"),
 }
@@ -139,16 +136,16 @@ REFUSED = """
 -Icsrc                  is set by a key of its own; name the folder in include-dirs
 -I csrc                 is set by a key of its own; name the folder in include-dirs
 -I|csrc                 is set by a key of its own; name the folder in include-dirs
--dlto                   cannot be used in a build; leave it out
--rdc=false              cannot be used in a build; leave it out
--dc                     cannot be used in a build; leave it out
+-dlto                   cannot be used in a build; remove it
+-rdc=false              cannot be used in a build; remove it
+-dc                     cannot be used in a build; remove it
 --restrict              cannot be used in a build; write __restrict__ at the parameters
---extra-device-vectorization  cannot be used in a build; leave it out
---device-stack-protector=true cannot be used in a build; leave it out
--pch                    cannot be used in a build; leave it out
--time=x.csv             cannot be used in a build; leave it out
+--extra-device-vectorization  cannot be used in a build; remove it
+--device-stack-protector=true cannot be used in a build; remove it
+-pch                    cannot be used in a build; remove it
+-time=x.csv             cannot be used in a build; remove it
 --ftz                   has no value; write --ftz=true
---ftz=1                 takes true or false; write --ftz=true
+--ftz=1                 must be true or false; write --ftz=true
 -w=true                 takes no value; write -w
 -std c++17              has no value; write -std=VALUE
 --fnad=false            is no option of NVRTC; did you mean --fmad?

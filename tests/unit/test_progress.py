@@ -45,14 +45,6 @@ def test_a_log_has_a_line_every_five_seconds_with_what_is_done_now() -> None:
     )
 
 
-def test_the_slowest_step_is_named_behind_the_current_one() -> None:
-    log, clock = io.StringIO(), Clock()
-    lines = progress.Lines(log, clock)
-    clock.now += 5
-    lines.show("kernel 3", 3, 4, "kernel 1 12.5 s")
-    assert log.getvalue() == "aotcuda [3/4] kernel 3, slowest: kernel 1 12.5 s, 5 s\n"
-
-
 def test_a_line_on_a_terminal_is_written_over_and_fits() -> None:
     terminal = Terminal()
     line = progress.Line(terminal)
@@ -60,33 +52,6 @@ def test_a_line_on_a_terminal_is_written_over_and_fits() -> None:
     assert terminal.getvalue() == f"\r\x1b[2Kaotcuda [3/7] {'x' * 65}"
     line.clear()
     assert terminal.getvalue().endswith("x\r\x1b[2K")
-
-
-def test_a_bar_shows_signatures_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    terminal = Terminal()
-    bar = progress.Bar(terminal)
-    bar.tick()
-    assert terminal.getvalue() == ""
-    bar.show("starting the compiler", 0, 0)
-    bar.show("axpy void(float32[::1], int32[:, :])", 1, 4)
-    bar.clear()
-    assert "starting the compiler" in terminal.getvalue()
-    assert "axpy void(float32[::1], int32[:, :])" in terminal.getvalue()
-    assert "1/4" in terminal.getvalue()
-
-
-@pytest.mark.parametrize("columns", [60, 80, 200])
-def test_a_long_signature_takes_no_room_of_the_bar(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    terminal = Terminal()
-    bar = progress.Bar(terminal)
-    bar.show(f"pkg.kernels.push void({', '.join(['float32[:, ::1]'] * 40)})", 12, 34)
-    bar.clear()
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
-    (line,) = {line for line in re.split(r"[\r\n]+", shown) if "void" in line or "pkg" in line}
-    assert re.fullmatch(r"aotcuda [━╸╺ ]{24} 12/34 0:00:00 pkg.+…", line), line
-    assert len(line) == columns
 
 
 @pytest.mark.parametrize(
@@ -139,11 +104,6 @@ def test_the_summary_counts_and_the_slowest_steps_are_said_on_demand() -> None:
         assert len(found) == 11
 
 
-def test_the_summary_says_that_all_came_from_the_cache() -> None:
-    summary = report.Summary(modules=1, kernels=1, functions=0, targets=1, seconds=0.3, size=999, whole=True)
-    assert summary.lines() == ["built 1 module: 1 kernel for 1 target; 999 B in 0.3 s; all from the build cache"]
-
-
 @pytest.mark.parametrize(
     ("reused", "made", "expected"),
     [(None, 0, "40 B"), (0, 14, "0 of 14 steps"), (1, 0, "1 of 1 step from"), (0, 0, "0 of 0 steps from")],
@@ -157,10 +117,6 @@ def test_the_summary_says_what_came_from_the_cache_where_there_is_one(
     (line,) = summary.lines()
     assert line.startswith("built 1 module: 3 device functions for 1 target; 40 B in 0.0 s")
     assert expected in line
-
-
-def test_warnings_are_told_once_with_how_often_they_came() -> None:
-    assert report.counted(["a", "b", "a", "a"]) == ["a (3 times)", "b"]
 
 
 def warning() -> int:
@@ -183,14 +139,6 @@ def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixtur
     assert sorted(title for title, *_ in noted.steps) == ["one", "other"]
     assert telemetry.take() == telemetry.Telemetry()
     assert capfd.readouterr().err == ""
-
-
-def test_a_phase_ends_when_the_next_begins_and_when_children_take_over() -> None:
-    telemetry.take()
-    phases = telemetry.Phases()
-    for title in ("starting", "importing a", "importing a", "importing b", None, None, "packing"):
-        phases.begin(title)
-    assert [title for title, *_ in telemetry.take().steps] == ["starting", "importing a", "importing b"]
 
 
 def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> None:

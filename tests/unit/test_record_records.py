@@ -104,7 +104,7 @@ def test_a_folder_that_is_not_there_is_known_before_a_command_runs(
 
 def test_a_newer_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text('{"version": 2}')
-    with pytest.raises(ConfigError, match="is of version 2, which this aotcuda does not read"):
+    with pytest.raises(ConfigError, match="is of version 2, which this aotcuda cannot read"):
         records.load(tmp_path / "record.json")
 
 

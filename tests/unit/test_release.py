@@ -89,26 +89,6 @@ def test_a_change_that_is_not_in_the_list_yet_is_named(release, built):
         release.check_version("v1.2", release.gathered(built), "## 1.2", left)
 
 
-def test_where_the_time_of_files_is_given_nobody_asks_git(tool, monkeypatch):
-    wheels = tool("wheels")
-    monkeypatch.setattr(wheels.shutil, "which", lambda _: None)
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    assert wheels.time_of_files() == "1700000000"
-    monkeypatch.delenv("SOURCE_DATE_EPOCH")
-    with pytest.raises(SystemExit, match="this is no git checkout, so SOURCE_DATE_EPOCH has to say"):
-        wheels.time_of_files()
-
-
-def test_a_wheel_for_other_machines_needs_a_compiler_for_them(tool, monkeypatch, tmp_path):
-    wheels = tool("wheels")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(wheels.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(sys, "argv", ["wheels.py", str(tmp_path / "out"), "--machine", "aarch64"])
-    with pytest.raises(SystemExit, match="a wheel for aarch64 needs aarch64-linux-gnu-gcc, which is not on PATH"):
-        wheels.main()
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("machine", "named", "made"),
     [("x86_64", "manylinux_2_17_x86_64", "manylinux_2_17_x86_64"), ("aarch64", "auto", "manylinux_2_28_aarch64")],

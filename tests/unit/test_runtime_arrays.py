@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
+from support import libraries
+from support.libraries import Array, State
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -32,7 +34,7 @@ def sent(cuda):
 class TestInterface:
     """`__cuda_array_interface__`."""
 
-    def test_its_second_version_without_strides_or_stream(self, cuda, line):
+    def test_version_two_needs_no_strides_or_stream(self, cuda, line):
         array = cuda.array(LINE)
         array.interface = {
             "version": 2,
@@ -43,14 +45,14 @@ class TestInterface:
         line[1, 1](array)
         assert sent(cuda) == (array.address, (4,), (4,))
 
-    def test_an_attribute_of_the_instance_is_enough(self, cuda, line):
+    def test_an_instance_may_have_the_interface(self, cuda, line):
         interface = cuda.array(LINE).interface
         line[1, 1](types.SimpleNamespace(__cuda_array_interface__=interface))
         assert sent(cuda)[0] == interface["data"][0]
         with pytest.raises(ArgumentError, match=r"is types\.SimpleNamespace where"):
             line[1, 1](types.SimpleNamespace())
 
-    def test_a_library_that_offers_it_for_arrays_on_the_gpu_alone(self, line):
+    def test_an_array_without_an_interface_is_in_the_hosts_memory(self, line):
         class OnHost:
             @property
             def __cuda_array_interface__(self):
@@ -58,10 +60,6 @@ class TestInterface:
 
         with pytest.raises(ArgumentError, match="is an array in the host's memory"):
             line[1, 1](OnHost())
-
-    def test_a_masked_array_is_refused(self, cuda, line):
-        with pytest.raises(ArgumentError):
-            line[1, 1](cuda.array(LINE, mask=cuda.array(LINE)))
 
     @pytest.mark.parametrize("typestr", ["|b1", "<b1", "=b1"])
     def test_the_byte_order_of_single_bytes_does_not_matter(self, cuda, typestr):
@@ -116,103 +114,36 @@ class TestStreams:
         assert cuda.launches()[0]["stream"] == handle
 
     @pytest.mark.parametrize("stream", ["stream", 1.5, types.SimpleNamespace(__cuda_stream__=(7, 1))])
-    def test_what_is_no_stream_is_refused(self, line, stream):
+    def test_wrong_streams_are_refused(self, line, stream):
         with pytest.raises(ArgumentError, match=r"is no stream|version 7 of the __cuda_stream__ protocol"):
             line[1, 1, stream]
 
 
-class Tensor:
-    """A stand-in for `torch.Tensor`, with the attributes that the run time uses."""
-
-    def __init__(self, array, dtype="torch.float32", **changes):
-        self.shape = array.shape
-        self._contiguous = array.interface["strides"] is None
-        self._strides = array.interface["strides"] or np.zeros(array.shape, "<f4").strides
-        self._address = array.address
-        self.dtype = _Dtype(dtype)
-        self._changes = {"is_cuda": True, "conj": False, "neg": False, **changes}
-
-    is_cuda = property(lambda self: self._changes["is_cuda"])
-    ndim = property(lambda self: len(self.shape))
-
-    def __len__(self):
-        return self.shape[0]
-
-    def get_device(self):
-        return 0
-
-    def is_conj(self):
-        return self._changes["conj"]
-
-    def is_contiguous(self):
-        return self._contiguous
-
-    def numel(self):
-        return int(np.prod(self.shape))
-
-    def element_size(self):
-        return 4
-
-    def stride(self):
-        return tuple(step // 4 for step in self._strides)
-
-    def data_ptr(self):
-        return self._address
-
-    def storage_offset(self):
-        return 0
-
-    @property
-    def __cuda_array_interface__(self):
-        message = "Can't get __cuda_array_interface__ on Variable that requires grad."
-        raise RuntimeError(message)
-
-
-class _Dtype:
-    def __init__(self, name):
-        self._name = name
-
-    def __str__(self):
-        return self._name
-
-
-Tensor.__module__ = "torch"
-
-
-class Parameter(Tensor):
-    """A subclass, as `torch.nn.Parameter` is."""
+def tensor(array, typestr="<f4", **odd):
+    """Return a stand-in for a tensor of PyTorch; `odd` as in `libraries.State`."""
+    interface = array.interface
+    state = State(typestr, interface["shape"], interface["strides"], array.address, odd=(*odd.items(),))
+    return libraries.make(Array("torch", (state,)))
 
 
 class TestTorch:
     """PyTorch tensors, which are read without `__cuda_array_interface__`."""
 
-    @pytest.mark.parametrize("kind", [Tensor, Parameter])
-    def test_a_tensor_that_requires_gradients(self, cuda, line, kind):
-        array = cuda.array(LINE)
-        line[1, 1](kind(array))
-        assert sent(cuda) == (array.address, (4,), (4,))
-
     def test_strides_are_turned_into_bytes(self, cuda):
         array = cuda.array(np.zeros((4, 6), "<f4").T)
-        cuda.package(kernel("k", "void(float32[:,:])")).k[1, 1](Tensor(array))
+        cuda.package(kernel("k", "void(float32[:,:])")).k[1, 1](tensor(array))
         assert sent(cuda) == (array.address, (6, 4), (4, 24))
 
     def test_a_tensor_on_the_host_is_refused(self, cuda, line):
         with pytest.raises(ArgumentError, match=r"is an array in the host's memory \(torch\.Tensor\)"):
-            line[1, 1](Tensor(cuda.array(LINE), is_cuda=False))
+            line[1, 1](tensor(cuda.array(LINE), is_cuda=False))
 
-    def test_an_element_type_that_does_not_match_is_named(self, cuda, line):
-        with pytest.raises(ArgumentError, match=r"is bfloat16\[::1\] where float32\[::1\] is packaged"):
-            line[1, 1](Tensor(cuda.array(LINE), "torch.bfloat16"))
-        with pytest.raises(ArgumentError, match=r"is int64\[::1\] where float32"):
-            line[1, 1](Tensor(cuda.array(LINE), "torch.int64"))
-
-    def test_a_lazy_conjugate_is_refused_because_its_memory_holds_other_numbers(self, cuda, line):
-        with pytest.raises(ArgumentError, match=r"call resolve_conj\(\)"):
-            line[1, 1](Tensor(cuda.array(LINE), conj=True))
+    @pytest.mark.parametrize(("typestr", "name"), [("bfloat16", "bfloat16"), ("<i8", "int64")])
+    def test_another_element_type_is_named(self, cuda, line, typestr, name):
+        with pytest.raises(ArgumentError, match=rf"is {name}\[::1\] where float32\[::1\] is packaged"):
+            line[1, 1](tensor(cuda.array(LINE), typestr))
 
 
-_DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 _DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
@@ -300,7 +231,7 @@ class TestDlpack:
 
     @GENERAL
     @pytest.mark.parametrize(("stream", "asked"), [(0, 1), (77, 77)])
-    def test_its_owner_is_told_the_stream(self, cuda, line, stream, asked):
+    def test_the_owner_gets_the_stream(self, cuda, line, stream, asked):
         array = Dlpack(cuda.array(LINE))
         line[1, 1, stream](array)
         assert array.asked == [(asked, (1, 0))]
@@ -311,7 +242,7 @@ class TestDlpack:
         cuda.package(kernel("k", "void(float32[:,:])")).k[1, 1](array)
         assert sent(cuda)[1:] == ((6, 4), (4, 24))
 
-    def test_a_read_only_one_is_refused_where_the_kernel_may_write(self, cuda, line):
+    def test_a_read_only_array_is_refused(self, cuda, line):
         with pytest.raises(ArgumentError, match="is read-only"):
             line[1, 1](Dlpack(cuda.array(LINE), versioned=True, readonly=True))
         assert cuda.launches() == []
@@ -326,7 +257,7 @@ class TestDlpack:
         assert array.alive == 0
 
     @pytest.mark.parametrize("device", [(1, 0), (3, 0), (10, 0)])
-    def test_one_that_is_not_on_a_gpu_is_refused(self, cuda, line, device):
+    def test_an_array_in_the_hosts_memory_is_refused(self, cuda, line, device):
         with pytest.raises(ArgumentError, match="is an array in the host's memory"):
             line[1, 1](Dlpack(cuda.array(LINE), device=device))
 

@@ -44,22 +44,13 @@ def size(name, word, form, offset):
 @pytest.mark.usefixtures("quick")
 class TestArraysOfAnyDimensions:
     @pytest.mark.parametrize("shape", [(6,), (2, 3), (), (1, 2, 3), (0, 4)], ids=str)
-    def test_their_address_is_passed(self, cuda, shape):
+    def test_the_address_of_an_array_is_passed(self, cuda, shape):
         k = cuda.package(record(buffer("x", 0), scalar("n", "i", 8), size=12)).k
         array = cuda.array(np.zeros(shape, "<f4"))
         k[1, 1](array, 7)
         assert cuda.parameters() == np.array([array.address, 7], "<i8").tobytes()[:12]
 
-    def test_each_of_several_dimensions_goes_the_fast_way(self, cuda):
-        k = cuda.package(record(buffer("x", 0), size=8)).k
-        arrays = [cuda.array(np.zeros(shape, "<f4")) for shape in ((6,), (2, 3), (6,), (1, 2, 3))]
-        for array in arrays:
-            k[1, 1](array)
-        assert [call["parameters"] for call in cuda.launches()] == [
-            array.address.to_bytes(8, "little").hex() for array in arrays
-        ]
-
-    def test_overloads_are_told_apart_by_their_dtypes(self, cuda):
+    def test_dtypes_select_overloads(self, cuda):
         found = record(buffer("x", 0), size=8)
         found["overloads"] += record(buffer("x", 0, "<f8"), size=8)["overloads"]
         found["overloads"][1] = {**found["overloads"][1], "symbol": "k_double"}
@@ -97,7 +88,7 @@ class TestArraysThatAreRefused:
             k[1, 1](cuda.array(np.zeros((2, 2), "<f8")))
 
     def test_strides_that_the_kernel_would_not_see(self, cuda, k):
-        with pytest.raises(ArgumentError, match=r"strides \(4, 8\) in bytes.* tells the kernel no strides"):
+        with pytest.raises(ArgumentError, match=r"strides \(4, 8\) in bytes.* passes no strides to the kernel"):
             k[1, 1](cuda.array(np.zeros((2, 2), "<f4", order="F")))
 
     def test_a_read_only_one(self, cuda, k):
@@ -105,10 +96,6 @@ class TestArraysThatAreRefused:
         array.interface["data"] = (array.address, True)
         with pytest.raises(ArgumentError, match=r"is read-only, and float \* lets the kernel write to it"):
             k[1, 1](array)
-
-    def test_an_array_of_the_host(self, k):
-        with pytest.raises(ArgumentError, match="in the host's memory"):
-            k[1, 1](np.zeros(4, "<f4"))
 
 
 @pytest.mark.usefixtures("quick")
@@ -134,7 +121,7 @@ class TestSizes:
         k = cuda.package(record(buffer("x", 0, "|i1", sizes=[size("n", "items", form, 8)]), size=10)).k
         k[1, 1](cuda.array(np.zeros(most, "|i1")))
         assert int.from_bytes(cuda.parameters()[8:], "little") == most
-        with pytest.raises(ArgumentError, match=rf"has shape \({most + 1},\), of which n \(int\) cannot hold"):
+        with pytest.raises(ArgumentError, match=rf"has shape \({most + 1},\), of which n \(int\) is too small for"):
             k[1, 1](cuda.array(np.zeros(most + 1, "|i1")))
 
 
@@ -157,15 +144,9 @@ class TestStructs:
             k[1, 1](1, np.zeros((), packed)[()])
 
     @pytest.mark.parametrize("value", [2.5, np.zeros((), POINT), np.zeros(3, POINT)], ids=["number", "one", "many"])
-    def test_what_is_no_record_is_told_how_to_be_one(self, k, value):
+    def test_another_value_says_how_to_make_a_record(self, k, value):
         with pytest.raises(ArgumentError, match=r"p, is .* where Point is packaged \(\|V40\{.*\): a record, as array"):
             k[1, 1](1, value)
-
-    def test_it_is_no_array_of_the_host_to_be_copied(self, cuda, k, monkeypatch):
-        monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
-        k[1, 1](1, np.zeros((), POINT)[()])
-        assert cuda.parameters()[8:] == bytes(40)
-        assert not cuda.calls("cuMemAlloc_v2")
 
     def test_a_tensor_map_is_its_bytes(self, cuda):
         driver = pytest.importorskip("cuda.bindings.driver")
@@ -177,7 +158,7 @@ class TestStructs:
         assert cuda.parameters() == bytes(64) + np.arange(16, dtype="<u8").tobytes()
 
     @pytest.mark.parametrize("value", [5, None, np.zeros(16, "<u8"), np.zeros(1, "V128")[0]])
-    def test_what_is_none_is_told_where_to_get_one(self, cuda, value):
+    def test_another_value_says_where_to_get_a_tensor_map(self, cuda, value):
         k = cuda.package(record(struct("map", 0, "|V128{opaque:<u8*16@0}", 128), size=128)).k
         with pytest.raises(ArgumentError, match=r"map, is .* packaged: a tensor map of cuda.core or of cuda.bindings"):
             k[1, 1](value)
@@ -249,7 +230,7 @@ class TestParametersThatAreHandedOverOneByOne:
 
 
 class TestTheManifestAndTheHeader:
-    def test_what_they_lack_is_said(self):
+    def test_missing_parts_are_named(self):
         found = manifests.whole(kernels=[record(buffer("x", 0, sizes=[size("n", "shape0", "i", 8)]), size=12)])
         assert schema.problem(found) == (
             "kernels[0].overloads[0].parameters[0].sizes names something that a buffer does not have"

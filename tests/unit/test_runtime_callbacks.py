@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import sys
 import threading
 import types
@@ -16,7 +14,7 @@ import aotcuda
 from aotcuda.errors import CudaError, LaunchError
 from aotcuda.runtime import driver
 from aotcuda.runtime.images import callbacks
-from support import libraries
+from support import libraries, threads
 from support.libraries import Array, State
 from support.manifests import kernel
 
@@ -24,16 +22,8 @@ HANDLE = object()
 CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin": "csrc/table.cu"}]
 
 
-def load_with_the_stand_in(manifest, fatbin):
-    """In place of cuda.core, which needs a whole driver."""
-    library = ctypes.c_void_p()
-    code = driver.get().call["cuLibraryLoadData"](ctypes.byref(library), fatbin, None, None, 0, None, None, 0)
-    assert code == 0
-    return HANDLE, library.value
-
-
 @pytest.fixture
-def hooks(monkeypatch):
+def hooks(cuda, monkeypatch):
     """Return the module of the callbacks; it notes each call and the GPU whose context is current."""
     module = types.ModuleType("mypkg_hooks")
     module.calls = []
@@ -47,7 +37,7 @@ def hooks(monkeypatch):
 
     module.up, module.down = note("up"), note("down")
     monkeypatch.setitem(sys.modules, "mypkg_hooks", module)
-    monkeypatch.setattr(callbacks, "open_handle", load_with_the_stand_in)
+    monkeypatch.setattr(callbacks, "open_handle", lambda _, images: (HANDLE, cuda.load(images)))
     at_exit = types.SimpleNamespace(register=lambda _: None, unregister=lambda _: None)
     monkeypatch.setattr(callbacks, "atexit", at_exit)  # the stand-in is gone by then
     return module
@@ -70,26 +60,10 @@ def test_setup_runs_once_before_the_first_launch(cuda, hooks, package):
     assert len(cuda.launches()) == 3
 
 
-def test_setup_would_become_part_of_a_capture_and_preload_is_named(cuda, hooks, package):
-    cuda.set(capturing="77")
-    module = package()
-    for _ in range(2):
-        with pytest.raises(
-            LaunchError, match=r"stream 0x4d is being captured .* call aotcuda\.load\('mypkg.kernels'\)\.preload"
-        ):
-            module.k[1, 1, 77](1)
-    assert (hooks.calls, cuda.launches()) == ([], [])
-    aotcuda.load("mypkg.kernels").preload()
-    module.k[1, 1, 77](1)
-    assert hooks.calls == [("up", 0)]
-    assert len(cuda.launches()) == 1
-
-
 LAUNCHES = {
     "brackets": lambda k, array: k[1, 1, 77](array),
     "configure": lambda k, array: k.configure(1, 1, stream=77, cluster=1)(array),
     "forall": lambda k, array: k.forall(8, stream=77)(array),
-    "forall in blocks": lambda k, array: k.forall(8, 32, 77)(array),
 }
 
 
@@ -97,7 +71,7 @@ LAUNCHES = {
 @pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
 @pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 @pytest.mark.filterwarnings("ignore::aotcuda.HostArrayWarning")
-def test_no_launch_lets_setup_become_part_of_a_capture(cuda, hooks, monkeypatch, launch, devices, host):
+def test_setup_is_refused_during_a_capture(cuda, hooks, monkeypatch, launch, devices, host):
     monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
     cuda.set(devices=devices, capturing="77")
     module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
@@ -113,32 +87,30 @@ def test_no_launch_lets_setup_become_part_of_a_capture(cuda, hooks, monkeypatch,
 
 @pytest.mark.parametrize("library", ["cupy", "exchange"])
 @pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
-def test_nor_of_one_that_the_launchs_stream_would_join(cuda, hooks, launch, library):
+def test_setup_joins_no_capture_of_the_arrays_stream(cuda, current, hooks, launch, library):
     """The arrays' stream is captured, and the one that is given waits for it."""
     cuda.set(capturing="88")
     module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
-    with contextlib.contextmanager(libraries.installed)():
-        libraries.CURRENT.update(cupy=88, torch=88)
-        array = libraries.make(Array(library, (State(),)))
-        for _ in range(2):
-            with pytest.raises(LaunchError, match=r"k cannot be launched: stream 0x58 is being captured .*\.preload"):
-                launch(module.k, array)
-        assert (hooks.calls, cuda.launches(), cuda.calls("cuEventRecord")) == ([], [], [])
-        aotcuda.load("mypkg.kernels").preload()
-        launch(module.k, array)
-    libraries.CURRENT.update(cupy=0, torch=0)
+    current.update(cupy=88, torch=88)
+    array = libraries.make(Array(library, (State(),)))
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=r"k cannot be launched: stream 0x58 is being captured .*\.preload"):
+            launch(module.k, array)
+    assert (hooks.calls, cuda.launches(), cuda.calls("cuEventRecord")) == ([], [], [])
+    aotcuda.load("mypkg.kernels").preload()
+    launch(module.k, array)
     assert hooks.calls == [("up", 0)]
     assert [call["stream"] for call in cuda.launches()] == [77]
 
 
 @pytest.mark.parametrize("code", [900, 901, 906])
-def test_a_driver_that_cannot_load_during_a_capture_is_said_to_need_a_preload(cuda, package, code):
+def test_an_error_of_loading_during_a_capture_names_preload(cuda, package, code):
     cuda.set(fail=f"cuLibraryGetKernel={code}")
     with pytest.raises(CudaError, match=r"a stream is being captured into a graph.*preload\(\)"):
         package().k[1, 1](1)
 
 
-def test_an_import_with_load_import_runs_setup(hooks, package):
+def test_load_import_runs_setup_at_import(hooks, package):
     package(load="import")
     assert hooks.calls == [("up", 0)]
 
@@ -163,15 +135,7 @@ def test_teardown_runs_once_in_each_context_before_the_unload(cuda, hooks, packa
     assert hooks.calls[2:] == [("down", 0), ("down", 1)]
 
 
-def test_a_launch_after_an_unload_sets_up_again(hooks, package):
-    module = package()
-    module.k[1, 1](1)
-    module.__aotcuda__.unload()
-    module.k[1, 1](1)
-    assert [name for name, _ in hooks.calls] == ["up", "down", "up"]
-
-
-def test_a_setup_that_raises_leaves_the_module_unloaded_and_the_next_launch_tries_again(cuda, hooks, package):
+def test_a_setup_that_raises_runs_again_at_the_next_launch(cuda, hooks, package):
     def fail(_):
         message = "no table"
         raise ValueError(message)
@@ -191,7 +155,7 @@ def test_a_setup_that_raises_leaves_the_module_unloaded_and_the_next_launch_trie
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
-def test_a_setup_that_is_interrupted_leaves_the_module_unloaded_too(cuda, hooks, package, raised):
+def test_an_interrupted_setup_leaves_the_module_unloaded(cuda, hooks, package, raised):
     """Half a setup would run again, without a teardown."""
     good, hooks.up = hooks.up, Mock(side_effect=raised)
     module = package()
@@ -212,7 +176,7 @@ def test_a_setup_may_launch_kernels_of_its_own_module(cuda, hooks, package):
     assert [call["parameters"] for call in cuda.launches()] == ["07000000", "08000000"]
 
 
-def test_threads_that_come_second_wait_until_setup_is_done(cuda, hooks, package):
+def test_other_threads_wait_for_setup(cuda, hooks, package):
     module = package()
     entered, finish = threading.Event(), threading.Event()
     order = []
@@ -228,18 +192,14 @@ def test_threads_that_come_second_wait_until_setup_is_done(cuda, hooks, package)
         module.k[1, 1](1)
         order.append("launched")
 
-    threads = [threading.Thread(target=launch) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    assert entered.wait(30)
-    finish.set()
-    for thread in threads:
-        thread.join()
+    with threads.started(*[launch] * 4):
+        assert entered.wait(30)
+        finish.set()
     assert order == ["set up", *["launched"] * 4]
 
 
 @pytest.mark.parametrize("raised", [OSError, SystemExit])
-def test_threads_that_waited_for_a_setup_that_raises_raise_too(cuda, hooks, package, raised):
+def test_threads_that_wait_for_a_failing_setup_raise(cuda, hooks, package, raised):
     """They must not set up what it unloads: a setup that launches would wait for it, and it for the setup."""
     module = package()
     entered, finish = threading.Event(), threading.Event()
@@ -262,19 +222,15 @@ def test_threads_that_waited_for_a_setup_that_raises_raise_too(cuda, hooks, pack
         except (aotcuda.CallbackError, SystemExit) as error:
             errors.append(str(error))
 
-    threads = [threading.Thread(target=enter) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    assert entered.wait(30)
-    finish.set()
-    for thread in threads:
-        thread.join()
+    with threads.started(enter, enter, enter):
+        assert entered.wait(30)
+        finish.set()
     assert hooks.calls == ["up"]
     ended = "setting up mypkg.kernels was ended by a SystemExit in another thread"
     assert sorted(errors) == (["no table", ended, ended] if raised is SystemExit else [errors[0]] * 3)
 
 
-def test_a_teardown_that_raises_is_reported_and_the_rest_is_torn_down(cuda, hooks, package):
+def test_an_error_of_teardown_is_raised_after_all_teardowns(cuda, hooks, package):
     cuda.set(devices="9.0,9.0")
     module = package()
     for device in (0, 1):
@@ -294,7 +250,7 @@ def test_a_teardown_that_raises_is_reported_and_the_rest_is_torn_down(cuda, hook
     assert module.__aotcuda__.library is None
 
 
-def test_without_cuda_core_the_error_says_what_to_install(cuda, monkeypatch):
+def test_callbacks_without_cuda_core_say_what_to_install(cuda, monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     module = cuda.package(
         kernel("k", "void(int32)"), load="first-use", callbacks=CALLBACKS, handle="cuda.core.ObjectCode"
@@ -345,25 +301,20 @@ def debug_kernel(cuda):
     return cuda.package(kernel("k", "void(int32)", raises=RAISES)).k
 
 
-def test_a_debug_kernel_that_raised_nothing_returns(cuda, debug_kernel):
-    debug_kernel[1, 1](1)
-    assert len(cuda.calls("cuStreamSynchronize")) == 1
-
-
-def test_what_a_debug_kernel_raises_is_raised_with_its_place(cuda, debug_kernel):
+def test_an_exception_of_a_debug_kernel_is_raised_with_its_place(cuda, debug_kernel):
     cuda.set(store="k_0__errcode__=1,k_0__tidx__=5,k_0__ctaidy__=2")
     expected = r"in f \(mypkg/a.py:12\), k_0 of mypkg.kernels, thread \[5, 0, 0\] of block \[0, 2, 0\]: too big"
     with pytest.raises(ValueError, match=expected):
         debug_kernel[1, 1](1)
 
 
-def test_an_exception_of_the_users_own_is_named(cuda, debug_kernel):
+def test_an_exception_class_of_the_user_is_named(cuda, debug_kernel):
     cuda.set(store="k_0__errcode__=2")
     with pytest.raises(aotcuda.DeviceError, match=r"mypkg.errors:Odd in f \(mypkg/a.py:14\)"):
         debug_kernel[1, 1](1)
 
 
-def test_the_code_of_an_earlier_launch_is_forgotten(cuda, debug_kernel, monkeypatch):
+def test_an_exception_of_an_earlier_launch_is_forgotten(cuda, debug_kernel, monkeypatch):
     cuda.set(store="k_0__errcode__=1")
     with pytest.raises(ValueError, match="too big"):
         debug_kernel[1, 1](1)
@@ -372,7 +323,7 @@ def test_the_code_of_an_earlier_launch_is_forgotten(cuda, debug_kernel, monkeypa
 
 
 @pytest.mark.usefixtures("path")
-def test_a_setup_that_launches_opens_no_way_around_it(cuda, hooks, package, monkeypatch):
+def test_threads_wait_for_a_setup_that_launches(cuda, hooks, package, monkeypatch):
     module = package()
     order, entered, met, finish = [], threading.Event(), threading.Event(), threading.Event()
     set_up = callbacks.Callbacks.set_up
@@ -396,14 +347,11 @@ def test_a_setup_that_launches_opens_no_way_around_it(cuda, hooks, package, monk
         met.set()
 
     hooks.up = up
-    threads = [threading.Thread(target=launch, args=(number,)) for number in (1, 2)]
-    threads[0].start()
-    assert entered.wait(30)
-    monkeypatch.setattr(callbacks.Callbacks, "set_up", noted_set_up)
-    threads[1].start()
-    assert met.wait(30)  # the setup; or, were there a way around it, the end
-    finish.set()
-    for thread in threads:
-        thread.join()
+    with threads.started(lambda: launch(1)):
+        assert entered.wait(30)
+        monkeypatch.setattr(callbacks.Callbacks, "set_up", noted_set_up)
+        with threads.started(lambda: launch(2)):
+            assert met.wait(30)  # the setup; or, were there a way around it, the end
+            finish.set()
     assert order[0] == "set up"
     assert len(cuda.launches()) == 5

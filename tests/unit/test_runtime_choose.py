@@ -55,7 +55,7 @@ def test_near_sass_is_taken_where_the_driver_is_too_old_for_newer_ptx(manifest):
 def test_a_choice_says_why_and_why_not_the_others(manifest):
     choice = choose(manifest("sm_80", "sm_90", "sm_90a", "compute_75"), (9, 0), driver=(13, 0), gpu="GPU 3")
     assert str(choice) == (
-        "GPU 3 takes sm_90a, machine code for exactly this compute capability. Not taken: "
+        "GPU 3 takes sm_90a, machine code for exactly this compute capability. Not used: "
         "sm_80 is machine code for compute capability 8.0 to 8.x; sm_90 would also run here, but sm_90a is preferred; "
         "compute_75 would also run here, but sm_90a is preferred"
     )

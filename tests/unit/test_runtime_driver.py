@@ -10,10 +10,10 @@ import threading
 
 import pytest
 
-from aotcuda import manifest
-from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDeviceError, NoDriverError
+from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDriverError
 from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.runtime import driver
+from support import threads
 from support.manifests import kernel
 
 
@@ -60,66 +60,36 @@ def test_a_driver_that_cannot_start_says_why(cuda, code, hint):
     assert caught.value.code == code
 
 
-def test_a_machine_without_a_gpu_reads_the_images_once(cuda, monkeypatch):
-    cuda.set(fail="cuInit=100")
-    module = cuda.package(kernel("k", "void(int32)"), load="first-use")
-    read, count = manifest.read_file, []
-    monkeypatch.setattr(manifest, "read_file", lambda *args: count.append(None) or read(*args))
-    with pytest.raises(NoDeviceError):
-        module.k[1, 1](1)
-    assert len(count) == 1
-
-
-def test_a_driver_that_cannot_start_is_asked_once_by_each_launch(cuda):
-    cuda.set(fail="cuInit=999")
-    module = cuda.package(kernel("k", "void(int32)"), load="first-use")
-    for _ in range(3):
-        with pytest.raises(CudaError, match="could not be started"):
-            module.k[1, 1](1)
-    assert len(cuda.calls("cuInit")) == 3
-
-
 @pytest.mark.usefixtures("path")
 class TestReset:
     """Another library resets the primary context: `cuDevicePrimaryCtxReset`."""
 
     @pytest.mark.parametrize("before", [1, 3])
-    def test_a_launch_says_what_happened(self, cuda, before):
+    def test_a_launch_after_a_reset_says_what_happened(self, cuda, before):
         k = cuda.package(kernel("k", "void(int32)")).k
         for _ in range(before):
             k[1, 1](1)
         cuda.destroy_context()
         for _ in range(2):
             with pytest.raises(
-                CudaError, match=r"CONTEXT_IS_DESTROYED.*was reset.*arrays and streams are gone"
+                CudaError, match=r"CONTEXT_IS_DESTROYED.*was reset.*freed its arrays and streams"
             ) as caught:
                 k[1, 1](1)
         assert caught.value.name == "CUDA_ERROR_CONTEXT_IS_DESTROYED"
         assert "earlier launch" not in str(caught.value)
-
-    def test_whoever_makes_the_context_anew_lets_launches_go_on(self, cuda):
-        k = cuda.package(kernel("k", "void(int32)")).k
-        for _ in range(3):
-            k[1, 1](1)
-        cuda.destroy_context()
-        driver.get().make_current(0)
-        k[1, 1](1)
-        assert len(cuda.launches()) == 4
 
     def test_a_thread_without_a_context_gets_a_new_one(self, cuda):
         k = cuda.package(kernel("k", "void(int32)")).k
         for _ in range(3):
             k[1, 1](1)
         cuda.destroy_context()
-        thread = threading.Thread(target=lambda: k[1, 1](2))
-        thread.start()
-        thread.join()
+        assert threads.at_once([lambda: k[1, 1](2)]) == []
         assert len(cuda.launches()) == 4
         k[1, 1](3)
         assert len(cuda.launches()) == 5
 
 
-def test_a_context_on_a_gpu_that_was_not_counted_is_an_error_in_words(cuda):
+def test_a_context_on_an_unknown_gpu_is_an_error(cuda):
     module = cuda.package(kernel("k", "void(int32)"))
     module.k[1, 1](1)
     driver.get().devices[0].handle = 99
@@ -128,7 +98,7 @@ def test_a_context_on_a_gpu_that_was_not_counted_is_an_error_in_words(cuda):
 
 
 @pytest.mark.parametrize(("version", "extra"), [("12040", "jit-cu12"), ("13010", "jit-cu13"), (None, "jit-cu13")])
-def test_what_is_told_to_install_in_place_is_for_the_driver_there_is(cuda, monkeypatch, version, extra):
+def test_the_extra_to_install_fits_the_driver(cuda, monkeypatch, version, extra):
     if version is None:
         monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.nowhere")
     else:
@@ -137,7 +107,7 @@ def test_what_is_told_to_install_in_place_is_for_the_driver_there_is(cuda, monke
     assert driver._driver is None, "asking does not start it"
 
 
-def test_a_launch_does_not_ask_how_a_gpu_is_called_and_messages_do(cuda):
+def test_a_launch_works_where_a_gpu_has_no_name(cuda):
     cuda.set(fail="cuDeviceGetName=999")
     module = cuda.package(kernel("k", "void(int32)"))
     module.k[1, 1](1)
@@ -148,47 +118,9 @@ def test_a_launch_does_not_ask_how_a_gpu_is_called_and_messages_do(cuda):
     assert str(gpu) == "GPU 0 (Stand-in A, compute capability 9.0)"
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_a_mark_says_that_it_is_retired_whenever_it_is_asked_for_its_cells(cuda, asked):
-    del cuda  # whose types they are of
-    mark = driver.live_mark()
-    if asked:
-        assert list(mark.retired) == [0]
-    driver.retire(mark)
-    assert (list(mark), list(mark.retired)) == ([], [1])
-
-
-def test_a_mark_has_the_same_cells_for_all(cuda):
-    del cuda
-    mark = driver.live_mark()
-    assert not mark.is_in_flight()
-    cells = mark.flights
-    cells[16] += 1
-    assert mark.is_in_flight()
-    assert mark.flights is cells
-    assert mark.retired is mark.retired
-
-
-def test_a_mark_that_is_retired_while_its_cell_is_made_says_so(cuda, monkeypatch):
-    """`retire` finds no cell to set, and who makes it finds the mark empty."""
-    del cuda
-    mark, array = driver.live_mark(), driver.ctypes.c_uint * 1
-
-    class Kind:
-        def __mul__(self, count):
-            return self
-
-        def __call__(self):
-            mark.retire()
-            return array()
-
-    monkeypatch.setattr(driver.ctypes, "c_uint", Kind())
-    assert list(mark.retired) == [1]
-
-
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("starts", [True, False], ids=["starts", "fails"])
-def test_a_child_forked_while_another_thread_starts_the_driver_is_told(monkeypatch, starts):
+def test_a_child_forked_while_the_driver_starts_gets_an_error(monkeypatch, starts):
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow:
@@ -204,12 +136,10 @@ def test_a_child_forked_while_another_thread_starts_the_driver_is_told(monkeypat
 
     monkeypatch.setattr(driver, "Driver", Slow)
     monkeypatch.setattr(driver, "_driver", None)
-    thread = threading.Thread(target=start)
-    thread.start()
-    assert begun.wait(30)
-    amid = forked_says()
-    go_on.set()
-    thread.join()
+    with threads.started(start):
+        assert begun.wait(30)
+        amid = forked_says()
+        go_on.set()
     assert (amid, forked_says()) == ("ForkError", "ForkError" if starts else "NoDriverError")
 
 

@@ -53,7 +53,7 @@ class TestWhichFastPath:
         looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
         assert extension.in_use() is None
         assert module.__aotcuda__.fast_path == (
-            "none: /there/_launch.abi3.so is of another state of aotcuda; install aotcuda again"
+            "none: /there/_launch.abi3.so belongs to another version of aotcuda; install aotcuda again"
         )
 
     def test_the_environment_can_leave_it_out(self, cuda, looking, monkeypatch):

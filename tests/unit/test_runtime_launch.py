@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import threading
 
 import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError, NoImageError
-from support import loaded
+from support import threads
 from support.manifests import kernel, overload
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -67,16 +66,12 @@ class TestConfiguration:
         k[1, 1, 78](1)
         assert [(call["stream"], call["shared"]) for call in cuda.launches()] == [(77, 1000), (78, 0)]
 
-    def test_a_configured_kernel_can_be_kept_and_called_again(self, cuda, k):
-        launch = k[3, 32]
-        launch(1)
-        launch(2)
-        assert [call["parameters"] for call in cuda.launches()] == ["01000000", "02000000"]
-        assert k[3, 32] is launch
-        assert repr(launch) == "<mypkg.kernels.k with grid (3, 1, 1), block (32, 1, 1)>"
-        assert "stream 0x4d, 9 bytes of shared memory" in repr(k[3, 32, 77, 9])
+    def test_a_launcher_shows_its_configuration(self, k):
+        assert repr(k[3, 32]) == "<mypkg.kernels.k with grid (3, 1, 1), block (32, 1, 1)>"
+        for stream in (77, Stream()):
+            assert "stream 0x4d, 9 bytes of shared memory" in repr(k[3, 32, stream, 9])
 
-    def test_a_tuple_that_says_it_is_another_one_is_not_kept_as_that(self, cuda, k):
+    def test_a_tuple_with_its_own_equality_is_read_by_its_items(self, cuda, k):
         class Lying(tuple):
             __slots__ = ()
 
@@ -110,7 +105,7 @@ class TestConfiguration:
             ((np.array([1, 2]), 32), r"grid is array\(\[1, 2\]\) where an int or a tuple"),
         ],
     )
-    def test_an_impossible_one_is_refused_before_any_driver_call(self, cuda, configuration, problem):
+    def test_impossible_configurations_are_refused_before_any_driver_call(self, cuda, configuration, problem):
         cuda.set(devices="")
         module = cuda.package(kernel("k", "void(int32)"), load="first-use")
         gc.collect()  # what other tests have left, with events that it destroys
@@ -120,7 +115,7 @@ class TestConfiguration:
         assert cuda.calls() == before
 
     @pytest.mark.parametrize("given", [2.5, "5", None, ValueError("no number")], ids=repr)
-    def test_what_gives_no_integer_is_none(self, cuda, k, given):
+    def test_an_object_without_an_integer_index_is_refused(self, cuda, k, given):
         """Whatever `__index__` gives or raises, wherever a number is wanted."""
         odd = Odd(given)
         for configuration in ((odd, 1), (1, odd), ((1, odd), 1), (1, (1, odd))):
@@ -137,11 +132,6 @@ class TestConfiguration:
             k.forall(4, block=odd)
         assert not cuda.launches()
 
-    def test_a_call_without_one_says_how_to_launch(self, k):
-        for call in (lambda: k(1), lambda: k(x=1), k):
-            with pytest.raises(TypeError, match=r"^mypkg.kernels.k needs a configuration: k\[grid, block\]\(...\) or "):
-                call()
-
     @pytest.mark.parametrize(
         ("launch", "how", "launches"),
         [
@@ -153,7 +143,7 @@ class TestConfiguration:
         ],
         ids=["brackets", "held", "configured", "forall", "none"],
     )
-    def test_arguments_by_name_are_refused_in_words(self, cuda, launch, how, launches):
+    def test_arguments_by_name_are_refused(self, cuda, launch, how, launches):
         overloads = [overload("void(float32[::1])", "k_0", names="x"), overload("void(int32, int32)", "k_1")]
         ready = launch(cuda.package({**kernel("k"), "overloads": overloads}, load="first-use").k)
         for names, called in (({"b": 2}, "(a, b)"), ({"b": 2, "\n": 1}, "(x)")):
@@ -162,20 +152,13 @@ class TestConfiguration:
                     ready(1, **names)
                 given = ", ".join(map(repr, names))
                 assert str(caught.value).splitlines() == [
-                    f"mypkg.kernels.k takes its arguments by position, not by name ({given}): write {how}{called}",
+                    f"mypkg.kernels.k accepts positional arguments, not names ({given}): write {how}{called}",
                     "  packaged: void(float32[::1])",
                     "  packaged: void(int32, int32)",
                 ]
                 for _ in range(2):
                     ready(1, 2)
         assert len(cuda.launches()) == launches
-
-    @pytest.mark.parametrize(
-        "n", ["10", 1.5, None, (4, 4), np.zeros(4)], ids=["text", "float", "nothing", "shape", "array"]
-    )
-    def test_what_is_no_number_of_elements_is_refused(self, k, n):
-        with pytest.raises(LaunchError, match=r"^mypkg.kernels.k.forall\(.*\): the number of elements must be an int"):
-            k.forall(n)
 
     def test_numbers_of_elements_of_any_integer_type_are_taken(self, cuda, k):
         k.forall(np.int64(100), 32)(1)
@@ -199,13 +182,20 @@ class TestConfiguration:
                 r"block \(32, 33, 1\) has 1056 threads, where at most 1024 are possible on GPU 0 \(Stand-in A",
             ),
             ((1, 1, 0, 232449), "232449 bytes of dynamic shared memory, where at most 232448 are possible on GPU 0"),
+            ((2**32 + 1, 1), "where at most 2147483647"),
+            ((2**64 + 1, 1), "where at most 2147483647"),
+            ((1, 2**32 + 32), "where at most 1024"),
+            ((1, 1, 0, 2**32), "where at most 232448"),
         ],
     )
-    def test_what_the_gpu_cannot_take_is_refused_with_its_limit(self, cuda, k, configuration, problem):
+    @pytest.mark.parametrize("learnt", [0, 3], ids=["first", "learnt"])
+    def test_configurations_beyond_the_gpu_are_refused_with_its_limit(self, cuda, k, configuration, problem, learnt):
+        for value in range(learnt):
+            k[1, 32](value)
         with pytest.raises(LaunchError, match=problem) as caught:
             k[configuration](1)
         assert isinstance(caught.value, ValueError)
-        assert cuda.launches() == []
+        assert len(cuda.launches()) == learnt
 
     def test_launch_bounds_limit_the_block(self, cuda):
         module = cuda.package(kernel("k", "void(int32)", launch_bounds=[256, 0, 0]))
@@ -228,11 +218,7 @@ class TestConfiguration:
 class TestSharedMemory:
     """More dynamic shared memory than the driver allows by default."""
 
-    def test_up_to_48_kib_nothing_is_asked_for(self, cuda, k):
-        k[1, 1, 0, 49152](1)
-        assert cuda.calls("cuKernelSetAttribute") == []
-
-    def test_beyond_it_is_asked_for_once(self, cuda, k):
+    def test_more_than_48_kib_is_requested_once(self, cuda, k):
         k[1, 1, 0, 49153](1)
         k[1, 1, 0, 100_000](1)
         asked = [(call["attribute"], call["value"], call["device"]) for call in cuda.calls("cuKernelSetAttribute")]
@@ -258,22 +244,11 @@ class TestCooperative:
     def together(self, cuda):
         return cuda.package(kernel("k", "void(int32)", cooperative=True)).k
 
-    def test_they_are_launched_as_such(self, cuda, together):
-        together[(2, 3), (4, 5), 77, 60_000](9)
-        launch = cuda.launches()[0]
-        assert launch["cooperative"] is True
-        assert (launch["grid"], launch["block"]) == ([2, 3, 1], [4, 5, 1])
-        assert (launch["stream"], launch["shared"], launch["parameters"]) == (77, 60_000, "09000000")
-
-    def test_they_are_launched_as_such_every_time(self, cuda, together):
+    def test_every_launch_is_cooperative(self, cuda, together):
         for number in (7, 8, 9):
             together[2, 3](number)
         assert [launch["cooperative"] for launch in cuda.launches()] == [True] * 3
         assert [launch["parameters"][:2] for launch in cuda.launches()] == ["07", "08", "09"]
-
-    def test_others_are_not(self, cuda, k):
-        k[1, 1](1)
-        assert cuda.launches()[0]["cooperative"] is False
 
     def test_a_grid_that_does_not_fit_at_once_is_explained(self, cuda, together):
         cuda.set(fail="cuLaunchKernel=720")
@@ -288,17 +263,12 @@ class TestForall:
         k.forall(769)(1)
         assert (cuda.launches()[0]["grid"], cuda.launches()[0]["block"]) == ([2, 1, 1], [768, 1, 1])
 
-    def test_the_driver_is_asked_once_for_each_amount_of_shared_memory(self, cuda, k):
-        for shared in (0, 0, 64, 64):
-            k.forall(1000, shared=shared)(1)
-        assert [call["shared"] for call in cuda.calls("cuOccupancyMaxPotentialBlockSize")] == [0, 64]
-
     def test_launch_bounds_limit_the_block(self, cuda):
         module = cuda.package(kernel("k", "void(int32)", launch_bounds=[128, 0, 0]))
         module.k.forall(1000)(1)
         assert cuda.launches()[0]["block"] == [128, 1, 1]
 
-    def test_a_block_of_ones_own(self, cuda, k):
+    def test_block_stream_and_shared_memory_can_be_given(self, cuda, k):
         k.forall(100, block=32, stream=77, shared=5)(1)
         launch = cuda.launches()[0]
         assert (launch["grid"], launch["block"]) == ([4, 1, 1], [32, 1, 1])
@@ -315,28 +285,18 @@ class TestForall:
         with pytest.raises(LaunchError):
             k.forall(n, block=block)
 
-    def test_each_overload_has_its_own_block(self, cuda):
-        module = cuda.package(kernel("k", "void(int32)", "void(float32)"))
-        module.k.forall(10)(1)
-        module.k.forall(10)(1.0)
-        assert len(cuda.calls("cuOccupancyMaxPotentialBlockSize")) == 2
-        assert [call["kernel"] for call in cuda.launches()] == ["k_0", "k_1"]
-
 
 class TestContexts:
     """Whose context a launch runs in."""
 
-    def test_a_thread_without_one_gets_the_primary_one(self, cuda, k):
-        k[1, 1](1)
-        assert [call["device"] for call in cuda.calls("cuDevicePrimaryCtxRetain")] == [0]
-
-    def test_each_new_thread_gets_it_too(self, cuda, k):
-        k[1, 1](1)
-        launch = k[1, 1]
-        thread = threading.Thread(target=launch, args=(2,))
-        thread.start()
-        thread.join()
-        assert [call["parameters"] for call in cuda.launches()] == ["01000000", "02000000"]
+    @pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
+    def test_each_new_thread_gets_it_too(self, cuda, devices):
+        cuda.set(devices=devices)
+        k = cuda.package(kernel("k", "void(int32)")).k
+        for _ in range(3):
+            k[1, 1](1)
+        assert threads.at_once([lambda: k[1, 1](2)]) == []
+        assert [(call["device"], call["parameters"][:2]) for call in cuda.launches()] == [(0, "01")] * 3 + [(0, "02")]
         assert len(cuda.calls("cuDevicePrimaryCtxRetain")) == 1
 
     def test_a_current_one_is_left_alone(self, cuda):
@@ -350,7 +310,7 @@ class TestContexts:
         assert driver.get().current_device() == 1
         assert [call["device"] for call in cuda.calls("cuDevicePrimaryCtxRetain")] == [1]
 
-    def test_of_several_gpus_the_one_that_holds_the_arguments_is_taken(self, cuda):
+    def test_a_launch_takes_the_gpu_that_holds_its_arrays(self, cuda):
         cuda.set(devices="9.0,8.0")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         k[1, 1](cuda.array(8, device=1))
@@ -368,7 +328,7 @@ class TestSeveralGpus:
         assert len(cuda.calls("cuLibraryLoadData")) == 1
         assert "GPU 1 (Stand-in B, compute capability 7.5) takes compute_75" in str(chosen[1])
 
-    def test_one_that_nothing_fits_is_refused_at_its_launch_alone(self, cuda):
+    def test_a_gpu_without_an_image_is_refused_at_its_launch(self, cuda):
         from aotcuda.runtime import driver
 
         cuda.set(devices="9.0,7.0")
@@ -379,18 +339,12 @@ class TestSeveralGpus:
             k[1, 1](1)
         assert [call["device"] for call in cuda.launches()] == [0]
 
-    def test_an_array_on_another_gpu_is_refused_with_both_named(self, cuda):
-        cuda.set(devices="9.0,9.0")
-        k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
-        with pytest.raises(ArgumentError, match=r"launched on GPU 0 \(Stand-in A.*lies on GPU 1 \(Stand-in B"):
-            k[1, 1](cuda.array(8, device=0), cuda.array(8, device=1))
-        assert cuda.launches() == []
-
-    def test_arrays_without_elements_are_nowhere(self, cuda):
+    def test_arrays_without_elements_lie_on_no_gpu(self, cuda):
         cuda.set(devices="9.0,9.0")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
-        k[1, 1](cuda.array(0, data=(0, False)))
-        assert len(cuda.launches()) == 1
+        for _ in range(3):
+            k[1, 1](cuda.array(0, data=(0, False)))
+        assert len(cuda.launches()) == 3
 
     def test_shared_memory_is_asked_for_on_each(self, cuda):
         from aotcuda.runtime import driver
@@ -407,7 +361,10 @@ class TestSeveralGpus:
 class TestDriverErrors:
     """Driver errors have the error's name, the kernel and the GPU."""
 
-    def test_a_launch_that_fails(self, cuda, k):
+    @pytest.mark.parametrize("learnt", [0, 3], ids=["first", "learnt"])
+    def test_an_error_names_the_kernel_its_configuration_and_the_gpu(self, cuda, k, learnt):
+        for value in range(learnt):
+            k[(4, 2), 1024, 77, 16](value)
         cuda.set(fail="cuLaunchKernel=701")
         with pytest.raises(CudaError) as caught:
             k[(4, 2), 1024, 77, 16](1)
@@ -418,7 +375,7 @@ class TestDriverErrors:
         )
         assert (caught.value.name, caught.value.code) == ("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", 701)
 
-    def test_one_that_a_thread_needs_too_much_local_memory_for_says_so(self, cuda, k):
+    def test_too_much_local_memory_is_named(self, cuda, k):
         cuda.set(kernel="local=523800", fail="cuLaunchKernel=1")
         for _ in range(3):
             with pytest.raises(LaunchError) as caught:
@@ -431,30 +388,20 @@ class TestDriverErrors:
         with pytest.raises(CudaError, match=r"could not be launched on GPU 0 .* CUDA_ERROR_INVALID_VALUE"):
             k[1, 1](1)
 
-    def test_one_that_an_earlier_kernel_may_have_caused_says_so(self, cuda, k):
+    def test_an_error_that_an_earlier_kernel_may_have_caused_says_so(self, cuda, k):
         cuda.set(fail="cuLaunchKernel=700")
         with pytest.raises(
             CudaError, match=r"CUDA_ERROR_ILLEGAL_ADDRESS.*an earlier launch in this process may be the"
         ):
             k[1, 1](1)
 
-    def test_one_that_passes_does_not_harm_the_next_launch(self, cuda, k):
-        k[1, 1](1)
-        cuda.set(fail="cuLaunchKernel=2@2")
-        with pytest.raises(CudaError, match="CUDA_ERROR_OUT_OF_MEMORY"):
-            k[1, 1](2)
-        k[1, 1](3)
-        assert [call["parameters"] for call in cuda.launches()] == ["01000000", "03000000"]
-
-    def test_buffers_are_used_again_after_every_launch_and_every_error(self, cuda, k):
-        launch = k[1, 1]
-        cuda.set(fail="cuLaunchKernel=2@3")
-        k.forall(0)(5)
-        for value in (1, 2, 3, 4, 2**31):
-            with contextlib.suppress(CudaError, ArgumentError):
-                launch(value)
-            assert [len(overload.slots) for overload in loaded.overloads(k)] == [1]
-        assert len(cuda.launches()) == 3
+    @pytest.mark.parametrize("nth", [1, 2, 3])
+    def test_a_failed_launch_is_not_tried_again_and_the_next_one_works(self, cuda, k, nth):
+        cuda.set(fail=f"cuLaunchKernel=2@{nth}")
+        for value in (1, 2, 3, 4):
+            with pytest.raises(CudaError, match="OUT_OF_MEMORY") if value == nth else contextlib.nullcontext():
+                k[1, 1](value)
+        assert [call["parameters"][:2] for call in cuda.launches()] == [f"0{at}" for at in (1, 2, 3, 4) if at != nth]
 
     def test_a_kernel_that_the_images_lack(self, cuda):
         cuda.set(symbols="other,k_00")
@@ -484,15 +431,6 @@ class TestDriverErrors:
             k[1, 1](1)
 
 
-class NoHash(type):
-    __hash__ = None
-
-
-class RaisingHash(type):
-    def __hash__(cls):
-        raise ValueError
-
-
 class Gives:
     """A stream, and an array, of whose class more is changed."""
 
@@ -505,29 +443,11 @@ class Gives:
         return self.array.interface
 
 
-@pytest.mark.parametrize("meta", [NoHash, RaisingHash])
-@pytest.mark.parametrize("base", [object, int, float, tuple, Gives])
-@pytest.mark.parametrize("second", ["int32", "float32[::1]", "(int32)"])
-@pytest.mark.usefixtures("path")
-def test_an_argument_whose_class_has_no_hash_is_named(cuda, meta, base, second):
-    k = cuda.package(kernel("k", f"void(int32, {second})")).k
-    odd = meta("Odd", (base,), {})
-    x = odd(cuda.array(8)) if base is Gives else odd((1,)) if base is tuple else odd()
-    good = {"int32": 3, "(int32)": (3,)}.get(second) or cuda.array(8)
-    for _ in range(3):
-        for launch in (k[1, 1], k.forall(8)):
-            with pytest.raises(ArgumentError, match=r"argument 2, \w+, cannot be read: (TypeError|ValueError)"):
-                launch(1, x)
-            with pytest.raises(ArgumentError, match="cannot be read"):
-                launch(x, good)
-            launch(1, good)
-
-
 @pytest.mark.parametrize(
     "told", [None, 5, [], b"torch", property(lambda self: None), ...], ids=lambda told: type(told).__name__
 )
 @pytest.mark.usefixtures("path")
-def test_a_class_need_not_tell_its_module(cuda, told):
+def test_classes_without_a_module_are_launched(cuda, told):
     def made(*args):
         """Return a class; where `...` is told it has no module at all, as if made in a scope that has no name."""
         kind = eval("type(*args)", {"args": (*args, {} if told is ... else {"__module__": told})})

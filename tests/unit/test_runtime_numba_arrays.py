@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import sys
-import types
 import warnings
 import weakref
 
@@ -31,10 +29,10 @@ class Context:
 class Stream:
     """A stream of Numba's, as its arrays keep it."""
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle):
         self.handle = handle
 
-    def __int__(self) -> int:
+    def __int__(self):
         return self.handle
 
 
@@ -89,7 +87,7 @@ def test_the_family_is_of_numbas_class_alone(make):
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((), "int64"), ((5,), "float32"), ((3, 4), "complex64")])
-def test_the_view_is_that_of_the_interface(make, shape, dtype):
+def test_an_array_is_read_as_its_interface_tells(make, shape, dtype):
     array = make(shape, dtype=np.dtype(dtype))
     found, expected = arrays.reader(array)(array, [], 0), arrays._read_interface(array, [], 0)
     assert found[:3] == expected[:3]
@@ -105,15 +103,6 @@ def test_each_launch_packs_its_own_arguments(cuda, make, general, layout):
         words = struct.unpack("<7q", cuda.parameters())
         assert words[2:] == (length, 4, address(array), length, 4)
     assert len(general) == 1
-
-
-def test_two_dimensions_in_every_layout(cuda, make, general):
-    k = cuda.package(kernel("k", "void(float32[:,::1])", "void(float32[::1,:])", "void(float32[:,:])")).k
-    for _ in range(3):
-        for strides in ((16, 4), (4, 12), (32, 8)):
-            k[1, 1](make((3, 4), strides))
-            assert struct.unpack("<9q", cuda.parameters())[-2:] == strides
-    assert len(general) <= 3
 
 
 def test_broadcast_dimensions_are_not_contiguous(cuda, make):
@@ -133,16 +122,6 @@ def test_a_launch_and_the_stream_that_the_array_is_bound_to_wait_for_each_other(
         assert len(cuda.calls("cuStreamWaitEvent")) == waits * count
 
 
-def test_other_dtypes_and_dimensions_are_refused_after_right_ones(cuda, make):
-    k = cuda.package(kernel("k", "void(float32[::1])")).k
-    for _ in range(3):
-        k[1, 1](make())
-    for wrong in (make(dtype=np.dtype("float64")), make((2, 4)), make(strides=(8,))):
-        with pytest.raises(ArgumentError):
-            k[1, 1](wrong)
-    assert len(cuda.launches()) == 3
-
-
 def test_an_array_on_another_gpu_is_refused(cuda, make):
     from aotcuda.runtime import driver
 
@@ -155,100 +134,13 @@ def test_an_array_on_another_gpu_is_refused(cuda, make):
         k[1, 1](make(device=1))
 
 
-def outcomes(cuda, k, *made):
-    """For each array the bytes that a launch hands over, and how often it waits; or the first line of its error."""
-    found = []
-    for array in made:
-        waits = len(cuda.calls("cuStreamWaitEvent"))
-        try:
-            k[1, 1](array)
-        except ArgumentError as error:
-            found.append(str(error).splitlines()[0].partition(": ")[2])
-        else:
-            found.append((cuda.parameters(), len(cuda.calls("cuStreamWaitEvent")) - waits))
-    return found
-
-
-def by_attributes(cuda, *made, signatures=("void(float32[::1])", "void(float32[:])", "void(float32[:,:])")):
-    """Return the same by kernels that have learnt nothing."""
-    packaged = (cuda.package(kernel("k", *signatures), name=f"new{at}.kernels").k for at in range(len(made)))
-    return [outcomes(cuda, k, array)[0] for k, array in zip(packaged, made, strict=True)]
-
-
-def changed(array, name, value):
-    """Return an array of which one attribute is another one."""
-    setattr(array, name, value)
-    return array
-
-
-def without(array, name):
-    delattr(array, name)
-    return array
-
-
-def with_memory(array, change):
-    """Return an array whose memory is another one, or has another address."""
-    change(array.gpu_data)
-    return array
-
-
-class Line(tuple):
-    """A shape of a class of its own."""
-
-    __slots__ = ()
-
-
-CHANGES = {
-    "dtype": lambda array: changed(array, "dtype", np.dtype("float64")),
-    "equal dtype": lambda array: changed(array, "dtype", np.dtype([("x", "f4")])["x"]),
-    "no dtype": lambda array: changed(array, "dtype", None),
-    "shape": lambda array: changed(array, "shape", (3,)),
-    "list": lambda array: changed(array, "shape", [3]),
-    "shape of a class": lambda array: changed(array, "shape", Line((3,))),
-    "numpy's number": lambda array: changed(array, "shape", (np.int64(3),)),
-    "bool": lambda array: changed(array, "shape", (True,)),
-    "text": lambda array: changed(array, "shape", ("3",)),
-    "large": lambda array: changed(array, "shape", (2**64,)),
-    "negative": lambda array: changed(array, "shape", (-1,)),
-    "dimensions": lambda array: changed(changed(array, "shape", (2, 2)), "strides", (8, 4)),
-    "too many": lambda array: changed(changed(array, "shape", (1,) * 9), "strides", (4,) * 9),
-    "strides": lambda array: changed(array, "strides", (8,)),
-    "other strides": lambda array: changed(array, "strides", (8, 4)),
-    "stream": lambda array: changed(array, "stream", 77),
-    "bound": lambda array: changed(array, "stream", Stream(77)),
-    "bound to none": lambda array: changed(array, "stream", Stream(0)),
-    "false": lambda array: changed(array, "stream", False),
-    "no stream": lambda array: changed(array, "stream", None),
-    "shape is gone": lambda array: without(array, "shape"),
-    "stream is gone": lambda array: without(array, "stream"),
-    "memory is gone": lambda array: without(array, "gpu_data"),
-    "address": lambda array: with_memory(
-        array, lambda data: changed(getattr(data, "_mem", data), "device_pointer", 0x7000)
-    ),
-    "address of ctypes": lambda array: changed(
-        array, "gpu_data", types.SimpleNamespace(device_pointer=ctypes.c_void_p(0x7000))
-    ),
-    "no memory": lambda array: changed(array, "gpu_data", None),
-}
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_an_array_that_is_changed_is_another_one(cuda, make, name):
-    made = [make() for _ in range(4)]
-    made[2] = CHANGES[name](made[2])
-    k = cuda.package(kernel("k", "void(float32[::1])", "void(float32[:])", "void(float32[:,:])")).k
-    found = outcomes(cuda, k, *made)
-    assert found == by_attributes(cuda, *made)
-    assert found[0] != found[2] != found[3]
-
-
-def test_memory_that_was_freed_is_an_error(cuda, path):
+def test_freed_memory_is_an_error(cuda, path):
     make = maker(cuda, "owned", devicearray.DeviceNDArray)
     made = [make(), make(), make()]
     k = cuda.package(kernel("k", "void(float32[::1])")).k
-    first = outcomes(cuda, k, *made[:2])
+    for array in made[:2]:
+        k[1, 1](array)
     make.kept.clear()
-    assert outcomes(cuda, k, made[2])[0].endswith(
-        "cannot be read: ReferenceError: weakly-referenced object no longer exists"
-    )
-    assert all(isinstance(one, tuple) for one in first)
+    with pytest.raises(ArgumentError, match="cannot be read: ReferenceError: weakly-referenced object no longer"):
+        k[1, 1](made[2])
+    assert len(cuda.launches()) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime import xla_call
-from support import manifests
+from support import manifests, threads
 
 STREAM = 0x5000
 AXPY = [
@@ -199,7 +198,7 @@ def axpy_args(count=10, typestr="<f4"):
     return args, places
 
 
-def test_the_block_and_the_configuration_are_those_of_a_launch(cuda, module, axpy):
+def test_a_prepared_launch_sends_what_a_launch_sends(cuda, module, axpy):
     arrays = [cuda.array(np.zeros(10, "<f4")) for _ in range(3)]
     axpy[3, 64](2.5, *arrays)
     wanted, launch = cuda.parameters(), cuda.launches()[-1]
@@ -230,19 +229,13 @@ def test_the_dtypes_select_the_signature(cuda, module, axpy):
     assert struct.pack("<d", 2.5) in cuda.parameters()
 
 
-def test_one_launch_is_noted_once(module, axpy):
-    first = prepare(axpy, *axpy_args())
-    assert prepare(axpy, *axpy_args()) == first
-    assert prepare(axpy, *axpy_args(11)) != first
-
-
-def test_the_number_of_threads_gives_the_grid(cuda, module, axpy):
+def test_a_number_of_threads_gives_the_grid(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args(), configuration=(None, 64, 0), n=130)
     assert Xla(module).call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
     assert cuda.launches()[-1]["grid"] == [3, 1, 1]
 
 
-def test_what_is_not_packaged_is_refused(module, axpy):
+def test_unpackaged_types_are_refused(module, axpy):
     with pytest.raises(ArgumentError, match=r"argument 2, x, is int8\[::1\] where float32\[::1\] is packaged"):
         prepare(axpy, *axpy_args(typestr="|i1"))
 
@@ -258,7 +251,7 @@ def test_a_cooperative_kernel_is_refused(cuda, module):
         prepare(kernel, [xla_call.Shaped(0, (4,), "<f4")], [xla_call.Place(0, is_result=True)])
 
 
-def test_another_process_has_not_prepared_it(module, axpy):
+def test_a_launch_of_another_process_is_refused(module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     xla = Xla(module)
     for numbers in (
@@ -312,33 +305,28 @@ def test_unloading_waits_for_a_launch_of_xlas(cuda, module, axpy):
         cuda.hold(True)
         went.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))
 
-    thread = threading.Thread(target=launch)
-    thread.start()
-    cuda.await_launch()
     import mypkg.kernels
 
-    mypkg.kernels.__aotcuda__.unload()
-    unloaded = len(cuda.calls("cuLibraryUnload"))
-    cuda.hold(False)
-    thread.join()
+    with threads.started(launch):
+        cuda.await_launch()
+        mypkg.kernels.__aotcuda__.unload()
+        unloaded = len(cuda.calls("cuLibraryUnload"))
+        cuda.hold(False)
     mypkg.kernels.__aotcuda__.unload()
     assert (unloaded, went, len(cuda.calls("cuLibraryUnload"))) == (0, [True], 1)
 
 
-def test_a_thread_without_a_context_has_the_streams(cuda, module, axpy):
+def test_a_thread_without_a_context_takes_the_streams_context(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     cuda.set(streams=f"{STREAM}=0")
     xla, went = Xla(module), []
-    thread = threading.Thread(
-        target=lambda: went.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))
-    )
-    thread.start()
-    thread.join()
+    call = lambda: went.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))  # noqa: E731
+    assert threads.at_once([call]) == []
     assert (went, xla.said, len(cuda.launches())) == ([True], [], 1)
     assert len(cuda.calls("cuCtxPushCurrent")) >= 1
 
 
-def test_an_error_of_the_driver_is_said(cuda, module, axpy):
+def test_an_error_of_the_driver_is_returned(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     cuda.set(fail="cuLaunchKernel=719")
     xla = Xla(module)
@@ -346,7 +334,7 @@ def test_an_error_of_the_driver_is_said(cuda, module, axpy):
     assert xla.said == ["mypkg.kernels.axpy could not be launched: the CUDA driver reports error 719"]
 
 
-def test_on_the_cpu_it_is_refused(module, axpy):
+def test_a_program_on_the_cpu_is_refused(module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     xla = Xla(module, which=2)
     assert not xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
@@ -355,7 +343,7 @@ def test_on_the_cpu_it_is_refused(module, axpy):
 
 @pytest.mark.parametrize(("minor", "said"), [(1, 1), (3, 3), (9, 3)])
 @pytest.mark.parametrize(("which", "traits"), [(0, 0), (1, 1), (2, 0)])
-def test_the_version_is_one_that_both_know(module, minor, said, which, traits):
+def test_the_version_is_known_to_both(module, minor, said, which, traits):
     metadata = Metadata()
 
     class Extension(ctypes.Structure):
@@ -384,7 +372,7 @@ def test_without_a_gpu_the_arguments_are_checked(cuda, module, axpy, monkeypatch
         prepare(axpy, *axpy_args(typestr="|i1"))
 
 
-def test_without_the_extension_it_is_said(cuda, monkeypatch):
+def test_without_the_extension_an_error_says_so(cuda, monkeypatch):
     monkeypatch.setattr(extension, "_found", [None])
     monkeypatch.setattr(extension, "_missing", ["AOTCUDA_EXTENSION is 0"])
     kernel = cuda.package(manifests.kernel("axpy", *AXPY, names="axyz")).axpy

@@ -58,7 +58,7 @@ def test_a_variable_is_found_again_after_an_unload(module):
             ValueError,
             "copy_to: the variable has 4 bytes, and the buffer 3; make them equal",
         ),
-        ("copy_from", 7, TypeError, "copy_from takes host memory, such as a NumPy array or bytes, and not int"),
+        ("copy_from", 7, TypeError, "copy_from needs host memory, such as a NumPy array or bytes, and not int"),
         ("copy_to", b"1234", TypeError, "copy_to needs a writable, contiguous buffer; give a new array or a bytearray"),
         ("copy_to", np.empty((4, 2), "i1")[:, 0], TypeError, "copy_to needs a writable, contiguous buffer"),
     ],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from aotcuda import arch
@@ -15,14 +13,11 @@ from aotcuda.runtime import library
 from aotcuda.runtime.images import subset
 from support import images, manifests
 
-if TYPE_CHECKING:
-    from support.stand_in import StandIn
-
 TARGETS = ("sm_80", "sm_86", "sm_87", "sm_90", "compute_75")
 ENTRY = len(manifests.image("sm_80")[1])
 
 
-def test_the_table_that_needs_no_import_is_the_table() -> None:
+def test_the_table_that_needs_no_import_is_the_table():
     assert set(library.TEGRA) == arch.TEGRA
 
 
@@ -37,9 +32,7 @@ def test_the_table_that_needs_no_import_is_the_table() -> None:
         ("8.6,9.0", TARGETS, len(TARGETS)),
     ],
 )
-def test_tegras_driver_is_handed_what_is_taken(
-    devices: str, targets: tuple[str, ...], handed: int, cuda: StandIn
-) -> None:
+def test_tegras_driver_is_handed_what_is_taken(devices, targets, handed, cuda):
     cuda.set(devices=devices)
     cuda.package(manifests.kernel("axpy", "void(float32)"), targets=targets)
     (call,) = cuda.calls("cuLibraryLoadData")
@@ -47,7 +40,7 @@ def test_tegras_driver_is_handed_what_is_taken(
 
 
 @pytest.fixture(scope="module")
-def packed() -> bytes:
+def packed():
     made = [Image(arch.parse(name), images.numba_cubin(name), (12, 9), (12, 9)) for name in ("sm_75", "sm_80", "sm_90")]
     text = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n"
     every = [*made, Image(arch.parse("compute_75"), text, (12, 0), (12, 9))]
@@ -55,7 +48,7 @@ def packed() -> bytes:
     return nvfatbin.joined([nvfatbin.packed("test", given, image.target, image.data) for image in every])
 
 
-def test_a_part_of_a_fatbin_is_one_with_the_same_images(packed: bytes) -> None:
+def test_a_part_of_a_fatbin_is_one_with_the_same_images(packed):
     whole = {entry.arch: entry.content for entry in fatbin.read(packed, "whole")}
     part = subset.only([packed], {"sm_80", "compute_75"}, "it")
     assert {entry.arch: entry.content for entry in fatbin.read(part, "part")} == {
@@ -66,10 +59,10 @@ def test_a_part_of_a_fatbin_is_one_with_the_same_images(packed: bytes) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:40], lambda data: b"\0" + data[1:], lambda data: b""])
-def test_a_fatbin_that_cannot_be_taken_apart_is_said_in_one_line(damage: object, packed: bytes) -> None:
+def test_a_fatbin_that_cannot_be_taken_apart_is_said_in_one_line(damage, packed):
     with pytest.raises(
         ManifestError, match=r"^it does not hold the images that its manifest lists; install the package"
     ):
-        subset.only([damage(packed)], {"sm_80"}, "it")  # type: ignore[operator]
+        subset.only([damage(packed)], {"sm_80"}, "it")
     with pytest.raises(ManifestError):
         subset.only([packed], {"sm_87"}, "it")

@@ -13,18 +13,15 @@ import struct
 import sys
 import sysconfig
 import threading
-import types
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.fast import specializations as fast_path
-from support import threads
+from support import libraries, threads
 from support.manifests import kernel
 from support.quick import needs_extension
 
@@ -195,7 +192,7 @@ def storm(cuda):
     return Storm(cuda, cuda.package(kernel("k", *SIGNATURES), load="first-use"), other)
 
 
-def test_each_launch_has_its_own_arguments_whatever_others_do(cuda, storm, path, general):
+def test_each_launch_has_its_own_arguments(cuda, storm, path, general):
     storm.module.k[1, 1](0, storm.overloads[0][0].arrays[0])
     storm.expected[("k_0", 1, 1, storm.overloads[0][0].block(0))] += 1
     for _ in range(ROUNDS):
@@ -222,7 +219,7 @@ def test_unloading_ends_what_all_threads_learnt(cuda, storm, path):
     assert len(cuda.calls("cuLibraryLoadData")) == loaded + 1
 
 
-def test_more_types_than_are_kept_at_all(cuda, path):
+def test_threads_launch_more_types_than_the_tables_hold(cuda, path):
     """Tables fill up and are emptied while others look things up in them."""
     k = cuda.package(kernel("k", "void(int64, float32[::1])")).k
     run = k[1, 32]
@@ -243,114 +240,12 @@ def test_more_types_than_are_kept_at_all(cuda, path):
     assert logged(cuda) == expected
 
 
-def test_threads_that_meet_at_a_kernels_first_launch_make_its_overloads_once(cuda, path, monkeypatch):
-    """A second set of overloads would stay alive after the images are unloaded."""
-    k = cuda.package(kernel("k", "void(int64)")).k
-    arrived, turns = threading.Semaphore(0), itertools.count()
-    made = []
-    init = OverloadTable.__init__
-
-    def patient_init(self, *args):
-        made.append(self)
-        if next(turns) == 0:  # until every thread is about to launch
-            for _ in range(THREADS):
-                assert arrived.acquire(timeout=30)
-        init(self, *args)
-
-    def work(value):
-        arrived.release()
-        k[1, 1](value)
-
-    monkeypatch.setattr(OverloadTable, "__init__", patient_init)
-    at_once(*[lambda value=value: work(value) for value in range(THREADS)])
-    assert len(made) == 1
-
-
-def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, extension_module, monkeypatch):
-    arrived, turns = threading.Semaphore(0), itertools.count()
-
-    def patient_records():
-        if next(turns) == 0:  # until every thread is about to make a launcher
-            for _ in range(THREADS):
-                assert arrived.acquire(timeout=30)
-        return extension_module.Specializations()
-
-    patient = types.SimpleNamespace(
-        Specializations=patient_records,
-        Launcher=extension_module.Launcher,
-        Configurations=extension_module.Configurations,
-    )
-    monkeypatch.setattr(extension, "_found", [patient])
-    k = cuda.package(kernel("k", "void(int64)")).k
-    made = []
-
-    def work(grid):
-        arrived.release()
-        made.append(k[grid, 1])
-
-    at_once(*[lambda grid=grid: work(grid) for grid in range(1, THREADS + 1)])
-    assert {id(run.specializations) for run in made} == {id(k._cache().specializations)}
-
-
-def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, extension_module, general, monkeypatch):
-    """Reading an argument can run any code, and so other threads."""
-    monkeypatch.setattr(extension, "_found", [extension_module])
-    k = cuda.package(kernel("k", "void(float32[::1])")).k
-    plain = cuda.array(np.zeros(9, "<f4"))
-    learning = []
-    learn = fast_path.add
-
-    def noted(records, library, group, kernels, args, shared):
-        learning.append(args)
-        return learn(records, library, group, kernels, args, shared)
-
-    class Interrupted(type(plain)):
-        @property
-        def __cuda_array_interface__(self):
-            if len(learning) == 1:  # that it is learnt is under way
-                learning.append(None)
-                at_once(lambda: [k[2, 1](plain) for _ in range(2)])
-            return self.interface
-
-    monkeypatch.setattr(fast_path, "add", noted)
-    interrupted = Interrupted(plain.address, np.zeros(9, "<f4"))
-    k[1, 1](interrupted)
-    assert len(learning) == 3
-    general.clear()
-    k[1, 1](interrupted)
-    k[2, 1](plain)
-    assert general == []
-
-
-class Streamed:
-    """CuPy's arrays, in so far as a launch reads them, on a stream that is current for all of them."""
-
-    class ndarray:  # noqa: N801 (CuPy's name)
-        _c_contiguous = _f_contiguous = True
-        ndim = 1
-
-        def __init__(self, array):
-            self.dtype = np.dtype(array.interface["typestr"])
-            self.shape = array.shape
-            self.data = types.SimpleNamespace(ptr=array.address)
-
-        def __len__(self):
-            return self.shape[0]
-
-    ndarray.__module__ = "cupy"
-
-
-def test_launches_wait_for_other_streams_while_others_learn(cuda, path, monkeypatch):
-    """Where CuPy tells its current stream is written whenever CuPy's arrays are learnt, and read by every launch."""
-    cupy = types.ModuleType("cupy")
-    cupy._util = types.SimpleNamespace(CUDA_ARRAY_INTERFACE_EXPORT_VERSION=3)
-    # Made anew at each question, as a method would be: nobody but the reader keeps it.
-    cupy.cuda = type("cuda", (), {"get_current_stream": lambda _self: types.SimpleNamespace(ptr=77)})()
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.delitem(sys.modules, "cupy_backends.cuda.stream", raising=False)
+def test_launches_wait_for_other_streams_while_others_learn(cuda, current, path):
+    """The fast path stores where CuPy tells its stream whenever it learns CuPy's arrays; every launch reads that."""
+    current.update(cupy=77)
     k = cuda.package(kernel("k", "void(int64, float32[::1])")).k
     plain = cuda.array(np.zeros(9, "<f4"))
-    array = Streamed.ndarray(plain)
+    array = libraries.of("cupy", plain)
 
     def work(stream):
         for value in range(2 * LAUNCHES):
@@ -358,9 +253,9 @@ def test_launches_wait_for_other_streams_while_others_learn(cuda, path, monkeypa
 
     def learn():
         if path == "extension":
-            fast_path._use_cupy()  # what matters here of all that learning does
+            fast_path._use_cupy()
         else:
-            k[1, 1, 77](0, type("ndarray", (Streamed.ndarray,), {})(plain))
+            k[1, 1, 77](0, libraries.of("cupy", plain))
 
     at_once(*background(learn, lambda: at_once(*[lambda: work(0)] * 2, *[lambda: work(77)] * 2)))
     ordered = [call["stream"] for call in cuda.calls("cuEventRecord")]

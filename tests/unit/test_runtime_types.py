@@ -21,10 +21,10 @@ numba_types = pytest.importorskip("numba.core.types", reason="numba's types are 
 class dtype:  # noqa: N801 (as PyTorch calls it)
     """A dtype of PyTorch's."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         self.name = name
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return f"torch.{self.name}"
 
 

@@ -26,7 +26,7 @@ from aotcuda.runtime.images import callbacks
 from aotcuda.runtime.kernel_table import KernelTable
 from aotcuda.runtime.library import Library
 from aotcuda.runtime.loader import Loader
-from support import loaded
+from support import threads
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -51,13 +51,7 @@ def hooks(cuda, monkeypatch):
     module.down = lambda _: module.calls.append("down")
     monkeypatch.setitem(sys.modules, "mypkg_hooks", module)
 
-    def open_handle(_manifest, images):
-        library = driver.ctypes.c_void_p()
-        load = driver.get().call["cuLibraryLoadData"]
-        assert load(driver.ctypes.byref(library), images, None, None, 0, None, None, 0) == 0
-        return "handle", library.value
-
-    monkeypatch.setattr(callbacks, "open_handle", open_handle)
+    monkeypatch.setattr(callbacks, "open_handle", lambda _, images: ("handle", cuda.load(images)))
     return module
 
 
@@ -104,26 +98,6 @@ def test_a_launch_by_garbage_that_is_collected_during_a_load_leaves_no_second_im
     assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
 
 
-class Background:
-    """A function that runs in a thread of its own; `end` waits for it, and raises what it raised."""
-
-    def __init__(self, work):
-        self._errors = []
-        self._thread = threading.Thread(target=self._run, args=(work,))
-        self._thread.start()
-
-    def _run(self, work):
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 (raised below)
-            self._errors.append(error)
-
-    def end(self):
-        self._thread.join()
-        if self._errors:
-            raise self._errors[0]
-
-
 def names(cuda):
     """Return what was done to the images, in order."""
     return [call["call"] for call in cuda.calls("cuLaunchKernel", "cuLibraryUnload", "crash")]
@@ -136,12 +110,11 @@ def test_images_stay_while_a_launch_of_another_thread_is_in_the_driver(cuda, mod
         run(1)
     driver.get()
     cuda.hold(True)
-    other = Background(lambda: run(2))
-    cuda.await_launch()
-    module.__aotcuda__.unload()
-    assert cuda.calls("cuLibraryUnload") == []
-    cuda.hold(False)
-    other.end()
+    with threads.started(lambda: run(2)):
+        cuda.await_launch()
+        module.__aotcuda__.unload()
+        assert cuda.calls("cuLibraryUnload") == []
+        cuda.hold(False)
     run(3)
     module.__aotcuda__.unload()
     assert names(cuda).count("cuLibraryUnload") == len(cuda.calls("cuLibraryLoadData")) == 2
@@ -156,71 +129,33 @@ def test_unloading_waits_for_a_launch_that_ends_soon(cuda, module, monkeypatch):
     for _ in range(3):
         run(1)
     cuda.hold(True)
-    other = Background(lambda: run(2))
-    cuda.await_launch()
+    ended = threading.Event()
 
     def let_go(_seconds):
         cuda.hold(False)
-        other.end()
+        assert ended.wait(30)
 
     monkeypatch.setattr(time, "sleep", let_go)
-    module.__aotcuda__.unload()
+    with threads.started(lambda: (run(2), ended.set())):
+        cuda.await_launch()
+        module.__aotcuda__.unload()
     assert names(cuda) == ["cuLaunchKernel"] * 4 + ["cuLibraryUnload"]
 
 
-def test_a_launch_that_goes_the_general_way_takes_out_what_it_kept_in(cuda, module):
-    driver.get()
-    cuda.hold(True)
-    other = Background(lambda: module.k[1, 1](2))
-    cuda.await_launch()
-    module.__aotcuda__.unload()
-    cuda.hold(False)
-    other.end()
-    assert names(cuda) == ["cuLaunchKernel", "cuLibraryUnload"]
-
-
-def test_launches_of_other_modules_hold_nothing_up(cuda, module):
+def test_launches_of_other_modules_do_not_delay_an_unload(cuda, module):
     other_module = cuda.package(kernel("j", "void(int32)"), name="mypkg.others")
     for _ in range(3):
         module.k[1, 1](1)
         other_module.j[1, 1](1)
     cuda.hold(True)
-    other = Background(lambda: other_module.j[1, 1](2))
-    cuda.await_launch()
-    module.__aotcuda__.unload()
-    assert len(cuda.calls("cuLibraryUnload")) == 1
-    cuda.hold(False)
-    other.end()
-
-
-def test_an_argument_that_unloads_while_it_is_read_is_launched_by_new_images(cuda):
-    module = cuda.package(kernel("k", "void(float32, float32[::1])"))
-
-    class Number:
-        act = staticmethod(lambda: None)
-
-        def __float__(self):
-            self.act()
-            return 1.5
-
-    array, number = cuda.array(8), Number()
-
-    def unload_once():
-        number.act = lambda: None
+    with threads.started(lambda: other_module.j[1, 1](2)):
+        cuda.await_launch()
         module.__aotcuda__.unload()
-
-    run = module.k[1, 1]
-    for _ in range(6):
-        run(number, array)
-        number.act = unload_once
-        run(number, array)
-    module.__aotcuda__.unload()
-    assert len(cuda.launches()) == 12
-    assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
-    assert "crash" not in names(cuda)
+        assert len(cuda.calls("cuLibraryUnload")) == 1
+        cuda.hold(False)
 
 
-def test_an_interface_that_unloads_while_it_is_read_is_launched_by_new_images(cuda):
+def test_an_array_may_unload_the_module_while_it_is_read(cuda):
     module = cuda.package(kernel("k", "void(float32[::1])"))
     plain = cuda.array(8)
 
@@ -254,7 +189,7 @@ def test_an_interface_that_unloads_while_it_is_read_is_launched_by_new_images(cu
     assert len(cuda.launches()) == 13
 
 
-def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda, module, monkeypatch):
+def test_an_unload_amid_a_launch_mixes_no_images(cuda, module, monkeypatch):
     """The overloads of today with the images of yesterday, or the other way round, would keep dead handles."""
 
     k = module.k
@@ -279,22 +214,7 @@ def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda,
     assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
 
 
-def test_overloads_that_came_in_meanwhile_are_looked_up_in_their_own_images(module, monkeypatch):
-    """As when the JIT fallback replaces a module's images, which stay loaded."""
-    loader = module.__aotcuda__._loader
-    select = OverloadTable.select
-
-    def replace_before(self, *args):
-        monkeypatch.setattr(OverloadTable, "select", select)
-        loader._launch(loader.source.load(loader.fallback), loader.manifest)
-        return select(self, *args)
-
-    monkeypatch.setattr(OverloadTable, "select", replace_before)
-    module.k[1, 1](1)
-    assert loaded.device_kernel(module.k)._library is loader.current.library._library
-
-
-def test_refused_arguments_and_driver_errors_hold_nothing_up(cuda, module):
+def test_failed_launches_do_not_delay_an_unload(cuda, module):
     run = module.k[1, 1]
     cuda.set(fail="cuLaunchKernel=2@2;cuLaunchKernel=2@4")
     for value in (1, 2, "wrong", 2**40, 3, 4):
@@ -304,7 +224,7 @@ def test_refused_arguments_and_driver_errors_hold_nothing_up(cuda, module):
     assert len(cuda.calls("cuLibraryUnload")) == 1
 
 
-def test_a_launch_without_a_context_is_made_though_images_are_unloaded_meanwhile(module, cuda, monkeypatch):
+def test_a_launch_without_a_context_survives_an_unload(module, cuda, monkeypatch):
     run = module.k[1, 1]
     for number in range(3):
         run(number)
@@ -318,48 +238,12 @@ def test_a_launch_without_a_context_is_made_though_images_are_unloaded_meanwhile
         return found
 
     monkeypatch.setattr(OverloadTable, "select", late)
-    Background(lambda: run(7)).end()  # whose fast path is told that there is no context
+    assert threads.at_once([lambda: run(7)]) == []  # a thread without a context
     assert len(cuda.launches()) == 4
 
 
-def test_an_interrupt_of_a_forall_launch_holds_no_images(cuda, module, monkeypatch):
-    module.k.forall(32, 32)(1)
-    before, find, ready = loaded.of(module.k), type(module.k).__getitem__, Loader.ready
-
-    def late(self, configuration):
-        found = find(self, configuration)
-        module.__aotcuda__.unload()
-        return found
-
-    def interrupted(self):
-        if self.current is None:
-            raise KeyboardInterrupt
-        return ready(self)
-
-    monkeypatch.setattr(type(module.k), "__getitem__", late)
-    monkeypatch.setattr(Loader, "ready", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        module.k.forall(64, 32, shared=16)(1)
-    assert before.is_idle()
-    assert len(cuda.calls("cuLibraryUnload")) == 1
-
-
-def test_launchers_that_take_what_another_one_has_learnt_keep_nothing_of_images_that_went(module):
-    run, others, alive = module.k[1, 32], [module.k[2, 32]], []
-    known = [found for found in gc.get_objects() if isinstance(found, OF_IMAGES)]
-    for _ in range(8):
-        others[0] = module.k[2, 32]
-        for _ in range(3):
-            others[0](7)
-        run(7)
-        alive.append(len([found for found in gc.get_objects() if isinstance(found, OF_IMAGES)]) - len(known))
-        module.__aotcuda__.unload()
-        gc.collect()
-    assert alive[-3] == alive[-2] == alive[-1]
-
-
 @pytest.mark.parametrize("by", ["a configuration", "forall"])
-def test_a_launcher_that_is_held_keeps_nothing_of_images_that_went(cuda, module, by):
+def test_a_held_launcher_keeps_no_unloaded_images(cuda, module, by):
     run = module.k[1, 32] if by == "a configuration" else module.k.forall(32, 32)
     others = [found for found in gc.get_objects() if isinstance(found, OF_IMAGES)]  # which stay from here on
     alive = []
@@ -374,23 +258,8 @@ def test_a_launcher_that_is_held_keeps_nothing_of_images_that_went(cuda, module,
     assert 0 < alive[-1][DeviceKernel.__name__] <= 2
 
 
-def test_launchers_that_are_at_hand_go_with_the_images(cuda, module):
-    """Those found last are kept by value too, and would keep what was learnt of images that are gone."""
-    for configuration in ((1, 32), ((1,), (32, 1)), (1, 32, 66), (1, 32, None, 64)):
-        before = module.k[configuration]
-        before(np.int32(1))
-        assert module.k[configuration] is before
-        module.__aotcuda__.unload()
-        after = module.k[configuration]
-        assert after is not before
-        after(np.int32(2))
-        before(np.int32(3))  # which somebody holds
-        assert module.k[configuration] is after
-    assert len(cuda.launches()) == 12
-
-
 @pytest.mark.parametrize("ask", ["get_regs_per_thread", "occupancy", "preload"])
-def test_what_asks_the_driver_about_images_that_go_meanwhile_says_so(cuda, module, monkeypatch, ask):
+def test_questions_about_images_that_are_unloaded_meanwhile_raise(cuda, module, monkeypatch, ask):
     """And leaves nothing of them to later launches."""
 
     enter = Loader.enter
@@ -425,18 +294,17 @@ class TestCallbacks:
         )
 
     @pytest.mark.parametrize("before", [0, 3])
-    def test_it_runs_after_launches_that_are_in_the_driver(self, cuda, hooks, module, before):
+    def test_teardown_waits_for_launches_in_the_driver(self, cuda, hooks, module, before):
         run = module.k[1, 1]
         for _ in range(before):
             run(1)
         driver.get()
         cuda.hold(True)
-        other = Background(lambda: run(2))
-        cuda.await_launch()
-        module.__aotcuda__.unload()
-        assert hooks.calls == ["up"]
-        cuda.hold(False)
-        other.end()
+        with threads.started(lambda: run(2)):
+            cuda.await_launch()
+            module.__aotcuda__.unload()
+            assert hooks.calls == ["up"]
+            cuda.hold(False)
         module.__aotcuda__.unload()
         assert hooks.calls == ["up", "down"]
 
@@ -454,16 +322,15 @@ class TestCallbacks:
                 module.k[1, 1](7)
 
         hooks.up = up
-        other = Background(lambda: module.k[1, 1](8))
-        assert entered.wait(30)
-        module.__aotcuda__.unload()
-        unloaded.set()
-        other.end()
+        with threads.started(lambda: module.k[1, 1](8)):
+            assert entered.wait(30)
+            module.__aotcuda__.unload()
+            unloaded.set()
         module.__aotcuda__.unload()
         assert [call["parameters"][:2] for call in cuda.launches()] == ["07", "08"]
         assert sorted(hooks.calls) == ["down", "down", "up", "up"]
 
-    def test_a_setup_without_a_launch_is_waited_for_too(self, cuda, hooks, module):
+    def test_an_unload_waits_for_setup(self, cuda, hooks, module):
         entered, unloaded = threading.Event(), threading.Event()
 
         def up(_handle):
@@ -478,11 +345,10 @@ class TestCallbacks:
             with pytest.raises(CudaError, match="unloaded in the meantime"):
                 module.__aotcuda__.preload()
 
-        other = Background(preload)
-        assert entered.wait(30)
-        module.__aotcuda__.unload()
-        unloaded.set()
-        other.end()
+        with threads.started(preload):
+            assert entered.wait(30)
+            module.__aotcuda__.unload()
+            unloaded.set()
         module.__aotcuda__.unload()
         assert hooks.calls == ["up", "set up", "down"]
         assert len(cuda.calls("cuLibraryUnload")) == 0  # they are the handle's, which the stand-in has none of
@@ -533,15 +399,11 @@ def test_threads_launch_while_another_unloads_over_and_over(cuda, module):
             launched.release()
 
     try:
-        unloader = Background(unload)
-        workers = [Background(lambda thread=thread: work(thread)) for thread in range(4)]
-        try:
-            for worker in workers:
-                worker.end()
-        finally:
+        with threads.started(unload):
+            errors = threads.at_once([lambda thread=thread: work(thread) for thread in range(4)])
             done.set()
             launched.release(3)
-            unloader.end()
+        assert errors == []
     finally:
         sys.setswitchinterval(switch)
     module.__aotcuda__.unload()
@@ -549,30 +411,3 @@ def test_threads_launch_while_another_unloads_over_and_over(cuda, module):
     assert values == [1000 * thread + number for thread in range(4) for number in range(300)]
     assert "crash" not in names(cuda)
     assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
-
-
-def test_an_interrupt_of_a_teardown_callback_forgets_no_images():
-    went = []
-
-    class Images:
-        def __init__(self, *, idle=True, interrupted=False):
-            self.idle, self.interrupted = idle, interrupted
-
-        def is_idle(self):
-            return self.idle
-
-        def unload(self):
-            if self.interrupted:
-                self.interrupted = False
-                raise KeyboardInterrupt
-            went.append(self)
-
-    busy, torn_down, later = Images(idle=False), Images(interrupted=True), Images()
-    loader = Loader(types.SimpleNamespace(is_editable=False))
-    loader.leaving = [([images], []) for images in (busy, torn_down, later)]
-    with pytest.raises(KeyboardInterrupt):
-        loader.sweep()
-    assert [libraries for libraries, _ in loader.leaving] == [[busy], [torn_down], [later]]
-    busy.idle = True
-    assert loader.sweep()
-    assert went == [busy, torn_down, later]

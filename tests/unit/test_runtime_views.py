@@ -28,7 +28,7 @@ SHAPES = st.lists(LIKE_NUMBERS, max_size=4).map(tuple) | st.sampled_from([None, 
 STRIDES = st.none() | st.lists(LIKE_NUMBERS, max_size=4).map(tuple) | st.just([4])
 
 
-def outcome(function, *args, **named) -> object:
+def outcome(function, *args, **named):
     try:
         typestr, *rest = function(*args, **named)
     except UnreadableError as error:
@@ -43,7 +43,7 @@ def outcome(function, *args, **named) -> object:
 @example("<f4", True, (3,), None)
 @example(Text("<f4"), 4096, (Number(3),), None)
 @settings(max_examples=1000)
-def test_a_glance_gives_what_the_rules_give(typestr: str, address: object, shape: object, strides: object) -> None:
+def test_a_glance_gives_what_the_rules_give(typestr, address, shape, strides):
     interface = {"typestr": typestr, "data": (address, False), "shape": shape, "strides": strides, "version": 3}
     array = SimpleNamespace(__cuda_array_interface__=interface)
     read = arrays.reader(array)
@@ -52,6 +52,6 @@ def test_a_glance_gives_what_the_rules_give(typestr: str, address: object, shape
 
 
 @given(TYPES | TYPES.map(Text))
-def test_so_do_elements(typestr: str) -> None:
+def test_so_do_elements(typestr):
     assert arrays.item_bytes(typestr) == array_view.item_bytes(typestr)
     assert arrays.element(typestr) == array_view.canonical(typestr)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
-import json
 import operator
 import re
 import subprocess
@@ -21,13 +19,9 @@ import validate_pyproject.errors
 import validate_pyproject.plugins
 
 from aotcuda.builder.config import schema
-from aotcuda.builder.config.model import Config, LinkItem, Module, Options
+from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.config.settings import settings
-from aotcuda.builder.frontends.cuda_cpp import config as cuda_cpp
-from aotcuda.builder.frontends.cutile import config as cutile
-from aotcuda.builder.frontends.numba.config import Function, Kernel
-from aotcuda.builder.frontends.triton import config as triton
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -202,81 +196,6 @@ def test_both_take_the_good_table(validator: jsonschema.Draft7Validator) -> None
     assert accepted(GOOD)
 
 
-def objects(node: object) -> Iterator[dict[str, Any]]:
-    """Every schema of a table inside a schema."""
-    if isinstance(node, dict):
-        if node.get("type") == "object":
-            yield node
-        node = list(node.values())
-    if isinstance(node, list):
-        for inner in node:
-            yield from objects(inner)
-
-
-def test_every_table_in_the_schema_is_closed() -> None:
-    tables = list(objects(schema.tool_schema("aotcuda")))
-    assert len(tables) > len(schema._SECTIONS)
-    assert all(table["additionalProperties"] is False for table in tables)
-
-
-def test_schema_and_dataclasses_have_the_same_keys() -> None:
-    in_schema = {
-        frozenset(table["properties"]) for table in objects(schema.tool_schema("aotcuda")) if "properties" in table
-    }
-    by_hand = {
-        Config: {
-            "arch",
-            "frontend",
-            "load",
-            "fallback",
-            "known-faults",
-            "incomplete",
-            "runtime",
-            "prelude",
-            "types",
-            "watch",
-            "watch-env",
-            "host-abi",
-            "options",
-            "modules",
-        },
-        Options: {_key(field.name) for field in dataclasses.fields(Options)},
-        Module: {_key(field.name) for field in dataclasses.fields(Module)} - {"key", "name", "types"},
-        LinkItem: {_key(field.name) for field in dataclasses.fields(LinkItem)} - {"key"},
-        Function: {_key(field.name) for field in dataclasses.fields(Function)} - {"key", "name", "short-key"},
-        Kernel: {_key(field.name) for field in dataclasses.fields(Kernel)} - {"key", "name", "short-key"}
-        | {"signature"},
-        triton.Kernel: {_key(field.name) for field in dataclasses.fields(triton.Kernel)} - {"key", "name"}
-        | {"signature"},
-        cutile.Kernel: {_key(field.name) for field in dataclasses.fields(cutile.Kernel)} - {"key", "name"}
-        | {"signature"},
-        triton.Settings: {_key(field.name) for field in dataclasses.fields(triton.Settings)} - {"key"} | {"signature"},
-    }
-    others = [cls for _, _, cls in cuda_cpp.SECTIONS]
-    assert in_schema == {frozenset(names) for names in (*by_hand.values(), *map(settings, others))}
-    elsewhere = {triton.Kernel, triton.Settings, cutile.Kernel}  # docs/triton.md and docs/cutile.md have them
-    assert {cls for _, _, cls in schema.sections()} == set(by_hand) - elsewhere
-
-
-def test_the_page_on_cuda_cpp_has_its_keys() -> None:
-    page = (PAGE.parent / "cuda-cpp.md").read_text()
-    for _, name, cls in cuda_cpp.SECTIONS:
-        kind = name.partition(".")[0]
-        (table,) = re.findall(rf"^\| key of `{kind}.*?(?=^$)", page, re.DOTALL | re.MULTILINE)
-        assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == [*settings(cls)]
-
-
-def test_the_page_on_cutile_has_its_keys() -> None:
-    page = (PAGE.parent / "cutile.md").read_text()
-    (table,) = re.findall(r"^\| key \| default .*?(?=^$)", page, re.DOTALL | re.MULTILINE)
-    first = [line.split("|")[1] for line in table.splitlines()[2:]]
-    assert sorted(re.findall(r"`([\w-]+)`", " ".join(first))) == sorted([*settings(cutile.Kernel), "signature"])
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "-")
-
-
 def test_every_default_in_the_schema_is_the_parsers() -> None:
     properties = schema.tool_schema("aotcuda")["properties"]
     config = parse({name: GOOD[name] for name in ("arch", "modules")}, environ={})
@@ -373,10 +292,6 @@ def test_validate_pyproject_refuses_a_bad_one(
     assert not accepted(pyproject["tool"]["aotcuda"])
 
 
-def test_the_help_text_names_the_table() -> None:
-    assert "`aotcuda`" in plugin().help_text
-
-
 # The page.
 
 
@@ -399,22 +314,6 @@ def test_the_examples_of_the_page_are_right(validator: jsonschema.Draft7Validato
         table = whole | tomllib.loads(text)["tool"]["aotcuda"]  # some show a part of a table
         validator.validate(table)
         parse(table, environ={})
-
-
-def test_a_page_without_markers_is_refused() -> None:
-    with pytest.raises(ValueError, match="the page lacks the line <!-- generated by"):
-        schema.replace_generated("# Configuration\n")
-
-
-def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    schema.main([])
-    assert json.loads(capsys.readouterr().out) == schema.tool_schema("aotcuda")
-    schema.main(["--markdown"])
-    assert capsys.readouterr().out == schema.markdown()
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{schema.BEGIN}\nold\n{schema.END}\nafter\n", encoding="utf-8")
-    schema.main(["--markdown", str(page)])
-    assert page.read_text(encoding="utf-8") == f"before\n{schema.BEGIN}\n\n{schema.markdown()}\n{schema.END}\nafter\n"
 
 
 def test_the_schema_needs_no_compiler() -> None:

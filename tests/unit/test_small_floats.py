@@ -13,6 +13,7 @@ import pytest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime.arguments import small_floats
 from support.manifests import kernel
+from support.small_floats import decode
 
 BITS = {"bfloat16": 16, "float8_e4m3fn": 8, "float8_e5m2": 8}
 
@@ -47,9 +48,9 @@ def test_numbers_are_rounded_to_the_nearest_code(name, value, code):
 @pytest.mark.parametrize("name", BITS)
 def test_every_code_is_that_of_its_number(name):
     for code in range(1 << BITS[name]):
-        value = small_floats.decode(name, code)
+        value = decode(name, code)
         assert math.isnan(value) or small_floats.encode(name, value) == code
-    assert math.isnan(small_floats.decode(name, small_floats.encode(name, math.nan)))
+    assert math.isnan(decode(name, small_floats.encode(name, math.nan)))
 
 
 @pytest.mark.parametrize("name", BITS)
@@ -57,7 +58,7 @@ def test_codes_are_those_of_ml_dtypes(name):
     dtype = getattr(pytest.importorskip("ml_dtypes"), name)
     codes = np.arange(1 << BITS[name], dtype=f"u{BITS[name] // 8}")
     numbers = sorted({value for value in map(float, codes.view(dtype)) if math.isfinite(value)})
-    assert numbers == sorted({value for code in codes if math.isfinite(value := small_floats.decode(name, int(code)))})
+    assert numbers == sorted({value for code in codes if math.isfinite(value := decode(name, int(code)))})
     between = [(one + other) / 2 for one, other in itertools.pairwise(numbers)]
     near = [math.nextafter(value, way) for value in between for way in (-math.inf, math.inf)]
     choose = random.Random(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,29 +16,26 @@ from aotcuda.runtime import driver
 from aotcuda.runtime.jit import fallback
 from support import in_place, manifests
 
-if TYPE_CHECKING:
-    from support.stand_in import StandIn
-
 SOURCE = "from aotcuda.numba import cuda\n\n\n@cuda.jit\ndef fill(values):\n    values[0] = 1\n"
 
 
 @pytest.fixture(autouse=True)
-def _no_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_simulator(monkeypatch):
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
 
 
-def solver(cuda: StandIn, **options: Any) -> Any:
+def solver(cuda, **options):
     in_place.write(cuda.packages, SOURCE, {"fill": ("void(float32[::1])",)}, **options)
     return importlib.import_module("mypkg.solver")
 
 
-def skips(mark: Any) -> str | None:
+def skips(mark):
     """Why a mark skips; None if it does not."""
     (condition,) = mark.args
     return mark.kwargs["reason"] if condition else None
 
 
-def test_with_a_gpu_nothing_is_skipped(cuda: StandIn) -> None:
+def test_with_a_gpu_nothing_is_skipped(cuda):
     solver(cuda)
     assert testing.has_gpu()
     marks = [testing.needs_gpu, testing.needs_gpu_or_simulator, testing.needs_packaged("mypkg.solver")]
@@ -47,7 +43,7 @@ def test_with_a_gpu_nothing_is_skipped(cuda: StandIn) -> None:
     assert testing.is_packaged("mypkg.solver")
 
 
-def test_without_a_gpu_the_reason_is_said(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_the_reason_is_said(cuda, monkeypatch):
     solver(cuda)
     monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
     assert skips(testing.needs_gpu) == "this needs a GPU"
@@ -55,7 +51,7 @@ def test_without_a_gpu_the_reason_is_said(cuda: StandIn, monkeypatch: pytest.Mon
     assert "libnowhere.so cannot be loaded" in str(skips(testing.needs_packaged("mypkg.solver")))
 
 
-def test_in_the_simulator_only_what_needs_a_gpu_is_skipped(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_simulator_only_what_needs_a_gpu_is_skipped(cuda, monkeypatch):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     assert skips(testing.needs_gpu) == "this needs a GPU"
     assert skips(testing.needs_gpu_or_simulator) is None
@@ -65,7 +61,7 @@ def test_in_the_simulator_only_what_needs_a_gpu_is_skipped(cuda: StandIn, monkey
         pass
 
 
-def test_a_module_that_was_not_packaged_or_not_for_this_gpu_is_skipped(cuda: StandIn) -> None:
+def test_a_module_that_was_not_packaged_or_not_for_this_gpu_is_skipped(cuda):
     package = cuda.packages / "mypkg"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -78,12 +74,12 @@ def test_a_module_that_was_not_packaged_or_not_for_this_gpu_is_skipped(cuda: Sta
     assert not testing.is_packaged("mypkg.kernels")
 
 
-def test_there_is_nothing_else(cuda: StandIn) -> None:
+def test_there_is_nothing_else(cuda):
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         testing.nonsense  # noqa: B018 (it raises)
 
 
-def test_packaged_launches_pass_the_check(cuda: StandIn) -> None:
+def test_packaged_launches_pass_the_check(cuda):
     s = solver(cuda)
     with testing.only_packaged():
         s.fill[1, 1](cuda.array())
@@ -96,21 +92,21 @@ class Anything:
 
     setting = "jit"
 
-    def build_inputs(self) -> Request:
+    def build_inputs(self):
         return Request("mypkg.solver", {}, "", "")
 
-    def packaged_choice(self, _device: object) -> None:
+    def packaged_choice(self, _device):
         return None
 
 
-def test_what_the_fallback_compiles_does_not(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    def obtain(*_: object) -> None:
+def test_what_the_fallback_compiles_does_not(cuda, monkeypatch):
+    def obtain(*_):
         message = "no compiler"
         raise DependencyError(message)
 
     monkeypatch.setattr(fallback, "obtain", obtain)
     cause = ArgumentError("mypkg.solver.fill: argument 1 is float64[::1]\n  lists")
-    made = fallback.Fallback(Anything())  # type: ignore[arg-type]
+    made = fallback.Fallback(Anything())
     with (
         pytest.raises(AssertionError, match=r"alone:\n  mypkg.solver.fill: argument 1 is float64"),
         testing.only_packaged(),
@@ -121,7 +117,7 @@ def test_what_the_fallback_compiles_does_not(cuda: StandIn, monkeypatch: pytest.
     assert fallback.observers == []
 
 
-def test_modules_are_loaded_anew_so_that_what_was_compiled_before_counts(cuda: StandIn) -> None:
+def test_modules_are_loaded_anew_so_that_what_was_compiled_before_counts(cuda):
     s = solver(cuda)
     s.fill[1, 1](cuda.array())
     with testing.only_packaged():
@@ -134,10 +130,8 @@ def test_modules_are_loaded_anew_so_that_what_was_compiled_before_counts(cuda: S
     ("name", "owner", "method"),
     [("numba.cuda.dispatcher", "_Kernel", "launch"), ("numba_cuda_mlir.descriptor", "_ArgMarshaller", "_launch")],
 )
-def test_what_a_compiler_launches_does_not(
-    cuda: StandIn, monkeypatch: pytest.MonkeyPatch, name: str, owner: str, method: str
-) -> None:
-    module: Any = ModuleType(name)
+def test_what_a_compiler_launches_does_not(cuda, monkeypatch, name, owner, method):
+    module = ModuleType(name)
     kernel = type(
         owner, (), {method: lambda _: "launched", "py_func": np.mean, "_dispatcher": SimpleNamespace(py_func=np.mean)}
     )
@@ -150,7 +144,7 @@ def test_what_a_compiler_launches_does_not(
     assert getattr(kernel, method) is original
 
 
-def test_a_stand_in_is_imported_under_the_name_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stand_in_is_imported_under_the_name_of_the_library(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] in ("cupy", "cupyx")]:
         monkeypatch.delitem(sys.modules, name)
     names = {name: sys.modules.get(name) for name in ("cupy", "cupyx")}

@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytest.importorskip("torch", reason="PyTorch is not installed (extra libraries)")
 
@@ -84,19 +80,19 @@ READS = {
 }
 
 
-def record(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+def record(folder, program):
     (folder / "program.py").write_text(program)
     command = [sys.executable, "-m", "aotcuda", "record", "--gpu", "H100", "--", sys.executable, "program.py"]
     environ = {**os.environ, "PYTHONWARNINGS": "ignore"}
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
-def test_tensors_say_that_they_are_on_the_gpu_that_is_missing(tmp_path: Path) -> None:
+def test_tensors_say_that_they_are_on_the_gpu_that_is_missing(tmp_path):
     done = record(tmp_path, PROGRAM)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
 
 
-def test_each_way_to_read_a_result_is_noticed(tmp_path: Path) -> None:
+def test_each_way_to_read_a_result_is_noticed(tmp_path):
     lines = [
         "import sys, torch",
         "dry = sys.modules['aotcuda_recorder.dry']",

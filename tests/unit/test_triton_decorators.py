@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aotcuda.builder.frontends.triton import decorators
 from aotcuda.common.heuristics import question
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 OTHER = "x"
-named: Callable[[Any], bool] = lambda nargs: nargs["bias"] is not None  # noqa: E731 (a heuristic may have a name)
+named = lambda nargs: nargs["bias"] is not None  # noqa: E731 (a heuristic may have a name)
 
 
-def defined(args: Any) -> bool:
+def defined(args):
     return args["x"] is None
 
 
-def documented(args: Any) -> bool:
+def documented(args):
     """Say more than its code does."""
     return args["x"] is None
 
 
-def made(value: object) -> Callable[[Any], bool]:
+def made(value):
     return lambda args: args["x"] is value
 
 
-IN_A_DICT: dict[str, Callable[..., Any]] = {"HAS_X": lambda args: args["x"] is None}
+IN_A_DICT = {"HAS_X": lambda args: args["x"] is None}
 
 
 @pytest.mark.parametrize(
@@ -44,12 +40,12 @@ IN_A_DICT: dict[str, Callable[..., Any]] = {"HAS_X": lambda args: args["x"] is N
         (IN_A_DICT["HAS_X"], ("x", True)),
     ],
 )
-def test_the_literal_form_is_recognised(function: Any, asked: tuple[str, bool]) -> None:
+def test_the_literal_form_is_recognised(function, asked):
     assert question(function) == asked
 
 
-def test_a_function_of_another_form_is_not() -> None:
-    alike: list[Any] = [
+def test_a_function_of_another_form_is_not():
+    alike = [
         lambda args: args["x"] is None or args["y"],
         lambda args: not (args["x"] is None and args["y"]),
         lambda args: args["x"] == None,  # noqa: E711
@@ -81,7 +77,7 @@ def test_a_function_of_another_form_is_not() -> None:
     assert [function for function in alike if question(function) is not None] == []
 
 
-def test_decorators_of_triton_and_of_packages_are_looked_through() -> None:
+def test_decorators_of_triton_and_of_packages_are_looked_through():
     triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
 
     class Cached(triton.runtime.autotuner.Autotuner):
@@ -90,15 +86,15 @@ def test_decorators_of_triton_and_of_packages_are_looked_through() -> None:
     class Replaced:
         """A package's replacement of an autotuner."""
 
-        def __init__(self, fn: Any) -> None:
+        def __init__(self, fn):
             self.fn, self.arg_names = fn, fn.arg_names
             self.configs = [triton.Config({"BLOCK": 32})]
 
-        def run(self, *_args: Any, **_named: Any) -> None:
+        def run(self, *_args, **_named):
             raise NotImplementedError
 
     @triton.jit
-    def kernel(x, n, HAS_X, EVEN, BLOCK):  # type: ignore[no-untyped-def]  # noqa: N803
+    def kernel(x, n, HAS_X, EVEN, BLOCK):  # noqa: N803
         pass
 
     inner = triton.heuristics({"EVEN": lambda args: args["n"] % 2, "HAS_X": lambda args: args["x"] is None})(kernel)
@@ -111,7 +107,7 @@ def test_decorators_of_triton_and_of_packages_are_looked_through() -> None:
     assert decorators.heuristics(around) == {"B": None, "EVEN": None, "HAS_X": ("x", True)}
 
 
-def test_an_object_that_is_its_own_function_ends_the_search() -> None:
+def test_an_object_that_is_its_own_function_ends_the_search():
     pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
     value = SimpleNamespace(run=print)
     value.fn = value

@@ -7,20 +7,15 @@ import importlib
 import struct
 import warnings
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError, StaleBuildError
-from aotcuda.runtime import driver, fast
-from aotcuda.runtime.general_path import GeneralPath
+from aotcuda.runtime import driver
 from aotcuda.runtime.jit import compile as jit_compile
 from support import triton_in_place
 from support.triton_in_place import record
-
-if TYPE_CHECKING:
-    from support.stand_in import StandIn
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
 
@@ -96,7 +91,7 @@ RECORDS = [
     ("wrapped", [X, N]),
     ("tuned", [X, N, {"name": "BLOCK"}]),
 ]
-VARIANTS: dict[str, list[dict[str, Any]]] = {
+VARIANTS = {
     "scale": [
         {**POINTER, "factor": "fp32", "n": "i32", "BLOCK": 128},
         {**POINTER, "factor": "fp32", "n": "i32", "BLOCK": 64, "ACT": "relu", "num_warps": 8},
@@ -114,18 +109,18 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.fixture(autouse=True)
-def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _settings(monkeypatch):
     for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "AOTCUDA_FALLBACK", "TRITON_INTERPRET"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(jit_compile, "_warned", set())
 
 
 @pytest.fixture
-def by_triton(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+def by_triton(monkeypatch):
     """Return what Triton's own launches were given: name, arguments, grid, named arguments."""
-    found: list[tuple[Any, ...]] = []
+    found = []
 
-    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> str:
+    def run(self, *args, grid, warmup, **kwargs):
         found.append((self.__name__, args, grid, warmup, kwargs))
         return "compiled"
 
@@ -133,7 +128,7 @@ def by_triton(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return found
 
 
-def records() -> list[dict[str, Any]]:
+def records():
     found = [record(name, copy.deepcopy(arguments), *VARIANTS[name]) for name, arguments in RECORDS]
     for item in found:
         if item["name"] in ("first", "second"):
@@ -141,18 +136,18 @@ def records() -> list[dict[str, Any]]:
     return found
 
 
-def package(cuda: StandIn, text: str = SOURCE, **options: Any) -> Any:
+def package(cuda, text=SOURCE, **options):
     """Return the source, packaged in place and imported."""
     triton_in_place.write(cuda.packages, text, *records(), **options)
     return importlib.import_module("mypkg.ops")
 
 
-def symbols(cuda: StandIn) -> list[str]:
+def symbols(cuda):
     return [call["kernel"] for call in cuda.launches()]
 
 
 class TestNames:
-    def test_triton_is_a_plain_module_that_answers_with_tritons_names(self, cuda: StandIn) -> None:
+    def test_triton_is_a_module_with_tritons_names(self, cuda):
         ops = package(cuda)
         assert type(ops.triton) is ModuleType
         assert ops.triton is not triton
@@ -168,20 +163,11 @@ class TestNames:
     @pytest.mark.parametrize(
         "variable", [("AOTCUDA_IN_PLACE", "0"), ("AOTCUDA_BUILDING", "1"), ("TRITON_INTERPRET", "1")]
     )
-    def test_triton_itself_where_nothing_is_to_be_packaged(
-        self, variable: tuple[str, str], cuda: StandIn, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_triton_is_itself_where_nothing_is_packaged(self, variable, cuda, monkeypatch):
         monkeypatch.setenv(*variable)
         assert package(cuda).triton is triton
 
-    def test_a_tree_that_was_never_built_has_triton_itself(self, cuda: StandIn) -> None:
-        cuda.packages.mkdir()
-        (cuda.packages / "mypkg.py").write_text("from aotcuda.triton import triton, tl")
-        assert importlib.import_module("mypkg").triton is triton
-
-    def test_a_release_without_the_private_parts_has_its_own_behaviour(
-        self, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_release_without_the_private_parts_is_left_alone(self, cuda, monkeypatch):
         from aotcuda.integrations.in_place.triton import private_parts
 
         monkeypatch.setattr(private_parts, "_known", [])
@@ -190,7 +176,7 @@ class TestNames:
             assert package(cuda).triton is triton
         assert len(warned) == 1
 
-    def test_decorators_return_subclasses_of_tritons_classes(self, cuda: StandIn) -> None:
+    def test_decorators_return_subclasses_of_tritons_classes(self, cuda):
         ops = package(cuda)
         assert isinstance(ops.scale, triton.JITFunction)
         assert type(ops.scale).__name__ == "JITFunction"
@@ -203,7 +189,7 @@ class TestNames:
 
 
 class TestLaunches:
-    def launch(self, cuda: StandIn, name: str, ops: Any) -> None:
+    def launch(self, cuda, name, ops):
         x = cuda.array()
         {
             "by position": lambda: ops.scale[(3,)](x, 0.5, 7, 128),
@@ -235,9 +221,7 @@ class TestLaunches:
             ("wrapped", "wrapped__0"),
         ],
     )
-    def test_launches_take_what_was_packaged(
-        self, launch: str, symbol: str, cuda: StandIn, by_triton: list[Any]
-    ) -> None:
+    def test_launches_take_packaged_variants(self, launch, symbol, cuda, by_triton):
         ops = package(cuda)
         for _ in range(4):  # the fast path learns
             self.launch(cuda, launch, ops)
@@ -245,7 +229,7 @@ class TestLaunches:
         assert {tuple(call["grid"]) for call in cuda.launches()} == {(3, 1, 1)}
         assert by_triton == []
 
-    def test_the_parameter_block_holds_the_arguments(self, cuda: StandIn) -> None:
+    def test_the_parameter_block_holds_the_arguments(self, cuda):
         ops, x = package(cuda), cuda.array()
         ops.scale[(1,)](x, 0.5, 7, BLOCK=128)
         assert cuda.parameters()[:16] == struct.pack("<Qfi", x.address, 0.5, 7)
@@ -259,9 +243,7 @@ class TestLaunches:
             ({"HAS_BIAS": True}, None),
         ],
     )
-    def test_a_kernel_without_its_heuristics_takes_what_it_is_given(
-        self, given: dict[str, Any], symbol: str | None, cuda: StandIn, by_triton: list[Any]
-    ) -> None:
+    def test_a_kernel_without_its_heuristics_takes_what_it_is_given(self, given, symbol, cuda, by_triton):
         ops, x = package(cuda), cuda.array()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if symbol is None else "error", FallbackWarning)
@@ -271,7 +253,7 @@ class TestLaunches:
         assert symbols(cuda) == ([] if symbol is None else [symbol] * 8)
         assert [call[4] for call in by_triton] == ([given, {}] * 4 if symbol is None else [])
 
-    def test_other_heuristics_around_the_same_kernel_are_called(self, cuda: StandIn, by_triton: list[Any]) -> None:
+    def test_other_heuristics_around_a_kernel_are_called(self, cuda, by_triton):
         ops, x = package(cuda), cuda.array()
         other = triton.heuristics({"HAS_BIAS": lambda args: args["n"] == 7, "ODD": lambda args: False})(ops.norm.fn)
         fewer = triton.heuristics({"HAS_BIAS": lambda args: args["bias"] is None})(ops.norm.fn)
@@ -282,7 +264,7 @@ class TestLaunches:
         fewer[(3,)](x, None, 16, ODD=False)
         assert symbols(cuda) == ["norm__0"]
 
-    def test_a_heuristic_replaces_what_a_launch_gives(self, cuda: StandIn, by_triton: list[Any]) -> None:
+    def test_a_heuristic_replaces_what_a_launch_gives(self, cuda, by_triton):
         ops, x = package(cuda), cuda.array()
         ops.norm[(3,)](x, None, 16, HAS_BIAS=False)
         assert symbols(cuda) == ["norm__0"]
@@ -290,7 +272,7 @@ class TestLaunches:
             ops.norm[(3,)](x, None, 7, HAS_BIAS=False)
         assert by_triton[0][4] == {"HAS_BIAS": True, "ODD": False}
 
-    def test_a_heuristic_that_raises_raises_as_in_triton(self, cuda: StandIn) -> None:
+    def test_a_heuristic_that_raises_raises_as_in_triton(self, cuda):
         ops = package(cuda)
         with pytest.raises(ZeroDivisionError):
             ops.sized[(1,)](cuda.array(), None, n=0)
@@ -301,7 +283,7 @@ class TestLaunches:
 
 
 class TestMisses:
-    def test_a_miss_goes_to_triton_with_one_warning(self, cuda: StandIn, by_triton: list[Any]) -> None:
+    def test_a_miss_goes_to_triton_with_one_warning(self, cuda, by_triton):
         ops, x = package(cuda), cuda.array()
         with pytest.warns(FallbackWarning, match=r"ops\.scale .*BLOCK is 256 .*so Triton compiles it") as warned:
             assert ops.scale[(3,)](x, 0.5, 7, BLOCK=256) == "compiled"
@@ -315,64 +297,17 @@ class TestMisses:
         ops.scale[(3,)](x, 0.5, 7, BLOCK=128)
         assert symbols(cuda) == ["scale__0"]
 
-    def test_misses_in_a_row_do_not_take_the_general_path(
-        self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ops, x, calls = package(cuda), cuda.array(), []
-
-        def grid(meta: dict[str, Any]) -> tuple[int]:
-            calls.append(meta["BLOCK"])
-            return (3,)
-
-        def launch() -> None:
-            for block in (256, 128.0, 128, "relu"):
-                ops.scale[(3,)](x, 0.5, 7, BLOCK=block)
-                ops.scale[grid](x, 0.5, 7, block)
-            ops.norm[(3,)](x, None, 7)
-            ops.scale[(3,)](x, 7, 7, 128)
-
-        expected = []
-        for block in (256, 128.0, "relu"):
-            expected += [("scale", (x, 0.5, 7), (3,), False, {"BLOCK": block})]
-            expected += [("scale", (x, 0.5, 7, block), (3,), False, {})]
-        expected += [("norm", (x, None, 7), (3,), False, {"HAS_BIAS": True, "ODD": False})]
-        expected += [("scale", (x, 7, 7, 128), (3,), False, {})]
-        with pytest.warns(FallbackWarning) as warned:
-            for _ in range(3):
-                launch()
-        if fast.in_use() is not None:
-            monkeypatch.setattr(GeneralPath, "launch", None)
-            monkeypatch.setattr(jit_compile, "warn", None)
-            for _ in range(2):
-                for block in (256, 128.0, 128, "relu"):
-                    ops.scale[(3,)](x, 0.5, 7, BLOCK=block)
-                    ops.scale[grid](x, 0.5, 7, block)
-                ops.norm[(3,)](x, None, 7)
-        assert len(warned) == 2
-        assert by_triton[: 3 * len(expected)] == expected * 3
-        assert by_triton[3 * len(expected) :] == expected[:-1] * (2 if fast.in_use() is not None else 0)
-        assert calls == [256, 128.0, 128, "relu"] * (5 if fast.in_use() is not None else 3)
-        assert set(symbols(cuda)) == {"scale__0"}
-
     @pytest.mark.parametrize(
         "given", [{"BLOCK": 128.0}, {"BLOCK": 128, "num_warps": 2}, {"BLOCK": 128, "debug": True}, {"x": np.zeros(4)}]
     )
-    def test_what_is_not_exactly_packaged_is_a_miss(
-        self, given: dict[str, Any], cuda: StandIn, by_triton: list[Any]
-    ) -> None:
+    def test_other_arguments_are_a_miss(self, given, cuda, by_triton):
         ops = package(cuda)
         with pytest.warns(FallbackWarning):
             ops.scale[(3,)](**{"x": cuda.array(), "factor": 0.5, "n": 7, **given})
         assert [call[0] for call in by_triton] == ["scale"]
         assert symbols(cuda) == []
 
-    def test_a_miss_of_a_launch_without_heuristics_values_has_them(self, cuda: StandIn, by_triton: list[Any]) -> None:
-        ops, x = package(cuda), cuda.array()
-        with pytest.warns(FallbackWarning):
-            ops.norm[(3,)](x, None, 7)
-        assert by_triton == [("norm", (x, None, 7), (3,), False, {"HAS_BIAS": True, "ODD": False})]
-
-    def test_a_kernel_that_no_variant_is_of_is_tritons(self, cuda: StandIn, by_triton: list[Any]) -> None:
+    def test_a_kernel_without_variants_is_compiled_by_triton(self, cuda, by_triton):
         ops = package(cuda)
         with pytest.warns(FallbackWarning, match=r"mypkg\.ops\.absent \(line \d+\) is in no image") as warned:
             ops.absent[(1,)](cuda.array(), 1)
@@ -380,9 +315,7 @@ class TestMisses:
         assert len(warned) == 1
         assert len(by_triton) == 2
 
-    def test_misses_are_errors_where_nothing_may_be_compiled(
-        self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_misses_are_errors_without_the_fallback(self, cuda, by_triton, monkeypatch):
         ops = package(cuda, fallback="error")
         for _ in range(4):
             with pytest.raises(
@@ -396,16 +329,14 @@ class TestMisses:
             ops.absent[(1,)](cuda.array(), 1)
         assert len(by_triton) == 1
 
-    def test_a_gpu_without_an_image_is_served_by_triton(self, cuda: StandIn, by_triton: list[Any]) -> None:
+    def test_triton_compiles_for_a_gpu_without_an_image(self, cuda, by_triton):
         ops = package(cuda, targets=("sm_100",))
         with pytest.warns(FallbackWarning, match="so Triton compiles it"):
             ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=128)
         assert len(by_triton) == 1
 
     @pytest.mark.parametrize("editable", [False, True])
-    def test_an_edited_source_is_served_by_triton(
-        self, editable: bool, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_triton_compiles_an_edited_source(self, editable, cuda, by_triton, monkeypatch):
         triton_in_place.write(cuda.packages, SOURCE, *records(), editable=editable)
         path = cuda.packages / "mypkg/ops.py"
         path.write_text(SOURCE.replace("helper(tl", "(tl"))
@@ -420,9 +351,7 @@ class TestMisses:
             ops.first[(1,)](cuda.array(), 16)
 
     @pytest.mark.parametrize("why", ["warmup", "hook", "pre-run hook", "debug", "instrumented", "source", "grid"])
-    def test_what_only_triton_can_do_goes_to_triton(
-        self, why: str, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_triton_launches_what_it_alone_can_do(self, why, cuda, by_triton, monkeypatch):
         ops, x = package(cuda), cuda.array()
         knobs = triton.knobs.runtime
         if why == "hook":
@@ -442,33 +371,23 @@ class TestMisses:
         assert [call[0] for call in by_triton] == ["scale"]
         assert symbols(cuda) == []
 
-    def test_a_grid_that_no_gpu_takes_is_for_triton_to_refuse(self, cuda: StandIn, by_triton: list[Any]) -> None:
+    def test_triton_refuses_a_grid_beyond_the_gpu(self, cuda, by_triton):
         ops, x = package(cuda), cuda.array()
         with pytest.warns(FallbackWarning, match=r"grid .*so Triton compiles it"):
             ops.scale[(1, 70_000)](x, 0.5, 7, 128)
         assert by_triton == [("scale", (x, 0.5, 7, 128), (1, 70_000), False, {})]
 
-    def test_a_grid_function_is_called_once(self, cuda: StandIn, by_triton: list[Any]) -> None:
+    def test_a_grid_function_is_called_once(self, cuda, by_triton):
         ops, x, calls = package(cuda), cuda.array(), []
         with pytest.warns(FallbackWarning):
             ops.scale[lambda meta: calls.append(dict(meta)) or (3,)](x, 0.5, 7, 256)
         assert calls == [{"x": x, "factor": 0.5, "n": 7, "BLOCK": 256, "ACT": None}]
         assert by_triton == [("scale", (x, 0.5, 7, 256), (3,), False, {})]
 
-    def test_no_driver_is_for_triton_to_say(
-        self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_triton_raises_the_error_of_a_missing_driver(self, cuda, by_triton, monkeypatch):
         monkeypatch.setattr(driver, "LIBRARY", "libnone.so")
         package(cuda).scale[(1,)](object(), 0.5, 7, 128)
         assert len(by_triton) == 1
-
-    def test_heuristics_run_as_in_triton_where_triton_launches(
-        self, cuda: StandIn, by_triton: list[Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ops, x = package(cuda), cuda.array()
-        monkeypatch.setattr(triton.knobs.runtime.launch_enter_hook, "calls", [print])
-        ops.norm[(1,)](x, None, 16)
-        assert by_triton == [("norm", (x, None, 16), (1,), False, {"HAS_BIAS": True, "ODD": False})]
 
 
 INSTALL = "pip install 'aotcuda[triton]'"
@@ -502,13 +421,13 @@ x = Array()
 """
 
 
-def without_triton(cuda: StandIn, code: str) -> list[str]:
+def without_triton(cuda, code):
     """Return what code prints in an interpreter without Triton; x is an array, and launch() prints errors."""
     whole = WITHOUT.replace("ADDRESS", str(cuda.allocate(1024))) + code
     return cuda.run(whole).splitlines()
 
 
-def test_without_triton_packaged_kernels_are_launched(cuda: StandIn) -> None:
+def test_without_triton_packaged_kernels_are_launched(cuda):
     configs = [{"kwargs": {"BLOCK": 64}}, {"kwargs": {"BLOCK": 128}, "num_warps": 8}]
     gpu = {"capability": "9.0", "default": 0, "choices": [[[32], 1]]}
     tables = {"tuned": {"keys": ["n"], "configs": configs, "gpus": {"A": gpu}}}
@@ -537,7 +456,7 @@ launch(lambda: ops.triton.testing)
     assert symbols(cuda) == ["scale__0", "norm__0", "sized__0", "first__0", "tuned__1"] * 3
 
 
-def test_without_triton_a_source_that_was_never_built_says_what_to_install(cuda: StandIn) -> None:
+def test_an_unbuilt_source_without_triton_says_what_to_install(cuda):
     triton_in_place.write(cuda.packages, SOURCE, *records())
     (cuda.packages / "mypkg/ops.aotcuda/in-place").unlink()
     code = WITHOUT.replace("import mypkg.ops as ops", "launch(lambda: importlib.import_module('mypkg.ops'))")

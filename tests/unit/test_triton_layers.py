@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import warnings
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,11 +12,6 @@ from aotcuda.errors import FallbackWarning
 from aotcuda.runtime.jit import compile as jit_compile
 from support import triton_in_place
 from support.triton_in_place import record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from support.stand_in import StandIn
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
 pytestmark = pytest.mark.usefixtures("path")
@@ -85,22 +79,22 @@ CONSTANTS = [
 ]
 
 
-def grid(meta: Any) -> tuple[int]:
+def grid(meta):
     return (meta["BLOCK"] // 64,)
 
 
-def other_configs(ops: Any, x: Any) -> None:
+def other_configs(ops, x):
     config = triton.Config({"BLOCK": 64}, num_warps=4)
     ops.tuned.configs = [config]
     ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
 
 
-def other_cache(ops: Any, x: Any) -> None:
+def other_cache(ops, x):
     ops.tuned.cache = {(16, 7): ops.BLOCKS[0]}
     ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
 
 
-def changed_config(ops: Any, x: Any) -> None:
+def changed_config(ops, x):
     ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
     ops.BLOCKS[1].num_warps = 4
     ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
@@ -109,7 +103,7 @@ def changed_config(ops: Any, x: Any) -> None:
     ops.BLOCKS[1].num_warps, ops.BLOCKS[1].kwargs["BLOCK"] = 8, 128
 
 
-def copies(ops: Any, x: Any) -> None:
+def copies(ops, x):
     for name in ("tuned", "outer", "sizes"):
         whole = getattr(ops, name)
         given = {"EVEN": True} if name == "tuned" else {}
@@ -124,7 +118,7 @@ def copies(ops: Any, x: Any) -> None:
                 made[(1,)](x, None, 16, 7)
 
 
-def other_kernel(ops: Any, x: Any) -> None:
+def other_kernel(ops, x):
     within, ops.outer.fn = ops.outer.fn, ops.kernel
     try:
         ops.outer[(1,)](x, None, 16, 7, BLOCK=64)
@@ -132,7 +126,7 @@ def other_kernel(ops: Any, x: Any) -> None:
         ops.outer.fn = within
 
 
-LAUNCHES: dict[str, Callable[[Any, Any], object]] = {
+LAUNCHES = {
     "sizes": lambda ops, x: ops.sizes[(1,)](x, None, 32, 7),
     "sizes by name": lambda ops, x: ops.sizes[(1,)](m=7, n=16, x=x, bias=None),
     "sizes, run": lambda ops, x: ops.sizes.run(x, None, 32, m=7, grid=(1,), warmup=False),
@@ -162,9 +156,9 @@ LAUNCHES: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
-def events(ops: Any, x: Any, launch: Callable[[Any, Any], object], launched: list[dict[str, Any]]) -> list[Any]:
+def events(ops, x, launch, launched):
     """Return what happens in four launches: calls of functions, what is launched, and the state of the autotuners."""
-    found: list[Any] = []
+    found = []
     for _ in range(4):
         try:
             launch(ops, x)
@@ -179,13 +173,13 @@ def events(ops: Any, x: Any, launch: Callable[[Any, Any], object], launched: lis
 
 
 @pytest.mark.parametrize("dtype", [None, "torch.float32"])
-def test_launches_do_what_triton_does(dtype: str | None, cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_do_what_triton_does(dtype, cuda, monkeypatch):
     monkeypatch.setattr(jit_compile, "_warned", set())
     for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "AOTCUDA_FALLBACK", "TRITON_INTERPRET"):
         monkeypatch.delenv(name, raising=False)
-    launched: list[dict[str, Any]] = []
+    launched = []
 
-    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+    def run(self, *args, grid, warmup, **kwargs):
         given = {name: value for name, value in kwargs.items() if name in self.arg_names}
         bound = self.signature.bind(*args, **given).arguments
         launched.append({"BLOCK": bound["BLOCK"], "EVEN": bound["EVEN"], "num_warps": kwargs.get("num_warps", 4)})
@@ -197,15 +191,15 @@ def test_launches_do_what_triton_does(dtype: str | None, cuda: StandIn, monkeypa
     triton_in_place.write(cuda.packages, SOURCE, *records)
     unbuilt = SOURCE.replace("aotcuda.triton import triton, tl", "triton import language as tl\nimport triton")
     (cuda.packages / "mypkg/unbuilt.py").write_text(unbuilt)
-    x: Any = cuda.array()
+    x = cuda.array()
     if dtype is not None:
         x.dtype = dtype
     tritons, ops = (importlib.import_module(f"mypkg.{name}") for name in ("unbuilt", "ops"))
-    compiled: list[dict[str, Any]] = []
+    compiled = []
     count = 0
 
-    def packaged(launch: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
-        def launch_packaged(ops: Any, x: Any) -> None:
+    def packaged(launch):
+        def launch_packaged(ops, x):
             nonlocal count
             try:
                 launch(ops, x)
@@ -226,20 +220,18 @@ def test_launches_do_what_triton_does(dtype: str | None, cuda: StandIn, monkeypa
     assert count > 60
 
 
-def other_key(self: Any, *args: Any, **kwargs: Any) -> None:
+def other_key(self, *args, **kwargs):
     self.cache[len(args), "T"].all_kwargs()
 
 
-def other_dict(self: Any, *args: Any, **kwargs: Any) -> None:
+def other_dict(self, *args, **kwargs):
     for name, function in self.values.items():
         kwargs[name] = function({**kwargs, "args": args})
     self.fn.run(*args, **kwargs)
 
 
 @pytest.mark.parametrize(("kind", "run"), [("Autotuner", other_key), ("Heuristics", other_dict), (None, None)])
-def test_a_release_whose_wrappers_do_something_else_is_found_out(
-    kind: str | None, run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_whose_wrappers_do_something_else_is_found_out(kind, run, monkeypatch):
     from aotcuda.integrations.in_place.triton import private_parts
 
     monkeypatch.setattr(private_parts, "_ordinary", [])

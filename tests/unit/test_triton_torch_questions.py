@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aotcuda.arch import parse
 from aotcuda.builder.frontends.triton import torch_questions
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 ASKED = ("is_available", "device_count", "current_device", "get_device_name", "get_device_capability")
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def package(tmp_path, monkeypatch):
     folder = tmp_path / "torch" / "cuda"
     folder.mkdir(parents=True)
     (tmp_path / "torch" / "__init__.py").write_text("import torch.cuda as cuda\n")
@@ -34,8 +29,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("package")
 @pytest.mark.parametrize("imported_before", [False, True])
-def test_sources_are_answered_for_the_target(imported_before: bool) -> None:
-    noted: list[tuple[str, Any, dict[str, bool]]] = []
+def test_sources_are_answered_for_the_target(imported_before):
+    noted = []
     finders = list(sys.meta_path)
     if imported_before:
         __import__("torch")
@@ -61,7 +56,7 @@ def test_sources_are_answered_for_the_target(imported_before: bool) -> None:
     assert sys.meta_path == finders
 
 
-def test_without_pytorch_nothing_changes() -> None:
+def test_without_pytorch_nothing_changes():
     finders = list(sys.meta_path)
     with torch_questions.answering(parse("sm_90a"), print, RuntimeError):
         assert "torch" not in sys.modules

@@ -5,18 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import threading
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aotcuda.errors import ConfigError, FallbackWarning
 from aotcuda.integrations.in_place.triton import tuning
 from aotcuda.runtime.jit import compile as jit_compile
-from support import triton_in_place
+from support import threads, triton_in_place
 from support.triton_in_place import record
-
-if TYPE_CHECKING:
-    from support.stand_in import StandIn
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
 
@@ -87,19 +83,19 @@ NAME = "Stand-in A"
 
 
 @pytest.fixture(autouse=True)
-def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _settings(monkeypatch):
     for name in ("AOTCUDA_FALLBACK", "AOTCUDA_TUNE", "AOTCUDA_TUNING"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(jit_compile, "_warned", set())
 
 
-def table(**gpus: dict[str, Any]) -> dict[str, Any]:
+def table(**gpus):
     configs = [{"kwargs": {"BLOCK": block}, "num_warps": 4, "num_stages": 3, "num_ctas": 1} for block in BLOCKS]
     found = {"keys": ["n"], "configs": configs, "gpus": {name.replace("_", " "): gpu for name, gpu in gpus.items()}}
     return dict.fromkeys(("plain", "narrow", "own"), found)
 
 
-def package(cuda: StandIn, tables: Any, **changes: object) -> Any:
+def package(cuda, tables, **changes):
     names = ("plain", "narrow", "single")
     records = [record(name, [dict(item) for item in ARGUMENTS], *VARIANTS) for name in names]
     even = [*[dict(item) for item in ARGUMENTS], {"name": "EVEN"}]
@@ -108,7 +104,7 @@ def package(cuda: StandIn, tables: Any, **changes: object) -> Any:
     return importlib.import_module("mypkg.ops")
 
 
-def blocks(cuda: StandIn) -> list[int]:
+def blocks(cuda):
     """Return the constexpr BLOCK of each launch."""
     numbers = [int(call["kernel"].rpartition("_")[2]) for call in cuda.launches()]
     return [
@@ -132,7 +128,7 @@ def blocks(cuda: StandIn) -> list[int]:
         ({"third": A100}, 50, 256),  # a default of another architecture
     ],
 )
-def test_a_launch_takes_the_best_known_config(gpus: dict[str, Any], n: int, block: int, cuda: StandIn) -> None:
+def test_a_launch_takes_the_best_known_config(gpus, n, block, cuda):
     named = {{"own": NAME.replace(" ", "_"), "other": "NVIDIA_H200"}.get(key, key): gpu for key, gpu in gpus.items()}
     ops, x = package(cuda, table(**named)), cuda.array()
     for _ in range(3):
@@ -141,7 +137,7 @@ def test_a_launch_takes_the_best_known_config(gpus: dict[str, Any], n: int, bloc
     assert ops.plain.best_config is ops.CONFIGS[BLOCKS.index(block)]
 
 
-def test_a_config_that_was_assigned_to_the_cache_goes_before_tables(cuda: StandIn) -> None:
+def test_the_autotuners_cache_goes_before_tables(cuda):
     ops = package(cuda, table(other=H200))
     ops.plain.cache[1024,] = ops.CONFIGS[0]
     ops.own.fn.shipped[1024,] = 0
@@ -154,7 +150,7 @@ def test_a_config_that_was_assigned_to_the_cache_goes_before_tables(cuda: StandI
     assert (5,) not in ops.plain.cache
 
 
-def test_a_launch_of_another_thread_does_not_make_one_time_configs(cuda: StandIn) -> None:
+def test_a_launch_of_another_thread_times_no_configs(cuda):
     ops, x = package(cuda, table(other=H200)), cuda.array()
     inside, ended = threading.Event(), threading.Event()
 
@@ -162,21 +158,19 @@ def test_a_launch_of_another_thread_does_not_make_one_time_configs(cuda: StandIn
         __cuda_array_interface__ = cuda.array().interface
 
         @property
-        def dtype(self) -> str:
+        def dtype(self):
             inside.set()
             assert ended.wait(30)
             return "torch.float32"
 
-    first = threading.Thread(target=ops.plain[(1,)], args=(Slow(), 80))
-    first.start()
-    assert inside.wait(30)
-    ops.plain[(1,)](x, 77)  # it begins and ends while the other one makes its key
-    ended.set()
-    first.join()
+    with threads.started(lambda: ops.plain[(1,)](Slow(), 80)):
+        assert inside.wait(30)
+        ops.plain[(1,)](x, 77)  # it begins and ends while the other one makes its key
+        ended.set()
     assert blocks(cuda) == [256, 64]
 
 
-def test_a_config_for_another_key_is_one_that_pruning_leaves(cuda: StandIn) -> None:
+def test_a_nearest_config_obeys_pruning(cuda):
     ops, x = package(cuda, table(other=H200)), cuda.array()
     ops.narrow[(1,)](x, 77)
     assert ops.pruned == []
@@ -185,19 +179,12 @@ def test_a_config_for_another_key_is_one_that_pruning_leaves(cuda: StandIn) -> N
     assert blocks(cuda) == [256, 64]
 
 
-def test_types_of_triton_are_constants_of_configs() -> None:
+def test_types_of_triton_are_constants_of_configs():
     configs = [triton.Config({"DT": dtype}) for dtype in (triton.language.float16, triton.language.bfloat16)]
     gpus = {"A": {"capability": "1.0", "default": 0, "choices": [[[1], 1]]}}
     table = tuning.Table({"configs": [{"kwargs": {"DT": {"dtype": "float16"}}, "num_warps": 4}] * 2, "gpus": gpus})
     found = table._first({tuning._described(vars(item), item.kwargs): item for item in configs}, [1])
     assert found is configs[0]
-
-
-def test_one_config_needs_no_key(cuda: StandIn) -> None:
-    ops = package(cuda, None)
-    ops.single[(1,)](cuda.array(), 5)
-    assert blocks(cuda) == [32]
-    assert [given["BLOCK"] for given in ops.hooks] == [32]
 
 
 @pytest.mark.parametrize(
@@ -210,9 +197,7 @@ def test_one_config_needs_no_key(cuda: StandIn) -> None:
         ({"AOTCUDA_TUNING": "exact"}, table(other=H200), 78, True),
     ],
 )
-def test_configs_are_timed_only_where_no_table_serves(
-    variables: dict[str, str], tables: Any, n: int, timed: bool, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_configs_are_timed_without_a_table(variables, tables, n, timed, cuda, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     ops = package(cuda, tables)
@@ -222,16 +207,14 @@ def test_configs_are_timed_only_where_no_table_serves(
 
 
 @pytest.mark.parametrize(("name", "value"), [("AOTCUDA_TUNE", "yes"), ("AOTCUDA_TUNING", "nearest")])
-def test_an_unknown_value_of_a_variable_is_named(
-    name: str, value: str, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_value_of_a_variable_is_named(name, value, cuda, monkeypatch):
     ops = package(cuda, table(other=H200))
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=f"{name} is '{value}'"):
         ops.plain[(1,)](cuda.array(), 5)
 
 
-def damaged(**changes: object) -> str:
+def damaged(**changes):
     return json.dumps({"format": "aotcuda tuning", "version": 1, "source": "mypkg.ops", "kernels": {}, **changes})
 
 
@@ -255,7 +238,7 @@ def damaged(**changes: object) -> str:
         ],
     ],
 )
-def test_a_damaged_file_is_ignored_with_one_warning_that_names_it(text: str, problem: str, cuda: StandIn) -> None:
+def test_a_damaged_file_is_ignored_with_one_warning(text, problem, cuda):
     ops = package(cuda, text)
     with pytest.warns(FallbackWarning, match=r"tuning\.json: ") as warned:
         ops.plain[(1,)](cuda.array(), 5)
@@ -268,7 +251,7 @@ def test_a_damaged_file_is_ignored_with_one_warning_that_names_it(text: str, pro
     assert len(cuda.launches()) == 6
 
 
-def test_a_file_that_was_altered_after_the_build_is_ignored(cuda: StandIn) -> None:
+def test_an_altered_file_is_ignored(cuda):
     ops = package(cuda, table(other=H200))
     path = cuda.packages / "mypkg/ops.aotcuda/tuning.json"
     path.write_text(path.read_text().replace("1024", "1025"))
@@ -277,7 +260,7 @@ def test_a_file_that_was_altered_after_the_build_is_ignored(cuda: StandIn) -> No
     assert len(cuda.launches()) == 5
 
 
-def test_a_package_may_replace_triton_autotune(cuda: StandIn) -> None:
+def test_a_package_may_replace_triton_autotune(cuda):
     text = (
         SOURCE.replace("\n\ndef prune", "\n\ntriton.autotune = cached\n\n\ndef prune", 1)
         .replace(", do_bench=timed", "")

@@ -122,7 +122,7 @@ def test_a_file_that_is_damaged_or_for_another_module_is_ignored(tmp_path: Path,
 @pytest.mark.parametrize(
     ("variant", "reason"),
     [
-        ({"types": ["tensordesc", "i32"]}, '"tensordesc" is a tensor descriptor'),
+        ({"types": ["tensordesc<fp16[64, 3]>", "i32"]}, '"tensordesc<fp16[64, 3]>" is no type of a tensor descr'),
         ({"types": ["i33", "i32"]}, '"i33" is no type'),
         ({"constexprs": {"BLOCK": [1, [2]]}}, "a constexpr is [1, [2]]"),
         ({"constexprs": {"BLOCK": {"dtype": "float7"}}}, 'a constexpr is {"dtype": "float7"}'),

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from aotcuda.errors import ArgumentError, CudaError
+from aotcuda.errors import ArgumentError
 from aotcuda.runtime.arguments import array_view, arrays, parameter_kinds
 from support.manifests import kernel, overload
 
@@ -60,17 +60,6 @@ def test_a_parameter_kind_is_a_class(cuda, monkeypatch):
     assert launches == [("k_0", struct.pack("<2i", 7, 25).hex())] * 3 + [("k_1", struct.pack("<2i", 7, 25).hex())]
     with pytest.raises(ArgumentError, match="packaged"):
         k[1, 1](7, "a quarter")
-
-
-def test_a_kind_is_told_where_launches_wait(cuda, monkeypatch):
-    monkeypatch.setitem(parameter_kinds._KINDS, "percent", Percent())
-    monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "1")
-    record = kernel("k", "void(int32)")
-    record["overloads"][0]["parameters"][0] |= {"name": "p", "type": "percent", "kind": "percent"}
-    k = cuda.package(record).k
-    cuda.set(faulty="k_0")
-    with pytest.raises(CudaError, match="argument 1, p: 25%"):
-        k[1, 1](0.25)
 
 
 def test_an_array_protocol_is_a_reader(cuda, monkeypatch):

@@ -58,7 +58,7 @@ class CompileCache:
 
     @property
     def has_url(self) -> bool:
-        """Return True if entries may be at a URL, which only the worker itself asks."""
+        """Return True if entries may be at a URL; only the worker itself reads from it."""
         return self._store is not None and self._store.has_url
 
     @property
@@ -117,13 +117,13 @@ class CompileCache:
             self._have |= dict.fromkeys(wanted) | self._store.get(wanted)
 
     def find_here(self, name: Name, shape: Any) -> Any | None:
-        """Return a result that is at hand or in the folder on this machine; for children, which ask no URL."""
+        """Return a result that is in memory or in the folder on this machine; for children, which read from no URL."""
         if self._store is None or not name:
             return None
         return self._have.get(name) or self._store.get_here({name: shape}).get(name)
 
     def must_ask(self, name: Name) -> bool:
-        """Return True for what may be at a URL that was not asked for it."""
+        """Return True for a result that may be at a URL and was not requested yet."""
         return self.has_url and name not in self._have
 
     def keep(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> bool:
@@ -144,7 +144,7 @@ class CompileCache:
 
 
 def _fetched(url: str, wanted: list[str]) -> Any:
-    """Call `remote.fetch` in a process of its own: it starts threads, beside which no unit may be forked."""
+    """Call `remote.fetch` in a process of its own: it starts threads, and units are forked only without threads."""
     return _elsewhere(partial(remote.fetch, url, wanted), lambda problem: ({}, problem))
 
 

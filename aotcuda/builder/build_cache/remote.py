@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Fetched = tuple[dict[str, Packed | None], str | None]
 
 PATIENCE = 20.0
-"""Seconds for all that is asked at a time."""
+"""Seconds for all requests of one call."""
 
 VALUE = "value"
 NAMES = frozenset([VALUE])
@@ -35,7 +35,7 @@ LARGEST = entries.LARGEST_FILE + entries.LARGEST_RECORD
 _TICK = 0.5
 
 _SECRETS = re.compile(r"(?<=//)[^/\s]*@|(?<=\?)[^\s'\"]+")
-"""Name and password in a URL, and what stands behind a `?`, which may be a key."""
+"""The user name, password and query of a URL; a query may be a key."""
 
 _GLOB = re.compile(r"[*?\[]")
 """What has fsspec take the path of several files for a pattern."""
@@ -138,7 +138,7 @@ def _opened(url: str) -> tuple[Any, str]:
 
 
 def _within_patience(url: str, work: Callable[[], None], tick: Callable[[], None] = lambda: None) -> str | None:
-    """Do something in a thread that nobody waits for longer; what went wrong."""
+    """Call a function in a thread, and wait for a limited time; return what went wrong."""
     problems: list[str | None] = []
 
     def run() -> None:

@@ -48,7 +48,7 @@ def encode(value: object) -> bytes:
     """Return a value as an entry's file has it.
 
     Raises:
-        ForeignValueError: It holds something that cannot be kept.
+        ForeignValueError: It holds something that cannot be stored.
     """
     found: dict[bytes, list[int]] = {}
     line = json.dumps(_encode(value, found), separators=(",", ":"), allow_nan=True).encode("ascii")
@@ -73,7 +73,7 @@ def _encode(value: Any, found: dict[bytes, list[int]]) -> Any:
     if CLASSES.get(kind.__name__) is kind:
         fields = dataclasses.fields(value)
         return {"c": kind.__name__, "f": {item.name: _encode(getattr(value, item.name), found) for item in fields}}
-    message = f"a {kind.__module__}.{kind.__qualname__} cannot be kept"
+    message = f"a {kind.__module__}.{kind.__qualname__} cannot be stored"
     raise ForeignValueError(message)
 
 
@@ -93,7 +93,7 @@ def decode(data: bytes, shape: Any = object) -> Any:
         if _fits(value, shape):
             return value
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        message = f"no value that was kept: {error}"
+        message = f"not a stored value: {error}"
         raise ForeignValueError(message) from error
     message = "a value of another type"
     raise ForeignValueError(message)
@@ -132,7 +132,7 @@ def _decode(data: Any, rest: _Bytes) -> Any:
             return {_decode(key, rest): _decode(item, rest) for key, item in items}
         case {"c": str(name), "f": dict(fields)}:
             return CLASSES[name](**{key: _decode(item, rest) for key, item in fields.items()})
-    message = f"{sorted(data)} stands for nothing"
+    message = f"{sorted(data)} has no meaning"
     raise ValueError(message)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.toolkits import Toolkit
 
 FORMAT = 3
-"""Grows when what is kept is kept otherwise; what is made is told by the digest of aotcuda's own files."""
+"""Grows when the format of entries changes; the digest of aotcuda's own files covers changes of their content."""
 
 WHERE, ACCESS = "AOTCUDA_BUILD_CACHE", "AOTCUDA_BUILD_CACHE_ACCESS"
 READ, READ_WRITE = "read", "read-write"
@@ -75,7 +75,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
     None if `AOTCUDA_BUILD_CACHE` is 0, or there is no home.
 
     Raises:
-        ConfigError: A variable that says where the cache is has a value that says nothing.
+        ConfigError: A variable that locates the cache has an unusable value.
     """
     given = _given()
     access = os.environ.get(ACCESS, "").strip()
@@ -85,7 +85,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
     if access not in ("", READ, READ_WRITE):
         message = f"{ACCESS} is {access!r}; write {READ!r} or {READ_WRITE!r}"
         raise ConfigError(message)
-    entries.size_cap()  # a wrong value is said before anything is compiled
+    entries.size_cap()  # a wrong value is reported before anything is compiled
     is_url = "://" in given
     base = own() if is_url or not given else folder.named(given)
     if base is None and not is_url:
@@ -100,7 +100,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
 
 
 def in_folder(folder: Path, front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> Settings:
-    """Return a cache in a folder, whatever the environment says; for the other arguments see `find`."""
+    """Return a cache in a folder, independent of the environment; for the other arguments see `find`."""
     facts = _facts(sorted({*front_ends}), toolkits, root)
     return Settings(folder=str(folder), url=None, writes=True, sends=False, facts=facts)
 
@@ -121,7 +121,7 @@ def searched() -> list[str]:
 
 
 def shown() -> str | None:
-    """Return the folder of the cache on this machine, as the environment says; None if there is none."""
+    """Return the folder of the cache on this machine, as the environment sets it; None if there is none."""
     given = _given()
     if given == "0":
         return None
@@ -135,7 +135,7 @@ def _given() -> str:
         message = f"{WHERE} is {given!r}; write a folder (./{given} for one of that name), a URL, or 0 for no cache"
         raise ConfigError(message)
     if "://" in given and not _SCHEME.match(given):
-        message = f"{WHERE} is {given!r}; write what kind of store it is before ://, as in s3://bucket, or a folder"
+        message = f"{WHERE} is {given!r}; write a URL with a protocol, such as s3://bucket, or a folder"
         raise ConfigError(message)
     if "://" not in given and _SCHEME.match(given):
         message = f"{WHERE} is {given!r}; write a URL with ://, or ./{given} for a folder of that name"

@@ -31,7 +31,8 @@ class Store:
     What cannot be read counts as missing, and what cannot be written is not kept; why is in `problems`.
 
     Attributes:
-        answers: The URL, if there is one, has answered whenever it or another process asked; else it is left alone.
+        answers: The URL, if there is one, has answered all requests of this and other processes; otherwise it is not
+            used.
     """
 
     def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
@@ -112,7 +113,7 @@ class Store:
         return kept and len(packed) == len(made)
 
     def receive(self, name: str, data: bytes) -> bool:
-        """Keep an entry that another machine has packed; return False if it is damaged or cannot be kept."""
+        """Keep an entry that another machine has packed; return False if it is damaged or cannot be stored."""
         packed = remote.unpack(data, name)
         if packed is not None:
             self._write(name, *packed)
@@ -150,8 +151,8 @@ class Store:
         self._spoilt(self._settings.folder)
 
     def _spoilt(self, place: str | None) -> None:
-        """Note once for each place that an entry cannot be used; all processes of a build say it alike."""
-        found = "has entries that are damaged or of another version; what they had is made anew"
+        """Record once for each place that an entry cannot be used; all processes of a build use the same text."""
+        found = "has entries that are damaged or of another version; their results are made again"
         problem = f"the build cache in {remote.shown(place or '')} {found}"
         if problem not in self.problems:
             self.problems.append(problem)
@@ -165,7 +166,7 @@ class Store:
         except OSError as error:
             self._writes = False  # what is there is taken all the same
             problem = f"{self._settings.folder} cannot be written ({error.strerror or error})"
-            self.problems.append(f"the build keeps nothing of what it makes: {problem}")
+            self.problems.append(f"the build stores nothing in its cache: {problem}")
 
     def _tally(self) -> None:
         """Note what was written, for `trim`."""
@@ -182,7 +183,7 @@ class Store:
             self._say(problem)
 
     def _say(self, problem: str) -> None:
-        self.problems.append(f"the build cache is not used, and the build goes on without: {problem}")
+        self.problems.append(f"the build continues without the build cache: {problem}")
 
 
 _RECORD = 512
@@ -197,7 +198,7 @@ def _tally_of(folder: str) -> str:
 
 
 def _may_be_full(folder: str, cap: int) -> bool:
-    """Return True if the entries may take more bytes than that, or nobody has looked for a day."""
+    """Return True if the entries may take more bytes than `cap`, or were not measured for a day."""
     try:
         looked, *sizes = map(int, foreign.read(_tally_of(folder), follow=False).split())
     except (TargetError, ValueError):

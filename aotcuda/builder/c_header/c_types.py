@@ -54,7 +54,7 @@ _MACROS = frozenset(["linux", "unix"])
 def identifier(name: str) -> str:
     """Return `name` if it is valid in C and C++, else a similar name.
 
-    Two names may come to the same; `Scope` tells them apart.
+    Two names may give the same result; `Scope` distinguishes them.
     """
     plain = "".join(_plain(character) for character in name)
     if plain not in _MACROS and not plain.startswith("AOTCUDA_"):
@@ -98,7 +98,7 @@ class Scope:
 
 
 def words(kinds: Iterable[str]) -> list[str]:
-    """Return the words of C types, which no name beside them may have: it would hide the type."""
+    """Return the words of C types, which no other name may be: it would hide the type."""
     return re.findall(r"\w+", " ".join(kinds))
 
 
@@ -123,7 +123,7 @@ class Structs:
     """The structs in one function's prototype.
 
     Attributes:
-        definitions: `typedef`s by name, in the order in which they must stand.
+        definitions: `typedef`s by name, in the required order.
         records: NumPy's description of every record met, as JSON can hold it, by its spelling in signatures.
     """
 

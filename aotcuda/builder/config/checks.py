@@ -32,6 +32,8 @@ def check(config: Config) -> None:
         loading.tables(config.frontend_of(module)).check(module)
         if is_in_place(module, config.frontend_of(module)):
             _check_in_place(module)
+        if module.pack:
+            _check_pack(config, module)
     _check_module_names(config)
     _check_linked_modules(config)
     _check_function_names(config.modules)
@@ -66,8 +68,8 @@ def _check_types(types: Mapping[str, str]) -> None:
             for name in rules.names_in_type(types[way[-1]]):
                 if name == first:
                     message = (
-                        f"{keys.ROOT}.types.{first}: it is made of itself ({' -> '.join([*way, first])}); write what "
-                        "one of them stands for"
+                        f"{keys.ROOT}.types.{first}: it is made of itself ({' -> '.join([*way, first])}); define "
+                        "one of them by another type"
                     )
                     raise ConfigError(message)
                 if name in types and name not in way:
@@ -91,7 +93,7 @@ def _check_content(module: Module) -> None:
     functions = {function.name: function.key for function in module.functions}
     for kernel in module.kernels:
         if kernel.name in functions:
-            message = f"{kernel.key}: the name is taken by {functions[kernel.name]}; rename one of them"
+            message = f"{kernel.key}: the name is already used by {functions[kernel.name]}; rename one of them"
             raise ConfigError(message)
 
 
@@ -107,12 +109,28 @@ def _check_links(module: Module) -> None:
 
 
 def is_in_place(module: Module, front_end: str) -> bool:
-    """Return True if a module is packaged in place: it is its own source, and nothing is generated.
+    """Return True if a module is packaged in place: nothing is generated, and its source launches what is packaged.
 
-    Only the sources of some front ends can be; see `aotcuda.registry.Registration.in_place`.
+    It is its own source, or that of a pack. Only the sources of some front ends can be; see
+    `aotcuda.registry.Registration.in_place`.
     """
     found = registry.find(front_end)
-    return bool(found and found.in_place and tuple(loading.tables(front_end).modules(module)) == (module.name,))
+    is_own = tuple(loading.tables(front_end).modules(module)) == (module.name,)
+    return bool(found and found.in_place and (module.pack or is_own))
+
+
+def _check_pack(config: Config, module: Module) -> None:
+    sources = loading.tables(config.frontend_of(module)).modules(module)
+    if len(sources) != 1 or sources[0].partition(".")[0] == module.name.partition(".")[0]:
+        problem = "the source of a pack is one module of another package; remove pack, or name that module in source"
+    elif "." not in module.name:
+        problem = f'a pack is a package with an __init__.py; call the module "{module.name}.kernels"'
+    elif config.runtime == "bundled":
+        problem = 'packs use the installed run time; remove runtime = "bundled"'
+    else:
+        return
+    message = f"{module.key}.pack: {problem}"
+    raise ConfigError(message)
 
 
 def _check_module_names(config: Config) -> None:
@@ -138,7 +156,7 @@ def _check_module_names(config: Config) -> None:
 
 
 def _check_in_place(module: Module) -> None:
-    """Check that each Python function of an in-place module stands for one kernel."""
+    """Check that each Python function of an in-place module represents one kernel."""
     seen: dict[str, str] = {}
     for kernel in module.kernels:
         python = getattr(kernel, "python", kernel.name)
@@ -207,7 +225,8 @@ def _check_function_names(modules: Sequence[Module]) -> None:
         for function in module.functions:
             if function.name in seen:
                 message = (
-                    f"{function.key}: the C ABI name is taken by {seen[function.name]}, and modules of a wheel may be "
+                    f"{function.key}: the C ABI name is already used by {seen[function.name]}, and modules of a "
+                    "wheel may be "
                     "linked together; rename one of them"
                 )
                 raise ConfigError(message)

@@ -64,7 +64,7 @@ class Unread:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfFrontEnd:
-    """A value that the module's front end reads; the whole table tells which one that is."""
+    """A value that the module's front end reads; the table determines which one that is."""
 
     which: str
 

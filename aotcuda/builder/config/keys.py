@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST = 60
 _LONGEST_KEY = 250
-"""Who reads of a key searches for it, and modules' names have more than sixty characters."""
+"""Readers of an error search for the key, and modules' names have more than sixty characters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The content of `[tool.aotcuda]`: one frozen dataclass for each kind of table; `config.parser` makes them.
 
-The fields' metadata says how each key is read and what it means. The schema and the tables in docs/configuration.md are
+The fields' metadata defines how each key is read and documented. The schema and the tables in docs/configuration.md are
 generated from it: after a change, run `python -m aotcuda.builder.config.schema --markdown docs/configuration.md`.
 """
 
@@ -99,7 +99,7 @@ class LinkItem:
         default=None,
         metadata=setting(
             rules.LINK_PATH,
-            "The file, relative to the project's folder; its suffix says what it is.",
+            "The file, relative to the project's folder; its suffix tells its kind.",
             '"csrc/table.cu"',
             default="either this or `module`",
         ),
@@ -130,7 +130,7 @@ class Entry:
     """A kernel or a device function, as far as all front ends have the same; each reads its own keys besides.
 
     Attributes:
-        key: Where it stands.
+        key: Its place.
         name: The name under which users launch or call it.
     """
 
@@ -143,7 +143,7 @@ class Module:
     """An importable module that the wheel gains.
 
     Attributes:
-        types: The names for types that the whole table has, each with what it stands for.
+        types: The names for types in the whole table, each with its type.
     """
 
     key: str
@@ -208,6 +208,15 @@ class Module:
             "A variants file of `aotcuda record --write`, relative to the project's folder. It adds kernels to those "
             "of `kernels`. For [Triton](triton.md#variants-that-a-run-used) only.",
             '"mypkg/ops/norm.variants.json"',
+        ),
+    )
+    pack: bool = field(
+        default=False,
+        metadata=setting(
+            OfFrontEnd("pack"),
+            "`source` is a module of an installed package, which uses the kernels [without any change](packs.md). For "
+            "Triton only.",
+            "true",
         ),
     )
     types: tuple[tuple[str, str], ...] = ()

@@ -2,7 +2,7 @@
 
 NVRTC makes LTOIR, and nvJitLink makes the code of it. An option of NVRTC that acts on generated code has no effect
 in such a build unless the linker gets its counterpart. So each option is in one table: it acts in the compiler alone,
-is handed to both, is set by a key of `[tool.aotcuda]`, or is refused.
+is passed to both, is set by a key of `[tool.aotcuda]`, or is refused.
 
 Sources: "Supported Compile Options" in nvrtc.h and "Supported Link Options" in nvJitLink.h, CUDA 12.9 to 13.5.
 """
@@ -48,12 +48,12 @@ class Option:
         return tuple(dash + name for dash, name in (("--", self.long), ("-", self.short)) if name)
 
 
-_BUILDS = "leave it out: builds compile relocatable code for link-time optimisation"
-_OUTPUT = "leave it out: a build needs the code itself"
-_FILE = "leave it out: builds write nothing beside the wheel"
-_HEADERS = "leave it out: builds must know which headers they read"
-_LOST = "leave it out: it has no effect on code that nvJitLink generates"
-_TILE = "leave it out: CUDA C++ modules hold SIMT kernels; write tile kernels for the front end cutile"
+_BUILDS = "remove it: builds compile relocatable code for link-time optimisation"
+_OUTPUT = "remove it: a build needs the code itself"
+_FILE = "remove it: a build writes no files except the wheel's"
+_HEADERS = "remove it: a build must see which headers it reads"
+_LOST = "remove it: it has no effect on code that nvJitLink generates"
+_TILE = "remove it: CUDA C++ modules hold SIMT kernels; write tile kernels for the front end cutile"
 
 NVRTC = (
     Option("gpu-architecture", "arch", "text", "key", "list the targets in arch"),
@@ -65,7 +65,7 @@ NVRTC = (
     Option("gen-opt-lto", "gen-opt-lto", "", "refused", _BUILDS),
     Option("optix-ir", "optix-ir", "", "refused", _OUTPUT),
     Option("fdevice-syntax-only", "fdevice-syntax-only", "", "refused", _OUTPUT),
-    Option("frandom-seed", "frandom-seed", "text", "refused", "leave it out: builds derive the seed from the file"),
+    Option("frandom-seed", "frandom-seed", "text", "refused", "remove it: builds derive the seed from the file"),
     Option("device-debug", "G", "", "key", "write debug = true"),
     Option("generate-line-info", "lineinfo", "", "key", "write lineinfo = true"),
     Option("dopt", "dopt", "text", "key", "write opt-level = 3"),
@@ -82,7 +82,7 @@ NVRTC = (
     Option("extra-device-vectorization", "extra-device-vectorization", "", "refused", _LOST),
     Option("device-stack-protector", "device-stack-protector", "bool", "refused", _LOST),
     Option("restrict", "restrict", "", "refused", "write __restrict__ at the parameters: nvJitLink drops the option"),
-    Option("split-compile", "split-compile", "text", "refused", "leave it out: builds share the work out themselves"),
+    Option("split-compile", "split-compile", "text", "refused", "remove it: builds share the work out themselves"),
     Option("fno-signed-zeros", "fno-signed-zeros", "", "compile"),
     Option("ffinite-math-only", "ffinite-math-only", "", "compile"),
     Option("modify-stack-limit", "modify-stack-limit", "bool", "compile"),
@@ -111,7 +111,7 @@ NVRTC = (
     Option("device-as-default-execution-space", "default-device", "", "compile"),
     Option("device-int128", "device-int128", "", "compile"),
     Option("device-float128", "device-float128", "", "compile"),
-    Option("optimization-info", "opt-info", "text", "refused", "leave it out: builds print no remarks"),
+    Option("optimization-info", "opt-info", "text", "refused", "remove it: builds print no remarks"),
     Option("display-error-number", "err-no", "", "compile"),
     Option("no-display-error-number", "no-err-no", "", "compile"),
     Option("diag-error", "diag-error", "text", "compile"),
@@ -130,7 +130,7 @@ NVRTC = (
 )
 """The options of NVRTC."""
 
-_LINKER = "leave it out: nvrtc-options are for the compiler"
+_LINKER = "remove it: nvrtc-options are for the compiler"
 
 NVJITLINK = (
     Option("", "lto", "", "refused", _BUILDS),
@@ -138,12 +138,12 @@ NVJITLINK = (
     Option("", "O", "text", "key", "write opt-level = 3, with the level"),
     Option("", "g", "", "key", "write debug = true"),
     Option("", "fma", "text", "key", "write fma = false, or fma = true"),
-    Option("", "verbose", "", "refused", "leave it out: `aotcuda inspect` shows what the assembler reports"),
+    Option("", "verbose", "", "refused", "remove it: `aotcuda inspect` shows the assembler's report"),
     Option("", "r", "", "refused", _LINKER),
     Option("", "kernels-used", "text", "refused", _LINKER),
     Option("", "variables-used", "text", "refused", _LINKER),
     Option("", "optimize-unused-variables", "", "refused", _LINKER),
-    Option("", "split-compile-extended", "text", "refused", "leave it out: builds share the work out themselves"),
+    Option("", "split-compile-extended", "text", "refused", "remove it: builds share the work out themselves"),
     Option("", "nvvm-latest", "", "refused", _LINKER),
 )
 """Options that nvJitLink has and NVRTC has not, or spells otherwise."""
@@ -191,7 +191,7 @@ def read(items: Sequence[str]) -> Iterator[Given]:
         elif option is not None and option.short in _LETTERS and name == f"-{option.short}" and item != name:
             value = re.sub(r"^[\s=]+", "", item[2:])
         if option is None:
-            remedy = keys.meant(name, _BY_SPELLING, "leave it out")
+            remedy = keys.meant(name, _BY_SPELLING, "remove it")
             raise ValueError(index, f"{keys.string(item)} is no option of NVRTC; {remedy}")
         text = item
         if option.value and value is None and name == item:
@@ -232,7 +232,7 @@ def _problem(given: Given) -> str:
     if option.value and not given.value:
         return f"{shown} has no value; write {name}={'true' if option.value == 'bool' else 'VALUE'}"
     if option.value == "bool" and given.value not in ("true", "false"):
-        return f"{shown} takes true or false; write {name}=true"
+        return f"{shown} must be true or false; write {name}=true"
     if not option.value and given.text != name:
         return f"{shown} takes no value; write {name}"
     return ""

@@ -26,7 +26,7 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
 
     Raises:
         ConfigError: The first thing found wrong. Keys are looked at in the order of the dataclasses' fields, and what
-            lies between several keys (names used twice, options that exclude each other) after that.
+            is between several keys (names used twice, options that exclude each other) after that.
     """
     if not isinstance(table, Mapping):
         raise ROOT.mismatch(expected="a table", value=table)
@@ -92,7 +92,7 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
         others = [] if module.frontend else [other for other in registry.BUILT_IN if _can_read(module, other)]
         if len(others) != 1:
             raise
-        message = f'{error}; or write frontend = "{others[0]}" at {module.key}, which would take it'
+        message = f'{error}; or write frontend = "{others[0]}" at {module.key}, which accepts it'
         raise ConfigError(message) from None
     return replace(module, types=config.types, **read)
 

@@ -1,7 +1,7 @@
 """Check names, signatures and paths in the configuration.
 
 Each constant at the end is the shape of one kind of text: a pattern, which the JSON schema has too, and a function with
-the rules that no pattern can say. Such a function takes the text, returns what the configuration keeps, and raises
+the rules that no pattern can express. Such a function takes the text, returns what the configuration keeps, and raises
 ValueError with what is wrong and what to do; the key is put before it by the shape.
 """
 
@@ -82,7 +82,7 @@ def module_name(text: str) -> str:
     """Return the dotted name of a module that the wheel gains."""
     parts = dotted_name(text).split(".")
     if parts[0] == "aotcuda":
-        raise _unusable(text, "lies in the package of aotcuda itself", "put the module into a package of your own")
+        raise _unusable(text, "is in aotcuda's own package", "put the module into a package of your own")
     if any(part.startswith("__") for part in parts):
         raise _unusable(text, "is reserved for Python, like all names that begin with __")
     return text
@@ -191,5 +191,5 @@ def kernels(value: Shape) -> TableOf:
 
 
 def functions(value: Shape) -> TableOf:
-    """Return a module's `functions`, likewise."""
+    """Return a module's `functions`, checked as its `kernels`."""
     return TableOf(name=C_NAME, value=value, expected="a table of functions", named=True)

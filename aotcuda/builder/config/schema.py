@@ -63,7 +63,7 @@ def sections() -> tuple[tuple[str, str, type], ...]:
 
 
 def replace_generated(page: str) -> str:
-    """Return `page` with what stands between the markers replaced by `markdown()`."""
+    """Return `page` with the text between the markers replaced by `markdown()`."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

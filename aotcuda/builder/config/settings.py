@@ -1,4 +1,4 @@
-"""Tables with known keys: dataclasses whose fields say by their metadata how their keys are read and documented."""
+"""Tables with known keys: dataclasses whose field metadata defines how keys are read and documented."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def required(field: dataclasses.Field[Any], entry: Setting) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A table read into an instance of `cls`; its fields `key` and `name`, if it has them, tell where it stands.
+    """A table read into an instance of `cls`; its fields `key` and `name`, if it has them, hold its place.
 
     If `short` names a key, a value that is no table is taken for the value of that key; the field `short_key`, if there
-    is one, tells where that value stands.
+    is one, is the place of that value.
     """
 
     cls: type
@@ -98,15 +98,15 @@ class Record:
     def _check_either(self, table: Mapping[str, object], key: Key) -> None:
         given = [name for name in self.either if name in table]
         if len(given) > 1:
-            problem = f"given beside {given[0]}"
-            raise key.child(given[1]).error(problem, "keep one of the two")
+            problem = f"given together with {given[0]}"
+            raise key.child(given[1]).error(problem, "remove one of the two")
         if self.either and not given:
             example = settings(self.cls)[self.either[0]][1].example
             problem = f"{' or '.join(self.either)} is missing"
             raise key.error(problem, f"write for example {self.either[0]} = {example}")
 
     def _short_key(self, value: object, key: Key) -> str:
-        """Return the key of the value of `short`: that of the whole if the value stands in its place."""
+        """Return the key of the value of `short`: that of the whole if the value is in its place."""
         if not isinstance(value, Mapping):
             return str(key)
         return str(key.child(_written(self.short, settings(self.cls)[self.short][1], value, key) or self.short))
@@ -153,8 +153,8 @@ def _written(name: str, entry: Setting, table: Mapping[str, object], key: Key) -
     """Return the spelling of a key that `table` uses, or None if the key is not given."""
     spellings = [spelling for spelling in (name, entry.alias) if spelling in table]
     if len(spellings) > 1:
-        problem = f"given beside {name}, which means the same"
-        raise key.child(entry.alias).error(problem, "keep one of the two")
+        problem = f"given together with {name}, which means the same"
+        raise key.child(entry.alias).error(problem, "remove one of the two")
     return spellings[0] if spellings else None
 
 

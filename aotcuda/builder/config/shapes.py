@@ -85,7 +85,7 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Text:
-    """A string that matches `pattern` (the part that JSON Schema can say too) and passes `check` (the rest).
+    """A string that matches `pattern` (the part that JSON Schema can express too) and passes `check` (the rest).
 
     `check` returns the value to keep, or raises ValueError with what is wrong and what to do.
     """

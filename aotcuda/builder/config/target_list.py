@@ -6,7 +6,7 @@
     80-real;90-virtual;90a        CMake's CUDA_ARCHITECTURES: machine code, PTX, and without a suffix both
 
 A number alone, `90` or `9.0`, means other things to CMake and to PyTorch, so it is taken only in a list where another
-item shows whose list it is. What would have to be guessed is an error that says what to write.
+item shows whose list it is. An ambiguous item is an error that names the remedy.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _read(items: Sequence[tuple[Key, str]]) -> tuple[Target, ...]:
 
 
 def _targets(key: Key, text: str, *, pytorch: bool, cmake: bool) -> Iterator[Target]:
-    """Yield the targets that one item stands for."""
+    """Yield the targets that one item represents."""
     if text in _KEYWORDS:
         yield from _keyword(key, text)
         return
@@ -171,16 +171,16 @@ def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
 
         return toolchain.supported_capabilities()
     except ImportError as error:
-        problem = f"{keys.string(text)} means what the toolchain builds for, and {error.name} is not installed"
+        problem = f"{keys.string(text)} means the targets of the toolchain, and {error.name} is not installed"
         raise key.error(problem, f"install {registry.requirement(registry.DEFAULT)}, or name the targets") from None
 
 
 def _gpus_here(key: Key) -> list[tuple[int, int]]:
-    """Return the compute capabilities of this machine's GPUs, as its driver tells them."""
+    """Return the compute capabilities of this machine's GPUs, as its driver reports them."""
     from aotcuda.runtime import driver  # noqa: PLC0415 (a build needs no driver but for this)
 
     try:
         return [device.capability for device in driver.get().devices]
     except AotcudaError as error:
-        problem = f'"native" means the GPUs of this machine, and there is none to ask: {error}'
+        problem = f'"native" means the GPUs of this machine, and none was found: {error}'
         raise key.error(problem, 'name the targets, such as "sm_90"') from None

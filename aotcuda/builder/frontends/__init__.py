@@ -1,1 +1,1 @@
-"""Front ends: `protocol` says what each offers to the build; aotcuda.registry lists them; each has a folder here."""
+"""Front ends: `protocol` defines their interface, aotcuda.registry lists them, and each has a folder here."""

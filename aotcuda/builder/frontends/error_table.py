@@ -35,7 +35,7 @@ _NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A row that fits a text: `fact` is empty where the compiler's own words say it; `start` is the match's place."""
+    """A row that fits a text: an empty `fact` keeps the compiler's words; `start` is the match's place."""
 
     fact: str
     remedy: str
@@ -48,7 +48,7 @@ _ROWS = [
     (
         r"set_try_status|mark_try_block|end_try_block|exception_match",
         "try and except are not compiled for GPUs",
-        "test for what may go wrong before it does",
+        "check for the fault before it happens",
     ),
     (
         (
@@ -67,7 +67,7 @@ _ROWS = [
             rf"({_SIZE}|(?:Uni)?Tuple\((?:[^()]|\(\w+\))*?{_SIZE}(?:[^()]|\(\w+\))*\))"
         ),
         "the size of an array must be known when it is compiled, and {0} is known at run time alone",
-        "make it a constant, or take cuda.shared.array(0, dtype), which is as large as the launch makes it",
+        "make it a constant, or use cuda.shared.array(0, dtype), whose size the launch sets",
     ),
     (
         r"unsupported opcode \(IMPORT_(?:NAME|FROM)\)",
@@ -86,18 +86,18 @@ _ROWS = [
     ),
     (
         r"No conversion from none to (.+) for '\$.*return_(?:value|const)",
-        "it returns nothing in some cases, where its signature says {0}",
+        "it returns nothing in some cases, and its signature returns {0}",
         "make the two agree",
     ),
     (
         r"No conversion from (.+) to (.+) for '\$.*return_(?:value|const)",
-        "it returns {0}, where its signature says {1}",
+        "it returns {0}, and its signature returns {1}",
         "make the two agree",
     ),
     (
         r"scipy [\d.]+\+ is required for linear algebra",
         "NumPy's linear algebra is not compiled for GPUs",
-        "write out what it computes",
+        "write its computation out",
     ),
     (
         r"_array_allocate|numpy_empty_nd|lowering call to <built-in function (?:zeros|empty)>",
@@ -123,12 +123,12 @@ _ROWS = [
     (
         r"unsupported opcode \(LOAD_BUILD_CLASS\)",
         "it defines a class, which only the host can do",
-        "keep values in a tuple or in a record of NumPy's",
+        "store values in a tuple or in a NumPy record",
     ),
     (
         r"unsupported opcode \(UNPACK_EX\)",
-        "a starred name takes several values",
-        "name each of them, or take a slice of the tuple",
+        "a starred name gets several values",
+        "name each of them, or use a slice of the tuple",
     ),
     # Dimensions of arrays and lengths of tuples.
     (
@@ -195,12 +195,12 @@ _ROWS = [
             r"'(?:Float|Integer|Boolean|Complex)\w*' object has no attribute '(?:dtype|ndim)'"
         ),
         "a number is used as an array",
-        "if that is a parameter which is an array, say so in the signature, as with float32[::1]",
+        "if the parameter is an array, write an array type in the signature, such as float32[::1]",
     ),
     (
         r"NotImplementedError: NotImplemented lowering call to",
         "it calls a function for which numba-cuda-mlir has no code",
-        "write out what it computes, or use the front end numba-cuda",
+        "write its computation out, or use the front end numba-cuda",
     ),
     (
         r"KeyError: <ufunc '(\w+)'>",
@@ -209,18 +209,18 @@ _ROWS = [
     ),
     (
         r"Untyped global name '(\w+)': Cannot determine Numba type of <class '(?:\w+\.)*(\w+)'>",
-        "{0} is of type {1}, which kernels cannot use",
-        "make it a number, a tuple or an array of NumPy's, or take it as an argument",
+        "{0} has type {1}, which kernels cannot use",
+        "make it a number, a tuple or a NumPy array, or pass it as an argument",
     ),
     (
         r"Unknown attribute '(\w+)' of type Module\(<module '([\w.]+)'",
         "kernels cannot call {1}.{0}",
-        "write out what it computes; arrays come as arguments",
+        "write its computation out; pass arrays as arguments",
     ),
     (
         r"No implementation of [^\n]* found for signature:\s*>>> (.*)",
         "No implementation of {0}",
-        "give it arguments of types that it takes, or write out what it computes",
+        "pass arguments of types that it accepts, or write its computation out",
     ),
     (r"(Unknown attribute '\w+' of type [^\n]*)", "{0}", "use an attribute that this type has in kernels"),
     # Triton.
@@ -237,7 +237,7 @@ _ROWS = [
     (
         r"type (fp8\w+) not supported in this architecture. The supported fp8 dtypes are \(([^)]*)\)",
         "this target does not have {0}",
-        "take one of {1}, or list targets that have it: sm_89 and later ones have fp8e4nv",
+        "use one of {1}, or list targets that have it: sm_89 and later have fp8e4nv",
     ),
     # NVRTC.
     (r"^nvrtc: error: (.+)$", "{0}", "correct nvrtc-options, each of which is one option"),
@@ -274,7 +274,7 @@ _ROWS = [
     (
         r"\w+ '([^']+)' requires \.target (sm_\w+) or higher",
         "it uses {0}, which GPUs before {1} do not have",
-        "list {1} and later ones in arch, or leave it out of the code for older GPUs",
+        "list {1} and later ones in arch, or remove it of the code for older GPUs",
     ),
     (
         r"(?:Unresolved extern function|Undefined reference to) '([^']+)'",
@@ -293,7 +293,7 @@ _ROWS = [
     ),
     (
         r"does not match type NVJITLINK_INPUT_(?:PTX|LTOIR|CUBIN|FATBIN|OBJECT|LIBRARY)(.+)$",
-        "{0} does not hold what its suffix says",
+        "{0} has other content than its suffix says",
         "make it again",
     ),
 ]
@@ -312,7 +312,7 @@ def explain(head: str, text: str, place: Callable[[str], str] | str = "") -> str
     """Return `head: fact (place); remedy`.
 
     Without a row for `text`, the fact is the compiler's own: its first line behind "error:", or else its first line
-    that says something. The rest of the text follows, indented.
+    that is not empty. The rest of the text follows, indented.
 
     Args:
         head: The key, or the module and the target.

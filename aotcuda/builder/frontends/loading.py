@@ -70,7 +70,7 @@ def _not_installed(
 
 
 def _beside(found: registry.Registration) -> list[str]:
-    """Return the requirements that the installed release of a compiler has beside it."""
+    """Return the further requirements of the installed release of a compiler."""
     try:
         return [found.beside[metadata.version(found.name)]] if found.beside else []
     except (KeyError, metadata.PackageNotFoundError):

@@ -11,8 +11,8 @@ A front end is two modules, which its `aotcuda.registry.Registration` names:
 
 Both may be modules of any distribution. They are written against this module, `frontends.python_source`, and `keys`,
 `model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`: what has a name there keeps its name and meaning
-until the next minor version of aotcuda, whose CHANGELOG.md says what changed. To compile and to look at CUDA C++ there
-is `aotcuda.builder.link.nvrtc`, likewise. The rest of `aotcuda.builder` may change with any version.
+until the next minor version of aotcuda, whose CHANGELOG.md says what changed. `aotcuda.builder.link.nvrtc`, which
+compiles and reads CUDA C++, is stable in the same way. The rest of `aotcuda.builder` may change with any version.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Unit:
     """A kernel or a device function for one signature, which a front end compiles for each capability.
 
-    This is what the build knows of it. Each front end makes units of a class of its own, with what it needs besides;
+    These are the attributes that the build reads. Each front end makes units of a subclass with further attributes;
     they travel to the worker as pickles.
 
     Attributes:
@@ -47,10 +47,10 @@ class Unit:
         name: Name under which users launch or call it.
         symbol: Name of the entry point in the images.
         options: Compile options of its module.
-        origin: Where it comes from, as manifests and reports say it: `mypkg._kernels:axpy`.
-        signature: Its types as the user wrote them; empty where the source alone says them.
+        origin: Its source, as manifests and reports name it: `mypkg._kernels:axpy`.
+        signature: Its types as the user wrote them; empty where only the source has them.
         signature_key: The key that holds them.
-        shared_name: A name by which all functions that have it may be called, beside their own; may be empty.
+        shared_name: A further name by which all functions that have it may be called; may be empty.
         only: The `sm_*` targets whose code it is compiled for; empty for all of its module.
         recorded: It comes from a file that a run wrote: if it cannot be compiled, it is left out with a warning.
         batch: Units that share what is compiled have one name for it here, and are compiled one after the other in one
@@ -99,9 +99,9 @@ class LinkInput:
         pieces: For `cu`: definitions that follow `data`, by the symbol that each defines. Units that need the same ones
             bring them separately; of inputs with the same name and data each piece is linked once.
         internal: It is the front end's own code, of which no line information is kept.
-        folder: For `cu` files: where the file lies; headers are searched there first.
+        folder: For `cu` files: the folder of the file; headers are searched there first.
         header: For another module's functions: their prototypes, as its C header has them.
-        unfused: For LTOIR: symbols of its kernels that have no fused multiply-adds, whatever the module's options say.
+        unfused: For LTOIR: symbols of its kernels that have no fused multiply-adds, whatever the module's options are.
     """
 
     kind: Kind
@@ -188,18 +188,20 @@ class CompiledKernel:
         carveout: Preferred share of shared memory in percent, -1 for the driver's default, None for no preference.
         callbacks: Those of what it links.
         externals: The functions that it expects others to define.
-        exceptions: For a debug build: what each error code that the kernel may store stands for, as
+        exceptions: For a debug build: what each error code that the kernel may store represents, as
             `(code, exception's name, arguments as text, function, file, line)`.
         defined: Where its Python function is defined: `mypkg.solver:add:12`, with the line that it begins in.
         doc: The docstring of its source, without its indentation; may be empty.
         lazy: Its decorator names no signatures, so in a program the compiler takes each argument for exactly its type.
-        launch: Block, shared memory and cluster of its launches, for this capability; None where users say them.
+        launch: Block, shared memory and cluster of its launches, for this capability; None where users set them.
         launches: The same by the images' targets, as the build notes it.
         heuristics: The arguments that the source computes at each launch, in the order in which it does.
         exact: It is for just the launches that the compiler's own run time would compile it for.
+        digest: For a pack: what identifies its Python function; may be empty.
         arguments: The names by which launches may give arguments, in order; None where only positions count.
-        one_by_one: Where its parameters lie differs between GPUs, since C++ aligns one by more than the beginning of
-            them all is; of `layout` the order and the sizes hold.
+        one_by_one: The offsets of its parameters differ between GPUs, because C++ aligns one by more than the beginning
+            of them all is; of `layout` the order and the sizes hold.
+        reserved: Where that is so, the places of parameters that are no arguments.
         has_functions: Its code has the exported functions of its module in it, so these are not linked again.
         self_contained: Its code is LTOIR that names nothing outside of itself, and nothing in it but the kernel is to
             be found by name. So it may become machine code by itself, apart from the other kernels of its module.
@@ -230,7 +232,9 @@ class CompiledKernel:
     arguments: tuple[Argument, ...] | None = None
     heuristics: tuple[str, ...] = ()
     exact: bool = False
+    digest: str = ""
     one_by_one: bool = False
+    reserved: tuple[int, ...] = ()
     has_functions: bool = False
     self_contained: bool = False
     constants: tuple[tuple[str, int], ...] = ()
@@ -255,7 +259,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Stands for a kernel whose code may be at the compile cache's URL: it is compiled again when that was asked.
+    """A stand-in for a kernel whose code may be at the compile cache's URL: it is compiled again when that was asked.
 
     Attributes:
         name: The name of the code there.
@@ -268,10 +272,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Stands for a kernel that a target cannot have.
+    """A stand-in for a kernel that a target cannot have.
 
     Attributes:
-        error: What the compiler says, as a build says it that fails for want of the kernel.
+        error: The compiler's message, as in a build that fails for want of the kernel.
         reason: The same in a few words, without the place.
         seen: As for a kernel.
     """
@@ -307,7 +311,7 @@ class CompiledFunction:
         result: C type of its result.
         parameters: `(C type, name)` of each C parameter.
         structs: Name and definition of each struct that these types name, in an order that C can read.
-        records: By its spelling in the signature, what `numpy.dtype` takes to make each record that stands there.
+        records: By its spelling in the signature, the argument of `numpy.dtype` for each record.
         needed: What it needs to be linked with.
         callbacks: Those of what it links.
         externals: The functions that it expects others to define.
@@ -336,11 +340,11 @@ class Question:
 
     Attributes:
         place: Its file and line.
-        asked: What it asked, in its own terms.
-        answer: What it was told, or why it was told nothing.
+        asked: The query, in the source's own terms.
+        answer: The answer, or the reason for an error.
         depends: GPUs of other targets would answer otherwise.
-        refused: It was told nothing, and got an error instead.
-        mere: It asked for the GPU itself, which is of interest where it asked nothing more.
+        refused: It got an error.
+        mere: It queried only the presence of a GPU.
     """
 
     place: str
@@ -357,7 +361,7 @@ class Recorded:
 
     Attributes:
         units: Its kernels.
-        tuning: The content of the file beside it that says which configs autotuners have chosen; may be empty.
+        tuning: The content of the tuning file next to it; may be empty.
         warnings: What is ignored of both files.
         files: The absolute paths of both, whether they are there or not.
     """
@@ -398,10 +402,16 @@ class Tables(Protocol):
         """Return the units of a module: its kernels' in the configuration's order, then its functions'."""
 
     def target(self, wanted: Target) -> Target:
-        """Return the target to build where the configuration asks for `wanted`; without this, just that.
+        """Return the target to build where the configuration requests `wanted`; without this, just that.
 
         Raises:
             ValueError: Nothing can be; what to write instead.
+        """
+
+    def divided(self, unit: Any, targets: Sequence[Target]) -> Sequence[Unit]:
+        """Return a unit, or in its place units for some of the targets whose code the module has.
+
+        A front end without it has the same parameters on every target.
         """
 
     def recorded(self, module: Module, root: str) -> Recorded:
@@ -411,7 +421,7 @@ class Tables(Protocol):
         """
 
     def widened(self, kernel: Any, signature: str) -> Entry:
-        """Return the entry of a kernel for other types than those in the table; the JIT fallback asks for it.
+        """Return the entry of a kernel for other types than those in the table, for the JIT fallback.
 
         `signature` is as the run time writes the types of a launch's arguments: in Numba's notation.
 
@@ -442,10 +452,10 @@ class FrontEnd(Protocol):
         """
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
-        """Return the block in which sources are imported for `target`; gives what they ask of a GPU meanwhile.
+        """Return the block in which sources are imported for `target`; yield their GPU queries meanwhile.
 
         If an answer depends on the target, they are imported once for each compute capability, in processes of their
-        own. A front end whose sources can ask nothing has no need of it.
+        own. A front end whose sources cannot query a GPU has no need of it.
         """
 
     def load(self, unit: Any, root: str) -> Any:
@@ -456,7 +466,7 @@ class FrontEnd(Protocol):
         """
 
     def settled(self, unit: Any, loaded: Any) -> Sequence[Any]:
-        """Return the units that `unit` turns out to be: what the table leaves open, the source tells.
+        """Return the units that `unit` turns out to be: the source completes what the table leaves open.
 
         A front end whose tables leave nothing open has no need of it.
         """
@@ -525,7 +535,7 @@ class FrontEnd(Protocol):
         Nothing is imported or compiled before. A front end that leaves this out refuses as it compiles.
 
         Raises:
-            ToolchainError: Its compiler does not know the target; `toolchain.unknown_target` has the words.
+            ToolchainError: Its compiler does not support the target; `toolchain.unknown_target` has the words.
         """
 
     def merge_functions(

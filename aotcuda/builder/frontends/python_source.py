@@ -70,10 +70,10 @@ def import_source(name: str, unit: PythonUnit, root: str) -> ModuleType:
 
 
 def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
-    """Return the module `name`, which stands at `key`.
+    """Return the module `name`, the value of `key`.
 
     Raises:
-        SourceError: It cannot be imported; what it raises by itself is told, with the user's line.
+        SourceError: It cannot be imported; the message has its own exception, with the user's line.
     """
     try:
         return importlib.import_module(name)
@@ -98,8 +98,8 @@ def _advice(error: BaseException, root: str) -> str:
     if there is not None and not hasattr(there, "__path__"):
         file = getattr(there, "__file__", None)
         if isinstance(file, str):
-            return f"; {package} is {_relative(file, root)}: rename it if it hides the package that is meant"
-        return f'; {package} is a stand-in: give it what it lacks, sys.modules["{error.name}"] = {error.name}'
+            return f"; {package} is {_relative(file, root)}: rename it if it hides another package"
+        return f'; {package} is a stand-in: add the missing module, sys.modules["{error.name}"] = {error.name}'
     return (
         f"; add what provides {error.name.partition('.')[0]} to build-system.requires, give it a stand-in in a "
         "prelude, or import it where it is used"
@@ -168,7 +168,7 @@ def check_is_there(value: object, unit: PythonUnit, name: str) -> None:
     """Refuse what the wheel is only about to gain.
 
     Raises:
-        SourceError: `value` stands for such a thing; `name` is what the unit calls it.
+        SourceError: `value` represents such a thing; `name` is what the unit calls it.
     """
     if isinstance(value, Placeholder):
         message = (
@@ -183,7 +183,7 @@ def _is_prefix(name: str, source: str) -> bool:
 
 
 def _said(error: BaseException) -> str:
-    """Return an exception's type, and the first line of what it says if it says something."""
+    """Return an exception's type, and the first line of its message, if it has one."""
     text = str(error.msg) if isinstance(error, SyntaxError) else text_of(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

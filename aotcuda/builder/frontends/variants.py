@@ -168,10 +168,10 @@ def check(module: Module, absent: tuple[str, ...], kernels: str, besides: str = 
         module: The module.
         absent: Names of the options.
         kernels: What errors call its kernels.
-        besides: What errors say of other options than those.
+        besides: The text of errors about other options.
 
     Raises:
-        ConfigError: The table asks for it.
+        ConfigError: The table sets it.
     """
     plain = Options()
     for name in absent:

@@ -1,6 +1,6 @@
 """Keep apart variables that several CUDA C++ files of one link define: each file gets one of its own.
 
-nvcc compiles files apart unless it is told otherwise (`-rdc=true`), so a header may define a `__device__` or
+nvcc compiles files separately unless `-rdc=true` is given, so a header may define a `__device__` or
 `__constant__` variable. Files of a build are linked, and there such a variable would be defined twice.
 """
 

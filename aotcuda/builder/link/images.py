@@ -20,7 +20,7 @@ class Image(NamedTuple):
 
     Attributes:
         cuda: The CUDA version that it is written for: drivers of that one load PTX, those of its major version a cubin.
-        spills: By symbol the bytes of spilled registers, as the linker's log tells; None where there is no such log.
+        spills: By symbol the bytes of spilled registers, from the linker's log; None without one.
     """
 
     target: Target
@@ -41,7 +41,7 @@ def described(target: Target, data: bytes, linker: tuple[int, int], spills: Mapp
 def for_older_drivers(text: bytes, assembled: Callable[[bytes], bytes | None]) -> bytes:
     """Return PTX under the lowest version of its language, of the same major one, that keeps its meaning.
 
-    A toolkit writes its own version into all PTX, and older drivers refuse that, whatever stands below it. The
+    A toolkit writes its own version into all PTX, and older drivers refuse the version, whatever follows. The
     assembler refuses an instruction that is newer than the version above it, so what it takes under a lower one is of
     that one; the machine code has to be the same besides.
 

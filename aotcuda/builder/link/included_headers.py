@@ -28,7 +28,7 @@ _MARK = b"\xef\xbb\xbf"
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _READING = re.compile(r"--?(?:I|i|pre|opt|use-pch|pch)")
 _PLACE = re.compile(rb"\b(?:__FILE__|__BASE_FILE__|__builtin_FILE|source_location|assert)\b")
-"""By what code says which file it stands in; a header is known to the compiler by its absolute path."""
+"""The names by which code reads its own file's name; the compiler has a header's absolute path."""
 _MOMENT = re.compile(rb"\b__(?:TIME|DATE|TIMESTAMP)__")
 """What makes code of the time at which it is compiled, or of a file's own time."""
 _DEBUG = re.compile(rb"(?:^| )(?:-G|--device-debug)\b")
@@ -44,9 +44,9 @@ class Headers:
 
     Attributes:
         own: Those below the project's folder, and the files of the inputs there.
-        others: Those that lie elsewhere.
+        others: Those that are elsewhere.
         missing: Where a header would have been found before the place where it is, or at all.
-        names: By the name in an include, the first header that it stands for.
+        names: By the name in an include, the first header that it represents.
     """
 
     def __init__(self, items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> None:
@@ -69,11 +69,11 @@ class Headers:
 
     @property
     def files(self) -> list[Path]:
-        """Return the project's files, and after them the headers that lie outside the project."""
+        """Return the project's files, and after them the headers that are outside the project."""
         return [*sorted(self.own), *sorted(self.others)]
 
     def hidden(self, options: Options) -> list[str]:
-        """Return the sources, headers and options of NVRTC whose text does not tell what is compiled.
+        """Return the sources, headers and options of NVRTC whose text does not determine what is compiled.
 
         They may read files that are not found here, or have the time of the compilation in them.
         """
@@ -89,10 +89,10 @@ class Headers:
         return found + [f"{name}={value}" for name, value in options.defines if _MOMENT.search(value.encode())]
 
     def tell_their_place(self, options: Options) -> bool:
-        """Return True if the code may say in which folder the headers lie.
+        """Return True if the result may contain the folder of the headers.
 
         What is compiled is known by its path in the project, a header by its absolute one: in debug information, and
-        where code asks for a file's name, as `assert` does.
+        where code requests a file's name, as `assert` does.
         """
         if not self._sources:
             return False
@@ -115,8 +115,8 @@ class Headers:
     def _follow(self, text: bytes, folders: list[Path]) -> None:
         """Look for what a source includes, and for what that includes in turn; `folders` are searched for all of them.
 
-        As in the compiler, what stands in quotes is looked for beside the file that includes it first, and what stands
-        in angle brackets is not looked for there.
+        As in the compiler, a name in quotes is searched first in the folder of the file that includes it, and what
+        is in angle brackets is not looked for there.
         """
         waiting: list[tuple[bytes, Path | None]] = [(text, None)]
         met: set[tuple[Path, Path]] = set()

@@ -64,10 +64,10 @@ def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> 
 
 
 def from_file(path: Path, root: Path, key: str) -> LinkInput:
-    """Return the file at `path` as a link input, named relative to `root` where it lies below it.
+    """Return the file at `path` as a link input, named relative to `root` if it is below it.
 
     Raises:
-        ConfigError: It cannot be read, or its suffix says nothing.
+        ConfigError: It cannot be read, or its suffix is unknown.
     """
     kind = KINDS.get(path.suffix)
     if kind is None:

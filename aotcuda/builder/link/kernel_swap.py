@@ -44,7 +44,7 @@ def swapped(text: str, other: str, names: Collection[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, list[tuple[str, str, str]]]:
-    """Return what stands before the first function, and kind, name and text of each function or declaration."""
+    """Return the text before the first function, and kind, name and text of each function or declaration."""
     found = list(_FUNCTION.finditer(text))
     ends = [later.start() for later in found[1:]] + [len(text)]
     parts = [(match[1], match[2], text[match.start() : end]) for match, end in zip(found, ends, strict=True)]

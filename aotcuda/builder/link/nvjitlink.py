@@ -36,7 +36,7 @@ _KINDS = {
     "library": nvjitlink.InputType.LIBRARY,
 }
 
-# nvJitLink's own switch knows 0 and 3; the levels between are the assembler's.
+# nvJitLink's own option has the levels 0 and 3; those between are the assembler's.
 _OPTIMISATION = {0: ["-O0"], 1: ["-Xptxas=-O1"], 2: ["-Xptxas=-O2"], 3: []}
 
 
@@ -68,12 +68,12 @@ def link(
     *,
     more: Sequence[str] = (),
 ) -> tuple[bytes, dict[str, int]]:
-    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`), and say what the assembler spilled.
+    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`), and return the spills.
 
     The bytes of spilled registers are those of `spilled`; of PTX nothing is known.
 
     An input that is reached by several paths is linked once. CUDA C++ among them is compiled first. `elsewhere` has the
-    functions that other modules of the wheel export, for what is said of one that is missing; `more` are options.
+    functions that other modules of the wheel export, for the error about a missing one; `more` are options.
 
     Raises:
         LinkError: The linker refuses; the message carries its log.
@@ -107,7 +107,7 @@ def link(
                     if _log(handle):
                         raise
                     message = (
-                        f"{_failed(module, target)}: {item.name} does not hold what its suffix says; make it again"
+                        f"{_failed(module, target)}: {item.name} has other content than its suffix says; make it again"
                     )
                     raise LinkError(message) from None
             nvjitlink.complete(handle)
@@ -126,7 +126,7 @@ def link(
             raise LinkError(_explain(module, target, log or str(error), items, elsewhere)) from None
     if _DEVICE_LAUNCH in text:
         message = (
-            f"{module}: {target} cannot be built, because a kernel launches kernels, which takes machine code "
+            f"{module}: {target} cannot be built, because a kernel launches kernels, which needs machine code "
             "of NVIDIA's device runtime; list sm_* targets alone"
         )
         raise _DeviceLaunchError(message)
@@ -134,7 +134,7 @@ def link(
 
 
 class _DeviceLaunchError(LinkError):
-    """PTX was asked for, of kernels that launch kernels."""
+    """The target is PTX, and kernels launch kernels."""
 
 
 _DEVICE_LAUNCH = b"cudaCDP2"
@@ -204,7 +204,7 @@ def relocatable(
 
     ptxas's `-c` would do for any code, but has calls of its own functions (division, sines of large numbers) follow the
     ABI, at the price of registers. Code that nothing else calls can be optimised as a whole program is, and linked
-    all the same (`-ewp`). What is lost by that, `is_closed` tells.
+    all the same (`-ewp`). `is_closed` finds what is lost by that.
     """
     more = ["-Xptxas=--extensible-whole-program"]
     data, spills = link(module, inputs, target, options, include_dirs, elsewhere, more=more)
@@ -239,7 +239,7 @@ def _arguments(target: Target, options: Options, *, lto: bool, has_cpp: bool) ->
     as_ptx = target.kind == "ptx"
     arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
     arguments += ["-lto"] if lto else []
-    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the assembler tells of spilled registers nowhere else
+    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the assembler reports spilled registers nowhere else
     arguments += _OPTIMISATION[options.opt_level]
     arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
     arguments += ["-lineinfo"] if options.lineinfo else []
@@ -249,7 +249,7 @@ def _arguments(target: Target, options: Options, *, lto: bool, has_cpp: bool) ->
 
 
 def _generation(options: Options, *, has_cpp: bool) -> list[str]:
-    """Return the arguments for code as the options of a module ask for it.
+    """Return the arguments for the options of a module.
 
     Without CUDA C++ among the inputs, `nvrtc-options` have no effect, and fast math is in the compiler's code.
     """

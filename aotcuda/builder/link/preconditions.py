@@ -37,7 +37,7 @@ _BUILT_IN = {
 }
 _COMPLEX = {"cupy/complex.cuh", "complex.h", "thrust/complex.h"}
 _COMPLEX_INSTEAD = "write <cuda/std/complex>, and below it: using cuda::std::complex;"
-_INSTEAD = "include what stands for it in <cuda/std/...>, such as <cuda/std/complex>"
+_INSTEAD = "include its counterpart in <cuda/std/...>, such as <cuda/std/complex>"
 _PARTS = "include the parts for device code, such as <cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
 _APART = "move the kernels into a file without host code"
 _MOST_ERRORS = 5
@@ -140,7 +140,7 @@ def _on_header(name: str, where: str) -> str:
     if name in _COMPLEX:
         return _COMPLEX_INSTEAD
     if name in _BUILT_IN:
-        return f"leave it out: NVRTC has {_BUILT_IN[name]} without it"
+        return f"remove it: NVRTC has {_BUILT_IN[name]} without it"
     c_name = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name
     if "/" not in name:
         for folder in toolchain.include_dirs():
@@ -230,7 +230,7 @@ def _check_missing(
     elsewhere: Mapping[str, str],
 ) -> None:
     if not all(found.complete for found in linked.values()):
-        return  # LTOIR does not tell its symbols; the linker will say what is missing
+        return  # LTOIR does not show its symbols; the linker reports missing ones
     known = {*own, *(name for found in linked.values() for name in found.functions)}
     for unit, externals in wanted.items():
         for external in externals:

@@ -41,7 +41,7 @@ template <class aotcuda_R, class... aotcuda_A> struct aotcuda_kinds<aotcuda_R(ao
 template <class aotcuda_A, class aotcuda_B> struct aotcuda_same { static const bool aotcuda_value = false; };
 template <class aotcuda_A> struct aotcuda_same<aotcuda_A, aotcuda_A> { static const bool aotcuda_value = true; };
 """
-"""It stands behind a source whose macros hold there too (`#define T float`), so all of its names are its own."""
+"""It is behind a source whose macros hold there too (`#define T float`), so all of its names are its own."""
 
 _KINDS = {
     "void": 0,
@@ -82,11 +82,14 @@ def check(
         wrong = re.findall(r"aotcuda: (\w+);", str(error))
         found = next((external for external in plain if external.name in wrong), None)
         if found is None:
-            return  # the function is not visible by its plain name, as inside a namespace: nothing can be said
+            return  # the function is not visible by its plain name, as inside a namespace: it is not checked
         remedy = (
             'make the two agree, with abi="c"'
             if source.header
-            else "make the two agree (in the Numba ABI a function returns int and takes a pointer to its result first)"
+            else (
+                "make the two agree (in the Numba ABI a function returns int, and its first parameter is a "
+                "pointer to its result)"
+            )
         )
         message = (
             f"{source.name}: {found.name} is defined as {_shown(source, found.name)}, and Python declares it as "

@@ -39,11 +39,11 @@ class Symbols:
 
 
 def of(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> Symbols:
-    """Return the symbols of `item`; CUDA C++ is compiled to PTX for `target` to learn them.
+    """Return the symbols of `item`; CUDA C++ is compiled to PTX for `target` to find them.
 
     Raises:
         CompileError: A CUDA C++ source does not compile.
-        ImageError: A binary is not what its suffix says, or damaged.
+        ImageError: A binary does not match its suffix, or is damaged.
     """
     if item.kind == "cu":
         if item.internal:
@@ -83,7 +83,7 @@ _EXTERN_C = re.compile(rb'extern\s+"C"\s+__device__\s+[\w\s*]+?[\s*](\w+)\s*\(')
 
 
 def _in_source(item: LinkInput) -> Iterator[str]:
-    """Yield the functions of a source of the front end's own, which are all declared alike."""
+    """Yield the functions of a source of the front end's own, which all have one form of declaration."""
     for data in (item.data, *(piece for _, piece in item.pieces)):
         yield from (name.decode() for name in _EXTERN_C.findall(data))
 
@@ -158,7 +158,9 @@ def _machine(data: bytes, where: str) -> int:
     machine, table = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 40)[0]
     entry, count = struct.unpack_from("<HH", data, 58)
     if machine != _EM_CUDA and machine not in _HOSTS:
-        message = f"{where} is for a machine ({machine}) that CUDA does not know; make it by nvcc -dc on this one"
+        message = (
+            f"{where} is for a machine ({machine}) that CUDA does not support; compile it by nvcc -dc on this machine"
+        )
         raise ImageError(message)
     if table + entry * count > len(data):
         message = f"{where} is cut short: it has {len(data)} bytes of {table + entry * count}; make it anew by nvcc -dc"

@@ -49,7 +49,7 @@ def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[
 
 
 def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> list[T]:
-    """Run several flows beside each other, at most `jobs` of their tasks at a time, and return their results.
+    """Run several flows concurrently, at most `jobs` of their tasks at a time, and return their results.
 
     A flow waits for nothing but its own round. Tasks of higher rank start first, since others wait for them. After a
     failure no task of a higher rank starts, so that the errors are the same whichever task was quicker.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Placeholder:
-    """Stands for a packaged kernel or function while the package that will hold it is being built.
+    """A stand-in for a packaged kernel or function while the package that will hold it is being built.
 
     A package's `__init__` may well import the modules that its wheel gains; the functions are compiled from modules of
     that same package, so they must be importable before they exist. Using one is an error.
@@ -43,7 +43,7 @@ class Placeholder:
 class _OwnModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the modules that the wheel gains, with placeholders for content, and compiled extension modules.
 
-    A back end has compiled the extension modules and put them elsewhere than beside the project's sources.
+    A back end has compiled the extension modules and put them into another folder than the project's sources.
     """
 
     def __init__(self, names: Mapping[str, Sequence[str]], extensions: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ class _OwnModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class _ForOthers:
-    """A finder that some package has put there, which is not asked for what the project itself has.
+    """A finder of another package, which is not used for the project's own modules.
 
     That of an editable install by meson-python or scikit-build-core comes before `sys.path` and finds a package where
     it was installed from, in another checkout perhaps; in this one it would start the build that is under way.
@@ -82,7 +82,7 @@ class _ForOthers:
 
 
 def _owner(roots: Sequence[str], generated: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that tells if the project in `roots` has a module, or a package that would hold it."""
+    """Return a function that returns True if the project in `roots` has a module, or a package that would hold it."""
     above = {name.rpartition(".")[0] for name in generated}
     spaces = {".".join(name.split(".")[:size]) for name in above for size in range(1, name.count(".") + 2)}
 
@@ -111,7 +111,7 @@ def prepare_imports(
 ) -> None:
     """Make the project importable from `roots`, and the modules that its wheel gains importable as placeholders.
 
-    `extensions` are the files of extension modules that lie elsewhere, by their names.
+    `extensions` are the files of extension modules that are elsewhere, by their names.
     """
     sys.dont_write_bytecode = True  # none of the project's
     sys.path[:0] = [root for root in roots if root not in sys.path]
@@ -139,7 +139,7 @@ def _distrust_bytecode(packages: tuple[str, ...], roots: tuple[str, ...]) -> Non
 
     def path_stats(self: importlib.machinery.SourceFileLoader, path: str) -> Mapping[str, Any]:
         if path.startswith(packages) or _is_below(path, roots):
-            raise OSError(path)  # as for a loader that knows no times: bytecode is then left out of account
+            raise OSError(path)  # as for a loader without file times: bytecode is then ignored
         return stats(self, path)
 
     loader.path_stats = path_stats  # type: ignore[method-assign]
@@ -156,7 +156,7 @@ def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple
 
 
 def file_of(module: object) -> str | None:
-    """Return the file of what stands in `sys.modules`, which may be anything, such as what raises when it is asked."""
+    """Return the file of an entry of `sys.modules`, which may be any object, also one whose attributes raise."""
     try:
         found = getattr(module, "__file__", None)
     except Exception:  # noqa: BLE001 (a lazy module's own, of a package that is not installed)
@@ -178,7 +178,7 @@ def files_of(names: Iterable[str]) -> set[str]:
 
 
 def is_of_project(file: str, roots: Sequence[str]) -> bool:
-    """Return True if a file lies below one of the project's folders, and is not installed in an environment there."""
+    """Return True if a file is below one of the project's folders, and is not installed in an environment there."""
     return _is_below(str(Path(file).resolve()), _resolved(roots))
 
 

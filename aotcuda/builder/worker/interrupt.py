@@ -1,6 +1,6 @@
-"""Ctrl-C and the signals that ask a process to end: one exception inside a build, one line for the user.
+"""Ctrl-C and the signals that end a process: one exception inside a build, one line for the user.
 
-A build runs under another tool's main program. It takes a signal only if nobody else has a handler for it, and only
+A build runs under another tool's main program. It handles a signal only if no other code has a handler for it, and only
 while it works itself.
 """
 
@@ -27,7 +27,7 @@ WRITTEN = "build interrupted; its files had been written"
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked this process to end. The argument says whether files were written."""
+    """A signal ended this build. The argument tells if files were written."""
 
     code = 128 + signal.SIGINT
     """The exit status for the signal."""

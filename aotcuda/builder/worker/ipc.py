@@ -65,7 +65,7 @@ class Sender:
             os._exit(0)
         try:
             self._connection.send(message)
-        except BrokenPipeError:  # the build is gone, and nobody waits for a word
+        except BrokenPipeError:  # the build has ended, and nothing reads the message
             os._exit(1)
         except OSError:  # a source has closed the pipe
             print(f"aotcuda: {UNREADABLE}", file=sys.stderr, flush=True)

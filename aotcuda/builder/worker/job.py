@@ -51,7 +51,8 @@ class Job:
         from_cache_only: Take all units from the cache that shards have filled, or fail.
         part: The modules with symbols of a shard's units; None before they are known.
         costs: Recorded seconds of units, by module and symbol, to divide them among shards.
-        inputs: What shards and the build that takes their results must have in common, beside what sources read.
+        inputs: What shards and the build that takes their results must have in common, in addition to what sources
+            read.
     """
 
     root: str
@@ -97,7 +98,7 @@ class LinkedItem:
 
     Attributes:
         module: The packaged module that it is of; empty for all else.
-        licence: What its line `SPDX-License-Identifier` says; empty if it has none.
+        licence: The value of its line `SPDX-License-Identifier`; empty if it has none.
     """
 
     name: str
@@ -142,7 +143,7 @@ class Result:
 
     Attributes:
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
-        unseen: Sources whose text does not tell what was compiled, if there are any: an include by a macro's name, say.
+        unseen: Sources whose text does not determine what was compiled, for example with an include by a macro's name.
         made: How many were made.
         problems: What the user should know of the build cache.
         unanswered: Its URL did not answer.

@@ -42,7 +42,7 @@ def grouped(names: Sequence[str]) -> list[Group]:
     """Return a module's kernels in groups that become machine code together, each of some that follow each other.
 
     The linker takes a third longer for five kernels one by one than for five at once, and an edit of one costs all of
-    its group. Where groups end is told by the names around, so a kernel that is added or removed changes the groups
+    its group. The neighbouring names decide where groups end, so a kernel that is added or removed changes the groups
     next to it, and those farther off stay as they are kept.
     """
     found: list[list[str]] = []
@@ -102,7 +102,7 @@ def linked(
     settings: tuple[Any, ...],
     spills: Mapping[str, int],
 ) -> Code:
-    """Link inputs into an image; `spills` is what machine code among them spilled, of which the linker says nothing."""
+    """Link inputs into an image; `spills` are those of machine code among them, which the linker does not report."""
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
     data, found = nvjitlink.link(module, generate(inputs, target), target, *settings)

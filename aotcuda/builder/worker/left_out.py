@@ -26,7 +26,7 @@ def without(
 
     Args:
         plan: The plan of a module.
-        found: What stands for its kernels that targets cannot have, by the targets that code is compiled for.
+        found: Records of its kernels that targets cannot have, by the targets that code is compiled for.
         mode: The configuration's `incomplete`.
 
     Raises:

@@ -217,7 +217,7 @@ def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Load NumPy in the block with a BLAS that starts no threads, unless the user has said how many it may.
+    """Load NumPy in the block with a BLAS that starts no threads, unless the user has set their number.
 
     OpenBLAS stops its threads before each fork and starts them after it: a twelfth of a build's processor time. What
     sources compute by it then comes out the same, however many cores there are.
@@ -241,8 +241,9 @@ _M_MMAP_THRESHOLD = -3
 def _keep_freed_memory() -> None:
     """Have this process and its children keep what they free, for what they allocate next.
 
-    The compilers build up and free some megabytes for each link and each program. By default all of it goes back to the
-    system, which hands it out again page by page: three in four of the page faults of a link, and each takes 1 to 9 µs.
+    The compilers build up and free some megabytes for each link and each program. By default all of it is returned to
+    the system, which hands it out again page by page: three in four of the page faults of a link, and each takes 1 to 9
+    µs.
     """
     with suppress(AttributeError):  # a C library without such settings
         mallopt = ctypes.CDLL(None).mallopt

@@ -99,7 +99,7 @@ class Observer:
                     self.seen.ask_variable(name)
 
     def note_assigned(self, name: str) -> None:
-        """Note a variable that the project sets itself, whose value then tells nothing of the machine."""
+        """Record a variable that the project sets itself, whose value then does not depend on the machine."""
         if self.is_on:
             self._assigned.add(name)
 
@@ -122,7 +122,8 @@ class Observer:
         path = _absolute(name)
         if path is None:
             return
-        # The import system reads a module's file for whoever imports it: what is noted is what will be run.
+        # The import system reads a module's file for the code that imports it: the recorded content is the one that
+        # runs.
         if _reads(mode, flags) and self._is_new("file", path) and (_is_import() or self._is_on_the_stack()):
             self.seen.ask("file", path)
         if _makes(path, mode, flags):
@@ -159,7 +160,7 @@ class Observer:
         return False
 
     def _reads_directly(self) -> bool:
-        """Return True if nothing but the standard library stands between the project's code and `os.environ`."""
+        """Return True if all frames between the project's code and `os.environ` are the standard library's."""
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
         while frame is not None and self._kind(frame.f_code.co_filename) == "standard":
             frame = frame.f_back
@@ -197,7 +198,7 @@ class Observer:
 
 
 class _Variables(dict[bytes, bytes]):
-    """The content of `os.environ` and `os.environb`, which tells what is read of it."""
+    """The content of `os.environ` and `os.environb`, which records the variables that are read."""
 
     def __init__(self, content: dict[bytes, bytes], observer: Observer) -> None:
         super().__init__(content)
@@ -228,7 +229,7 @@ _EVENTS = {
     "os.mkdir": "_created",
     "os.rename": "_created",
 }
-"""The last two tell what the project makes for itself, a temporary file, say: that is no input."""
+"""The last two find files that the project itself writes, such as temporary files, which are not inputs."""
 
 
 _observers: list[Observer] = []
@@ -253,7 +254,7 @@ def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[s
 
 @contextmanager
 def compiling() -> Iterator[Stamp]:
-    """Note what functions of the project read in the block, in which a compiler runs them, if anybody observes."""
+    """Record what the project's functions read while a compiler runs them in the block, if the build is observed."""
     if not _observers:
         yield Stamp()
         return
@@ -270,7 +271,7 @@ def _is_import() -> bool:
 
 
 def _absolute(name: object) -> str | None:
-    """Return a path as it can be asked for from anywhere; None for what is none, such as an open file's number."""
+    """Return an absolute path; None for an object that is not a path, such as an open file's number."""
     if isinstance(name, int):
         return None
     try:
@@ -297,5 +298,5 @@ def _makes(path: str, mode: object, flags: object) -> bool:
 
 
 def _is_standard(path: str) -> bool:
-    # Installed packages lie below the standard library's folder.
+    # Installed packages are below the standard library's folder.
     return path.startswith(_STANDARD) and INSTALLED.isdisjoint(path.split("/"))

@@ -1,6 +1,6 @@
 """The pipeline of a build inside the worker: compile, check what is linked, merge, link and pack, each in children.
 
-Modules go through it beside each other: one is linked while another compiles.
+Modules go through it concurrently: one is linked while another compiles.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 _HEAD = 4096
 _LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
-"""The line that says under which licence a source is, near its beginning; SPDX 2.2.2, annex E:
+"""The line with a source's licence, near its beginning; SPDX 2.2.2, annex E:
 https://spdx.github.io/spdx-spec/v2.2.2/using-SPDX-short-identifiers-in-source-files."""
 
 
@@ -262,7 +262,7 @@ class Pipeline:
         return (yield from _shared(_PACK, tasks, self.job.jobs))
 
     def _compile(self, plan: ModulePlan) -> flows.Flow[tuple[Compiled, dict[tuple[Unit, Target], LeftOut]]]:
-        """Return every unit for every target, and what stands for those that targets cannot have.
+        """Return every unit for every target, and records of those that targets cannot have.
 
         What other processes have compiled is taken as it is.
         """
@@ -414,7 +414,7 @@ class Pipeline:
         return self.cache.name_with(inputs, plan.config.options, self._searched(plan), *made_from)
 
     def tools(self, targets: Iterable[Target]) -> list[tuple[str, str | None]]:
-        """Return the front end's own tools, with their digests; for those of installed packages versions stand."""
+        """Return the front end's own tools, with their digests; versions represent those of installed packages."""
         tools: Callable[[Target], list[str]] = getattr(self.front, "tools", lambda _: [])
         paths = {os.path.realpath(path) for target in targets for path in tools(target)}
         others = sorted(path for path in paths if INSTALLED.isdisjoint(path.split("/")))
@@ -589,8 +589,8 @@ class Pipeline:
                         made = self.front.generated(unit, self.functions[unit], item, code) if unit else (item,)
                         if unit and target.kind == "ptx" and any(one.kind == "ptx" for one in made):
                             message = (
-                                f"{unit.key}: debug=True gives machine code alone, and {target} of arch is PTX; take "
-                                "debug=True out of the kernel's decorator, or list sm_* targets only"
+                                f"{unit.key}: debug=True gives machine code alone, and {target} of arch is "
+                                "PTX; remove debug=True from the kernel's decorator, or list sm_* targets only"
                             )
                             raise CompileError(message)
                         found += made
@@ -625,7 +625,7 @@ class Pipeline:
         return [*inputs, *self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])]
 
     def _foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
-        """Return the inputs beside compiled Python: of the configuration first, then of the units, each once."""
+        """Return the inputs other than compiled Python: of the configuration first, then of the units, each once."""
         items = list(self.linked[plan.config.name].inputs)
         for built in compiled:
             items += built.needed
@@ -637,12 +637,12 @@ class Pipeline:
         return Headers(items, Path(self.job.root), self._searched(plan))
 
     def _sources_of(self, units: Iterable[Unit]) -> list[LinkInput]:
-        """Return the files that units are compiled from beside Python modules, each once."""
+        """Return the files other than Python modules that units are compiled from, each once."""
         found = (item for unit in units for item in self.front.sources(unit, self.functions[unit], self.job.root))
         return nvjitlink.unique(found)
 
     def _searched(self, plan: ModulePlan) -> list[str]:
-        """Return the folders whose headers are inputs; versions stand for installed packages and the toolkit."""
+        """Return the folders whose headers are inputs; versions represent installed packages and the toolkit."""
         name = plan.config.name
         if name not in self._folders_searched:
             known = (*toolchain.include_dirs(), *compilers.machine_toolkits())
@@ -815,7 +815,7 @@ def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> Compiled
 
 
 def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
-    # What a packaged module has beside its functions is called by the module's name and its own.
+    # Other parts of a packaged module are named by the module's name and their own.
     module = item.name.partition(" ")[0]
     is_module = bool(item.header) or module in {given.module for given in plan.config.link}
     licence = _LICENCE.search(item.data[:_HEAD]) if item.kind in {"cu", "ptx"} else None

@@ -110,7 +110,7 @@ class Child:
         if self.status is None:
             try:
                 pid, status = os.waitpid(self.pid, options)
-            except ChildProcessError:  # a source ignores SIGCHLD, or has waited for any child; the pipe tells the rest
+            except ChildProcessError:  # a source ignores SIGCHLD, or has waited for any child; see the pipe
                 self.status = 0
             else:
                 self.status = os.waitstatus_to_exitcode(status) if pid else None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Job, Result
 
-# The worker finds modules where this process finds them. PYTHONPATH must not say so: pip's isolation starts Python by a
+# The worker finds modules where this process finds them. PYTHONPATH cannot name it: pip's isolation starts Python by a
 # sitecustomize of its own, which gives up when the folders that it is about to add are on the path already.
 # Bytecode of the compiler is written as this process would: uv installs packages without, and it takes seconds to make.
 _START = """
@@ -163,7 +163,7 @@ def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit |
     }
     if toolkit is not None:
         # pip isolates builds by an overlay on PYTHONPATH, which cuda.pathfinder does not search; and a toolkit that is
-        # installed on the machine must not take the place of the one that the build asked for.
+        # installed on the machine must not replace the one that the build needs.
         folders = dict.fromkeys(str(Path(path).parent) for path in toolkit.libraries.values())
         found["CUDA_PATH"] = found["CUDA_HOME"] = toolkit.home
         found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*folders, current.get("LD_LIBRARY_PATH")]))
@@ -175,4 +175,4 @@ def _death(step: str, status: int) -> BuildError:
     number = -status if status < 0 else status - 128
     names = {one.value: one.name for one in signal.Signals}
     how = f"killed by {names.get(number, f'signal {number}')}" if number > 0 else f"exit status {status}"
-    return BuildError(f"the build ended while {step} ({how}); what was printed stands above")
+    return BuildError(f"the build ended while {step} ({how}); its output is printed above")

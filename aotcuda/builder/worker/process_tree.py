@@ -22,7 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _GRACE = 0.5
 """Seconds that a process has to end by itself after SIGTERM, before it gets SIGKILL."""
 _PATIENCE = 1.0
-"""Seconds that a killed process has to be gone; one that waits for a dead disk would hold the build up for ever."""
+"""Seconds within which a killed process must end; one that waits for a dead disk would block the build for ever."""
 
 
 def adopt_orphans() -> None:
@@ -67,7 +67,7 @@ def _children() -> list[int]:
 
 
 def _parent(folder: Path) -> int | None:
-    """Return the parent of the process of a folder of /proc, by proc_pid_stat(5); None if the process is gone."""
+    """Return the parent of the process of a folder of /proc, by proc_pid_stat(5); None if the process has ended."""
     try:
         text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Load the sources of units: once for all targets, or once for each if the sources ask which it is.
+"""Load the sources of units: once for all targets, or once for each if the sources query the target.
 
 The order of imports is documented in docs/configuration.md: the prelude, then the sources in the order of the table.
 """
@@ -44,7 +44,7 @@ class Loaded:
     """The loaded sources.
 
     Attributes:
-        attempt: The block for more attempts, whose errors are told together with those of loading.
+        attempt: The block for more attempts, whose errors are raised together with those of loading.
         warnings: What of the recorded units is left out.
     """
 
@@ -172,7 +172,7 @@ def _import_prelude(job: Job, name: str) -> None:
 
 
 def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
-    """Warnings of modules in place of projects that have the compiler itself: no launch asks for what is packaged."""
+    """Warnings about modules in place that import the compiler itself, so that no launch uses packaged kernels."""
     registered = registry.find(job.frontend)
     instead = registered.in_place if registered is not None else ""
     names = "triton, tl" if instead == "aotcuda.triton" else "cuda"
@@ -180,9 +180,9 @@ def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
         return []
     return [
         f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "
-        f"{instead}, so that its launches go by the compiler itself; write from {instead} import {names}"
+        f"{instead}, so the compiler itself would launch its kernels; write from {instead} import {names}"
         for item in job.plans
-        if item.in_place
+        if item.in_place and not item.config.pack
     ]
 
 
@@ -207,7 +207,7 @@ def direct_imports(job: Job, sources: Iterable[Source]) -> list[str]:
 
 
 def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]:
-    """Return the project's files that the prelude imports and that lie in no package of the wheel.
+    """Return the project's files that the prelude imports and that are in no package of the wheel.
 
     Each with its path from the folder that it is imported from.
     """
@@ -314,7 +314,8 @@ def compiling(
 ) -> flows.Flow[Compiled]:
     """Compile a module's units, for those of its targets that are among `own`; less what the build has already.
 
-    Children look in the cache's folder alone. What may be at its URL is asked for at once, and compiled again then.
+    Children read the cache's folder alone. Entries that may be at its URL are fetched together, and those units are
+    compiled again.
     """
     wanted = wanted_of([item], own)
     found: Compiled = {key: built for key, built in have.items() if key[0] in wanted}
@@ -347,7 +348,7 @@ COMPILE = 0
 
 
 def _each(left: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """So many shares of each unit's targets, as far as there are."""
+    """Divide each unit's targets into `number` parts, or into one for each target if there are fewer."""
     return [
         ([unit], share)
         for unit, targets in left.items()

@@ -21,7 +21,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> int:
-    """Start a worker, and end every process below this one when it ends or when this process is asked to end.
+    """Start a worker, and end every process below this one when it ends or when this process gets a signal to end.
 
     Arguments: the process that started this one, the descriptor of the pipe for messages, and the requirement that a
     missing package would come with. The exit status is the worker's; 128 and the number for one that a signal ended.

@@ -37,7 +37,7 @@ _READS = list[tuple[str, str, str | None]]
 """The type of what was read while a unit was compiled, in an entry."""
 
 _OF_MACHINES = frozenset([ALL_NAMES, "PATH", "VIRTUAL_ENV", "TMPDIR", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"])
-"""Variables that say where things lie on a machine."""
+"""Variables with paths of the machine."""
 
 _SHOWN = 8
 """The most kernels and files that an error lists."""
@@ -89,7 +89,7 @@ class UnitCache:
         """Keep the entries of units.
 
         Raises:
-            BuildError: They cannot be kept.
+            BuildError: They cannot be stored.
         """
         seconds = telemetry.seconds_by_unit()
         of_unit: dict[Unit, dict[Target, Any]] = {}
@@ -111,7 +111,7 @@ class UnitCache:
                 raise BuildError(message)
         if not self._cache.keep(values, named, {unit: unit.title for unit in values}, "unit"):
             problem = next(iter(self._cache.problems), "an entry has a value that the cache cannot hold")
-            message = f"the shard cannot keep its results: {problem}"
+            message = f"the shard cannot store its results: {problem}"
             raise BuildError(message)
 
     def record(self) -> None:
@@ -171,7 +171,7 @@ class UnitCache:
         return self._cache.name("unit", self._stamp, unit, list(targets)) if self._stamp else ""
 
     def _why_nameless(self) -> str:
-        return f"{self._unseen[0]} does not tell what is compiled" if self._unseen else "its unit cannot be named"
+        return f"{self._unseen[0]} does not determine what is compiled" if self._unseen else "its unit cannot be named"
 
     def _relative(self, path: str) -> str:
         return _below(path, self._job.root)
@@ -190,7 +190,7 @@ def _portable(stamp: Stamp, root: str) -> Inputs:
     reads = {
         f"{_below(path, root)}{'' if question == 'file' else f' ({question})'}": answer
         for (question, path), answer in stamp.reads.items()
-        if question != "status"  # versions stand for installed packages
+        if question != "status"  # versions represent installed packages
     }
     variables = {f"${name}": value for name, value in stamp.variables.items() if name not in _OF_MACHINES}
     return reads | variables

@@ -1,4 +1,4 @@
-"""Annotations that say how a launch copies an array in host memory: `cuda.In`, `cuda.Out` and `cuda.InOut`."""
+"""Annotations that set how a launch copies an array in host memory: `cuda.In`, `cuda.Out` and `cuda.InOut`."""
 
 from __future__ import annotations
 

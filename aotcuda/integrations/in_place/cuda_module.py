@@ -173,7 +173,7 @@ class Cuda(Proxy):
         return found
 
     def _of_driver(self) -> dict[str, Any]:
-        """Return the names of `cuda.cudadrv` that need the driver only: programs ask it if there is a GPU."""
+        """Return the names of `cuda.cudadrv` that need the driver only: programs use them to find a GPU."""
 
         def failed() -> type[Exception]:
             from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)

@@ -1,6 +1,6 @@
 """Decide if a source that imports `aotcuda.numba` gets packaged kernels or Numba itself.
 
-Each importing source is decided by the files that the build wrote beside it, since a process may import built packages
+The files that the build wrote next to each importing source decide, since a process may import built packages
 and source trees without a build. All sources get Numba in builds, with `AOTCUDA_IN_PLACE=0`, and with numba-cuda's
 simulator.
 """
@@ -35,7 +35,7 @@ def attribute(package: str, name: str, namespace: dict[str, Any]) -> object:
         AttributeError: Numba has no such name.
         ModuleNotFoundError: The source is not packaged, and Numba is not installed; or a submodule is imported.
     """
-    if name == "__path__" and sys._getframe(2).f_code.co_name == _IMPORT:  # noqa: SLF001 (tools ask for it, too)
+    if name == "__path__" and sys._getframe(2).f_code.co_name == _IMPORT:  # noqa: SLF001 (tools request it, too)
         message = (
             f"aotcuda.{package} has no submodules; write from aotcuda.{package} import cuda, and below it the whole "
             "name, such as cuda.random.xoroshiro128p_uniform_float32 or cuda.libdevice.sinf"
@@ -99,7 +99,7 @@ def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
 
 
 def _complete_gpu() -> None:
-    """Add what the simulator's GPU and its `cuda` lack, and what programs ask for."""
+    """Add attributes that programs use and that the simulator's GPU and its `cuda` lack."""
     from aotcuda.gpus import EVERYWHERE  # noqa: PLC0415 (only the simulator needs the table)
 
     devices: Any = sys.modules["numba.cuda.simulator.cudadrv.devices"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy
-from aotcuda.runtime.config_key import are_exact, exact
+from aotcuda.runtime.config_key import are_exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Function(Proxy):
         """Return the result of Numba's own decorator (see Proxy)."""
         if self._numba is None:
             made = self._decorated(*self._args, **self._options)
-            self._numba = self._numba or made  # another function of the module may have asked for it meanwhile
+            self._numba = self._numba or made  # another function of the module may have loaded it meanwhile
         return self._numba
 
     def __getattr__(self, name: str) -> Any:
@@ -131,11 +131,9 @@ class Kernel(Function):
             ManifestError: What was packaged was altered.
             DependencyError: It is not packaged, and Numba is not installed.
         """
-        try:
-            is_exact = type(configuration) is tuple and are_exact(configuration)
-            return self._launchers[configuration if is_exact else exact(configuration)]
-        except KeyError:
-            return self._ready()[configuration]
+        is_exact = type(configuration) is tuple and are_exact(configuration)
+        found = self._launchers.get(configuration) if is_exact else None
+        return self._ready()[configuration] if found is None else found
 
     def forall(self, ntasks: int, tpb: int = 0, stream: object = 0, sharedmem: int = 0) -> Any:
         """Return a launcher over at least `ntasks` threads; the kernel must ignore those beyond.

@@ -87,7 +87,7 @@ class Device:
             return getattr(cuda.gpus[self.id], name)
         driver, value = _driver(), ctypes.c_int()
         code = driver.call["cuDeviceGetAttribute"](ctypes.byref(value), number, self._device.handle)
-        driver.check(code, f"{self!r} did not tell its {name}")
+        driver.check(code, f"{self!r} did not report its {name}")
         return value.value
 
     def __eq__(self, other: object) -> bool:
@@ -191,7 +191,7 @@ class Context:
         """
         driver, free, total = _driver(), ctypes.c_size_t(), ctypes.c_size_t()
         code = driver.call["cuMemGetInfo_v2"](ctypes.byref(free), ctypes.byref(total))
-        driver.check(code, f"the memory of {self.device!r} could not be told")
+        driver.check(code, f"the memory of {self.device!r} could not be read")
         return MemoryInfo((free.value, total.value))
 
     def __getattr__(self, name: str) -> Any:

@@ -1,7 +1,7 @@
 """The packaged kernel of a source that is packaged in place: calls have Numba's semantics.
 
-They mean what Numba's mean: numbers have the types that Numba gives them (the manifest says `exact`), a launch with no
-stream is on the default one, and NumPy's arrays are copied to the GPU and back, with Numba's warning.
+They have the meaning of Numba's: numbers have the types that Numba gives them (the manifest says `exact`), a launch
+with no stream is on the default one, and NumPy's arrays are copied to the GPU and back, with Numba's warning.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _SNAPSHOT = "__aotcuda_numba__"
 
 
 class Proxy:
-    """Stands for an object of Numba."""
+    """A stand-in for an object of Numba."""
 
     def of_numba(self) -> Any:
         """Return the object, importing Numba if necessary.
@@ -34,7 +34,7 @@ class Proxy:
 
     @property
     def _numba_type_(self) -> object:
-        """Return the type of the object for the compiler that asks."""
+        """Return the type of the object for the calling compiler."""
         found = self.of_numba()
         own = getattr(found, "_numba_type_", None)
         if own is not None:
@@ -48,7 +48,7 @@ class Proxy:
 
 
 class NumbaProxy(Proxy):
-    """Stands for an object under a name of Numba. Calls, subscripts and tests resolve it; attributes do not.
+    """A stand-in for an object under a name of Numba. Calls, subscripts and tests resolve it; attributes do not.
 
     Args:
         package: `numba` or `numba_cuda_mlir`.

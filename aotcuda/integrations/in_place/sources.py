@@ -1,4 +1,4 @@
-"""Sources that are packaged in place: the marks beside them, and the modules with their kernels.
+"""Sources that are packaged in place: their marks, and the modules with their kernels.
 
 Beside `mypkg/solver.py` that is a mark, `mypkg/solver.aotcuda/in-place`, a text of a few lines: whether it is of a
 wheel or of an editable install, and the names of modules with the SHA-256 of their manifests. It does for these what
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MODULE = "__aotcuda__"
 """The name under which a source has its `Module`."""
 
-_known: dict[str, Source | None] = {}  # by the file that says so
+_known: dict[str, Source | None] = {}  # by its file
 _packages: dict[str, bool] = {}  # by folder
 _decided: dict[object, tuple[dict[str, Any], bool]] = {}  # by the name of a source
 _modules: dict[str, InPlaceModule] = {}  # by the file of the manifest
@@ -77,7 +77,7 @@ class Source:
         """Return the modules with kernels of this source, its own first.
 
         Raises:
-            ManifestError: What the build left beside it was altered.
+            ManifestError: A file that the build wrote next to it was altered.
         """
         if self._problem is not None:
             from aotcuda.errors import ManifestError  # noqa: PLC0415 (errors.py is not needed for an import)
@@ -115,7 +115,7 @@ class Source:
 
 
 def of(namespace: dict[str, Any]) -> Source | None:
-    """Return the source of a namespace; None without a mark beside it."""
+    """Return the source of a namespace; None without a mark."""
     file, name = namespace.get("__file__"), _name(namespace)
     if not isinstance(file, str) or name == "__main__":  # a script, which is no module of a package
         return None
@@ -144,7 +144,7 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
     """
     name = namespace.get("__name__")
     decided = _decided.get(name)
-    if decided is None or decided[0] is not namespace:  # `nb.cuda` asks each time
+    if decided is None or decided[0] is not namespace:  # `nb.cuda` calls this each time
         decided = _decided[name] = namespace, _is_packaged(namespace)
     return decided[1]
 

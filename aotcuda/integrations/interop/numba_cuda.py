@@ -1,6 +1,6 @@
 """Packaged device functions inside `@cuda.jit` kernels of numba-cuda.
 
-Numba types any object that has a `_numba_type_`. That of a packaged function is made when it is first asked for, which
+Numba types any object that has a `_numba_type_`. That of a packaged function is made when it is first read, which
 is when a kernel that uses it is compiled: a foreign function with the C ABI for each packaged signature, which brings
 the module's LTOIR (and PTX, for links without LTO), whatever else it links, and the callbacks.
 """

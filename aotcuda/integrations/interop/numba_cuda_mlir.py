@@ -1,7 +1,7 @@
 """Packaged device functions inside `@cuda.jit` kernels of numba-cuda-mlir.
 
 As in `numba_cuda` here, a `_numba_type_` with a case for each packaged signature. The compiler lowers calls of its
-own `ExternFunction` objects; one stands behind each case, and which of them a call means is known by its types.
+own `ExternFunction` objects; each overload has one, and a call selects it by its types.
 
 The patches at the end pass link items from helpers to kernels. `aotcuda/registry.py` has the tested releases.
 """
@@ -100,7 +100,7 @@ def _bring(builder: Any, items: Iterable[Any]) -> None:
         if not any(item is other for other in brought):
             brought.append(item)
         builder.link_external_item(item)  # takes each object once
-    # The compiler's default is LTO if an LTOIR file is linked. It does not know that these fatbins hold LTOIR.
+    # The compiler's default is LTO if an LTOIR file is linked. It does not support that these fatbins hold LTOIR.
     options = builder.targetoptions
     if not any(options.get(name) for name in ("_lto_explicit", "_compile_output", "debug")):
         builder.targetoptions = {**options, "lto": True}

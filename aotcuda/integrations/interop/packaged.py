@@ -114,7 +114,7 @@ def callable_from(module: Linkable, records: Sequence[Function], compiler: str) 
         signatures = " and ".join(record["signature"] for record in records)
         message = (
             f"{names} cannot be called from a kernel of {compiler}: the module was built with {built_with}, which "
-            f"passes the arguments or the result of {signatures} in another way; take and return numbers and pointers"
+            f"passes the arguments or the result of {signatures} in another way; use numbers and pointers"
         )
         raise TypeError(message)
     return found

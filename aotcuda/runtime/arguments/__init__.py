@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def reader(value: object) -> Read | None:
     """Return the function that reads arguments of the type of `value`; None if no parameter takes such.
 
-    An array gives its view (None on the host), a number a plain one, other values what `values.reader` says.
+    An array gives its view (None on the host), a number a plain one, other values the result of `values.reader`.
     """
     found: Read | None = arrays.reader(value)
     if found is not None:

@@ -1,4 +1,4 @@
-"""The argument layout of one overload: how the numbers of its arguments lie in the parameter block."""
+"""The argument layout of one overload: the places of the numbers of its arguments in the parameter block."""
 
 # A `PackedOverload` is made once from the manifest: one `struct` for the whole block, and for each parameter a closure
 # that appends an argument's numbers in the struct's order, or returns False for an argument that it does not take
@@ -37,7 +37,7 @@ class Slot:
     __slots__ = ("__weakref__", "_size", "buffer", "handed")
 
     def __init__(self, size: int, starts: list[int]) -> None:
-        """Make a block of `size` bytes; `starts` are the offsets of parameters that are handed over one by one."""
+        """Make a block of `size` bytes; `starts` are the offsets of parameters that are passed one by one."""
         self.buffer = ctypes.create_string_buffer(max(size, 1))
         self._size = ctypes.c_size_t(size)
         start = ctypes.addressof(self.buffer)
@@ -50,7 +50,7 @@ class Slot:
 
 
 class PackedOverload:
-    """One overload of a kernel, ready to pack arguments, with what launches have learnt of it.
+    """One overload of a kernel, ready to pack arguments, with its specializations.
 
     Attributes:
         record: The overload's entry in the manifest.
@@ -92,7 +92,7 @@ class PackedOverload:
     )
 
     def __init__(self, overload: Overload, where: str, live: Mark, *, is_exact: bool = False) -> None:
-        """Make it of a manifest's overload; where it is exact, the key that found it tells that constants fit."""
+        """Make it of a manifest's overload; if it is exact, the key that found it implies that constants fit."""
         self.record = overload
         self.live = live
         self.parameters = overload["parameters"]
@@ -119,7 +119,8 @@ class PackedOverload:
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
         packed = [each for each in self.parameters if each["kind"] != "constant"]
         offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
-        self.starts = sorted(offsets) if overload.get("one_by_one") else []
+        offsets += [place for each in packed for place in each.get("places", ())[1:]]  # the first is the offset
+        self.starts = sorted([*offsets, *overload.get("reserved", ())]) if overload.get("one_by_one") else []
         self.slots: deque[Slot] = deque()  # a list that becomes empty lets go of its memory
         self.made: set[ref[Slot]] = set()
         self.fast_layout: object = None

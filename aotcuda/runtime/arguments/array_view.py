@@ -1,6 +1,6 @@
-"""The view of an array: what any device array says of itself, and the rules that it is held to."""
+"""The view of an array: the description that any device array gives of itself, and the rules that it must satisfy."""
 
-# `view` says what any array may say of itself, whatever its library; the fast paths hold themselves to it, or decline:
+# `view` has the rules for the description of any array, whatever its library; the fast paths apply them, or decline:
 #
 # 1. The address is an int of 64 bits. Extents are ints and not negative, at most 64 of them; all but those that are
 #    zero multiplied with each other and the size of an element stay below 2**63, as in NumPy. So a stride that is
@@ -8,7 +8,7 @@
 #    An array with elements has an address that is not 0.
 # 2. Strides, if there are any, are as many as extents, and ints of 64 bits.
 # 3. To tell whether an array is contiguous, the stride of a dimension of one element is not looked at, and neither are
-#    those of an array without elements. One that is has the strides that follow from its shape, whatever it says.
+#    those of an array without elements. Such an array has the strides that follow from its shape, whatever it reports.
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _known: dict[str, tuple[str, int]] = {}
 
 
 def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool) -> View:
-    """Return the view of an array of which its library says this; the rules are at the top of this file.
+    """Return the view of an array by its library's description; the rules are at the top of this file.
 
     Raises:
         UnreadableError: No array can be so.
@@ -97,7 +97,7 @@ def _numbers(items: object, what: str) -> tuple[int, ...]:
 
 
 def number(item: object, what: str) -> int:
-    """Return an int, or what stands for one; `what` an array has it in, for an error."""
+    """Return an int, or an object that represents one; `what` names the array's attribute in errors."""
     if isinstance(item, int):  # a subclass may have a method of its own: what it holds counts, as C code reads it
         return int.__index__(item)
     index = getattr(type(item), "__index__", None)

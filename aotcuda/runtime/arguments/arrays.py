@@ -5,15 +5,15 @@
 # must happen before or be kept alive until the launch goes into `pending`: a stream that the data is on, as a
 # `aotcuda.runtime.streams.Ready`, or a DLPack capsule.
 #
-# `aotcuda.runtime.arguments.array_view` has the rules for what any array may say of itself. It is called for those
+# `aotcuda.runtime.arguments.array_view` has the rules for the description of any array. It is called for those
 # whose elements, shape or strides are not of the plainest.
 #
 # CuPy arrays, PyTorch tensors and Numba's arrays are read directly: their interfaces would cost more than the launch,
 # and bfloat16 tensors and those that require gradients have none. Everything else is read through
-# `__cuda_array_interface__`, or else DLPack. Either of these says which stream the data is on. For CuPy and PyTorch
+# `__cuda_array_interface__`, or else DLPack. Either of these names the stream of the data. For CuPy and PyTorch
 # that is, by their own conventions, the library's current stream; for Numba the one that the array is bound to, if any,
-# as its interface would say. A stream that an interface names, CuPy's and Numba's included, also has to wait for the
-# launch: version 3 of the interface demands it of who works on another one. DLPack's and PyTorch's arrays have no such
+# as its interface does. A stream that an interface names, CuPy's and Numba's included, also has to wait for the
+# launch: version 3 of the interface demands it of work on another stream. DLPack's and PyTorch's arrays have no such
 # rule.
 #
 # A launch with no stream of its own goes to `current_stream`, which is where the library of the first PyTorch or CuPy
@@ -66,7 +66,7 @@ LEAST_ADDRESS = 1 << 40
 
 _CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
 is_c_contiguous = attrgetter(_CONTIGUOUS)
-"""Tells whether an array of CuPy's is C-contiguous."""
+"""A function that returns if an array of CuPy is C-contiguous."""
 
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
 _OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
@@ -81,7 +81,8 @@ def family(array: object) -> str | None:
     """Return how arrays of this one's type are read; None for no array.
 
     `"cupy"`, `"torch"` and `"numba"` are read directly, `"interface"` and `"dlpack"` through these. `"torch wrapper"`
-    is a subclass of PyTorch's tensor with a `__torch_dispatch__` of its own: what it says need not be of its memory.
+    is a subclass of PyTorch's tensor with a `__torch_dispatch__` of its own: its attributes need not describe its
+    memory.
     """
     kind = type(array)
     found = _families.get(kind)
@@ -102,7 +103,9 @@ def is_open(kind: type) -> bool:
 def _family_of(kind: type) -> str | None:
     """Return the family of a type's objects, "" if they are no arrays, None if each decides for itself."""
     numpy: Any = sys.modules.get("numpy")
-    if issubclass(kind, (int, float, complex, tuple)) or (numpy is not None and issubclass(kind, numpy.generic)):
+    if issubclass(kind, (int, float, complex, tuple)) or is_descriptor(kind):
+        return ""
+    if numpy is not None and issubclass(kind, numpy.generic):
         return ""
     if kind.__name__ == "DeviceNDArray" and module_of(kind) in _NUMBA and hasattr(kind, "device_ctypes_pointer"):
         return "numba"
@@ -116,6 +119,11 @@ def _family_of(kind: type) -> str | None:
     if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
         return "dlpack"
     return None
+
+
+def is_descriptor(kind: type) -> bool:
+    """Return True if objects of a type are Triton's tensor descriptors, whose array is their `base`."""
+    return kind.__name__ == "TensorDescriptor" and module_of(kind) == "triton.tools.tensor_descriptor"
 
 
 def _dispatch(kind: type) -> object:
@@ -168,14 +176,15 @@ def item_bytes(typestr: str) -> int:
 
 
 def current_stream(args: Iterable[object], device: int | None) -> int:
-    """Return the handle of the stream that a launch with these arguments goes to if it is told none.
+    """Return the handle of the stream for a launch with these arguments that names none.
 
-    It is the current stream of the library of the first array of PyTorch's or CuPy's that is on a GPU, tuples' items
-    included, as those libraries' own kernels have it; 0, the default stream, if there is none.
+    It is the current stream of the library of the first array of PyTorch's or CuPy's that is on a GPU, as those
+    libraries' own kernels have it; 0, the default stream, if there is none. Items of tuples count, and the arrays of
+    tensor descriptors.
 
     Args:
         args: The arguments.
-        device: The ordinal of the GPU of the launch; None if that is where the array lies.
+        device: The ordinal of the GPU of the launch; None for the array's own GPU.
     """
     found = leading(args)
     if found is None:
@@ -198,8 +207,8 @@ def leading(args: Iterable[object]) -> tuple[str, Any] | None:
             tensor: Any = arg
             if torch_stream() is not None and tensor.is_cuda:
                 return found, arg
-        elif isinstance(arg, tuple):
-            inner = leading(arg)
+        elif isinstance(arg, tuple) or is_descriptor(type(arg)):
+            inner = leading(arg if isinstance(arg, tuple) else (arg.base,))  # type: ignore[attr-defined]
             if inner is not None:
                 return inner
     return None
@@ -214,7 +223,7 @@ def cupy_stream() -> Callable[[], Any]:
 def cupy_says_stream() -> bool:
     """Return True if launches have to order CuPy's arrays; if not, their user sees to it that they are ready.
 
-    `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2` tells it so: its arrays then name no stream in their interface.
+    `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2` turns this on: its arrays then name no stream in their interface.
     """
     version: int | None = foreign_names.CUPY_INTERFACE_VERSION.find()
     return version is None or version >= 3
@@ -283,7 +292,8 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
     current = torch_stream()
     if current is not None:
         wait(current(tensor.get_device()), pending, stream, mutual=False)
-    # PyTorch negates lazily, too. Its own exports give such a tensor as it lies in memory, and refuse a lazy conjugate.
+    # PyTorch negates lazily, too. Its own exports give the memory of such a tensor without the negation, and refuse a
+    # lazy conjugate.
     if tensor.is_conj():
         name += " (a lazy conjugate; call resolve_conj())"
     strides = None
@@ -299,8 +309,8 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
 
 def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> View | None:
     message = (
-        f"is a {type(tensor).__name__}, a subclass of torch.Tensor with __torch_dispatch__: its memory is not what it "
-        "shows; pass the tensor that it wraps"
+        f"is a {type(tensor).__name__}, a subclass of torch.Tensor with __torch_dispatch__: its memory is not "
+        "the data that it shows; pass the tensor that it wraps"
     )
     raise aotcuda.errors.UnreadableError(message)
 
@@ -310,7 +320,7 @@ def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
         name, ready, address = element(array.dtype), array.stream, array.gpu_data.device_pointer
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
             wait(_whole(ready), pending, stream, mutual=True)
-        # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
+        # Its own strides: the interface gives none for broadcast dimensions among contiguous ones.
         return _view(name, _whole(address), array.shape, array.strides, False)
     except (AttributeError, TypeError):  # another version's, made otherwise
         return _read_interface(array, pending, stream)

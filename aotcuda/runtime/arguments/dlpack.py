@@ -1,7 +1,7 @@
 """Reading arrays through DLPack: what its capsule holds, taken apart with ctypes.
 
 The capsule is never marked as used. It goes into `pending` and lives until the launch is made; its own destructor then
-gives the array back, as DLPack asks of a capsule that nobody consumed.
+releases the array, as DLPack demands for a capsule that was not consumed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _address.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _address.restype = ctypes.c_void_p
 
 
-_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule that says more is not one
+_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule with a larger number is damaged
 
 
 def read(array: Any, pending: list[object], stream: int) -> View | None:
@@ -99,7 +99,7 @@ def read(array: Any, pending: list[object], stream: int) -> View | None:
 def _export(array: Any, stream: int) -> object:
     try:
         return array.__dlpack__(stream=stream, max_version=(1, 0))
-    except TypeError:  # a library from before DLPack 1.0, which knows no max_version
+    except TypeError:  # a library from before DLPack 1.0, without max_version
         return array.__dlpack__(stream=stream)
 
 
@@ -108,12 +108,12 @@ def _open(capsule: object) -> tuple[_Array, bool]:
     if _is_capsule(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
         if managed.major != 1:
-            message = f"gives a DLPack capsule of version {managed.major}, and aotcuda knows version 1"
+            message = f"gives a DLPack capsule of version {managed.major}, and aotcuda reads version 1"
             raise UnreadableError(message)
         return managed.array, bool(managed.flags & _READ_ONLY)
     if _is_capsule(capsule, b"dltensor"):
         return _Array.from_address(_address(capsule, b"dltensor")), False
-    message = f"gives {describe(capsule)} from __dlpack__, where a DLPack capsule belongs that nobody has used"
+    message = f"gives {describe(capsule)} from __dlpack__in place of an unused DLPack capsule"
     raise UnreadableError(message)
 
 

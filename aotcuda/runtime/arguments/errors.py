@@ -73,7 +73,7 @@ def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]
     except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
         return unreadable(where, overloads, args, None, error)
     if several:
-        first = f"no packaged signature of {where} takes these arguments; in the nearest one, {problem}"
+        first = f"no packaged signature of {where} accepts these arguments; in the nearest one, {problem}"
     else:
         first = f"{where}: {problem}"
     way = f"\n  pass:     {conversion}" if conversion is not None else ""
@@ -108,7 +108,7 @@ def missing_variant(
         records: Its variants.
         numbers: By the key of a variant, its index.
         args: The arguments.
-        codes: What stands for them in keys, as far as that is known.
+        codes: Their codes in keys, as far as they are known.
     """
     if not numbers:
         return f"{where} has no packaged variant"
@@ -140,6 +140,8 @@ def _wanted(parameter: Parameter) -> str:
 
 def _variant_type(arg: object, code: object) -> str:
     """Return an argument as Triton's signatures write it: `i32:16`, `*fp32`; constants and others as they are."""
+    if isinstance(code, tuple) and len(code) == 3:
+        return f"tensordesc<{_TRITON_ELEMENTS.get(code[0], code[0])}{list(code[1])}>"
     form, is_multiple = code if isinstance(code, tuple) and len(code) == 2 else ("", None)
     shown = quoted(arg) if type(arg) in (int, float, bool, str, tuple, type(None)) else type_names.name_of(arg)
     if not isinstance(form, str) or not isinstance(is_multiple, bool):
@@ -163,11 +165,11 @@ def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]
     given = ", ".join(map(repr, named))
     lists = "".join(f"\n  packaged: {overload['signature']}" for overload in overloads)
     way = f"write {launch}({', '.join(nearest)})"
-    return ArgumentError(f"{where} takes its arguments by position, not by name ({given}): {way}{lists}")
+    return ArgumentError(f"{where} accepts positional arguments, not names ({given}): {way}{lists}")
 
 
 def unconfigured(where: str, name: str, *ways: str) -> CallError:
-    """Return the error for a kernel that is called as it is; `ways` of launching it stand behind its name."""
+    """Return the error for a kernel that is called as it is; `ways` of launching it follow its name."""
     shown = [f"{name}{way}(...)" for way in ways or ("[grid, block]", ".forall(n)")]
     return CallError(f"{where} needs a configuration: {' or '.join(shown)}")
 
@@ -189,7 +191,7 @@ def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, 
         problem = _problem(parameter, arg)
         if problem is not None:
             found.append((f"argument {number}, {parameter['name']}, {problem}", _conversion(parameter, arg, args)))
-    if found:  # else what must lie apart are arrays
+    if found:  # else the arrays that must not overlap
         return found
     return [(problem, None) for problem in _overlaps(overload, args) or ["the arguments could not be packed"]]
 

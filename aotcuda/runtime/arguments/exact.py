@@ -14,15 +14,16 @@ each argument, and so has a launch. A launch finds the overload of its key, or n
 #     None       a constant
 #     tensor     a pointer to its dtype. `divisor`: its address is a multiple of 16
 #     constexpr  its type and value: 1, 1.0 and True are three constants
+#     descriptor its dtype and block shape
 #
-# `hints` of an argument says what Triton does not look for: with "none" (do_not_specialize) neither 1 nor multiples,
+# `hints` of an argument lists what Triton does not check: with "none" (do_not_specialize) neither 1 nor multiples,
 # with "no alignment" no multiples. `annotation` fixes the type: then 1 is no constant, and numbers of other types fit.
 
 from __future__ import annotations
 
 import aotcuda
 from aotcuda.runtime import module_of
-from aotcuda.runtime.arguments import arrays, keys, scalars
+from aotcuda.runtime.arguments import arrays, descriptors, keys, scalars
 from aotcuda.runtime.arguments.argument_layout import PackedOverload
 from aotcuda.runtime.arguments.keys import Coder
 from aotcuda.runtime.arguments.overloads import Candidates, OverloadTable
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Mark
 
     Code = Any
-    """`(format, is a multiple)` of a number, `(dtype, is a multiple)` of an array, `(type, value)` of a constant."""
+    """`(format, is a multiple)` of a number, `(dtype, is a multiple)` of an array, `(type, value)` of a constant,
+    `(dtype, block shape, None)` of a tensor descriptor."""
 
 _ALIGNMENT = 16
 _MOST_TYPES = 1024
@@ -183,6 +185,8 @@ class ExactOverloads(OverloadTable):
         if isinstance(arg, float):
             fits = annotation is None or annotation.startswith(("fp", "bf"))
             return Way(scalars.reader(arg), (_ANNOTATED if annotation else "f", False)) if fits else None
+        if arrays.is_descriptor(type(arg)):
+            return Way(descriptors.read, coder=Coder(at, _code_of_descriptor))
         read = None if arrays.is_open(type(arg)) else arrays.reader(arg)
         return _way_of_array(at, read, argument) if read is not None else None
 
@@ -220,7 +224,13 @@ def _code(parameter: Parameter, argument: Argument) -> Code:
         return _code_of_value(parameter["value"])
     if parameter["kind"] == "elements":
         return parameter["dtype"], is_multiple
+    if parameter["kind"] == "descriptor":
+        return parameter["dtype"], tuple(parameter["block"]), None
     return _ANNOTATED if "annotation" in argument else parameter["format"], is_multiple
+
+
+def _code_of_descriptor(given: Any) -> Code:
+    return (given.dtype, given.block, None) if given is not None else keys.OTHER
 
 
 def _code_of_value(value: Any) -> Code:

@@ -1,6 +1,6 @@
 """Arrays in the host's memory, copied to the GPU for one launch and back after it, as Numba does.
 
-`AOTCUDA_HOST_ARRAYS=copy` asks for it; otherwise such arrays are an error. The copies take far longer than most kernels
+`AOTCUDA_HOST_ARRAYS=copy` turns it on; otherwise such arrays are an error. The copies take far longer than most kernels
 and the launch has to wait for the kernel, so it is for trying things out, and each such launch warns.
 """
 
@@ -40,7 +40,7 @@ class _Copy:
         self._free = driver.call["cuMemFree_v2"]
 
     def make(self) -> None:
-        """Copy the array; who calls this frees the copy, whatever is raised here."""
+        """Copy the array; the caller frees the copy, whatever is raised here."""
         call, size = self._driver.call, self._array.nbytes
         self._check(call["cuMemAlloc_v2"](ctypes.byref(self._address), max(size, 1)))
         self._check(call["cuMemcpyHtoD_v2"](self._address, self._packed.ctypes.data, size))
@@ -78,7 +78,7 @@ class _Described:
 
 
 def _interface(array: Any, address: int) -> dict[str, object]:
-    """Return what a copy of an array says of itself: it is in Fortran's order where the array is, and else in C's."""
+    """Return the description of a copy of an array: in Fortran's order if the array is, and else in C's."""
     data, strides = (address, not array.flags.writeable), array.strides if array.flags.fnc else None
     return {**array.__array_interface__, "data": data, "strides": strides, "version": 3, "stream": None}
 
@@ -190,7 +190,7 @@ class Copies:
         try:
             for _, copy in self._made:
                 copy.free()
-        except BaseException:  # an interrupt; what is left goes all the same
+        except BaseException:  # an interrupt; the other copies are freed all the same
             for _, copy in self._made:
                 copy.free()
             raise
@@ -199,8 +199,8 @@ class Copies:
 def _warn(where: str, numbers: list[int]) -> None:
     which = f"argument {numbers[0]}" if len(numbers) == 1 else f"arguments {', '.join(map(str, numbers))}"
     message = (
-        f"{where} got an array in the host's memory ({which}), which was copied to the GPU and back; "
-        "that takes longer than most kernels, so keep arrays on the GPU, as cupy.asarray does"
+        f"{where} got an array in the host's memory ({which}), which was copied to the GPU and back; a copy "
+        "takes longer than most kernels, so store arrays on the GPU, as cupy.asarray does"
     )
     import warnings  # noqa: PLC0415 (others ask about arrays alone)
 

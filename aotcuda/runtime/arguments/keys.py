@@ -1,9 +1,10 @@
-"""Keys of arguments: what tells the overloads of a kernel apart, so that one look-up finds the few that may fit."""
+"""Keys of arguments: one look-up by the properties that distinguish overloads finds the few that may fit."""
 
 # A `Coder` turns what was read of one argument into a code. The codes of all arguments that overloads distinguish are
-# the key of a `Specialization` (see `aotcuda.runtime.arguments.overloads`). Only what has few values goes into a code:
-# of an array its dtype, its dimensions and which divisors its address has; of a number which divisors it has and which
-# constants it equals; of a constant its value, if an overload has it. Bounds and ranges of numbers are checked later.
+# the key of a `Specialization` (see `aotcuda.runtime.arguments.overloads`). A code contains only properties with few
+# values: of an array its dtype, its dimensions and which divisors its address has; of a number which divisors it has
+# and which constants it equals; of a constant its value, if an overload has it. Bounds and ranges of numbers are
+# checked later.
 
 from __future__ import annotations
 

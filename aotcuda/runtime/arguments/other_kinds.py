@@ -1,13 +1,12 @@
-"""The kinds of parameters beside numbers and arrays; see `aotcuda.runtime.arguments.parameter_kinds`."""
+"""The kinds of parameters other than numbers and arrays; see `aotcuda.runtime.arguments.parameter_kinds`."""
 
 from __future__ import annotations
-
-import struct
 
 import aotcuda
 from aotcuda.runtime.arguments import (
     array_view,
     arrays,
+    descriptor_kind,
     other_values,
     parameter_errors,
     parameter_kinds,
@@ -43,9 +42,6 @@ class Pointer(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return parameter_errors.out_of_range(self, parameter, arg, read)
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter_errors.given_address(parameter, block)
-
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return "p", "Q", parameter["offset"], "C", 0, 0, 0, b"", ""
 
@@ -73,10 +69,6 @@ class Datetime(Kind):
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        (count,) = struct.unpack_from("<q", block, parameter["offset"])
-        return f"{parameter['type']} {count}"
 
 
 class SmallFloat(Kind):
@@ -107,11 +99,6 @@ class SmallFloat(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return parameter_errors.out_of_range(self, parameter, arg, read)
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        ((offset, form, _),) = self.fields(parameter)
-        (code,) = struct.unpack_from(f"<{form}", block, offset)
-        return f"{parameter['type']} {small_floats.decode(parameter['dtype'], code)}"
-
 
 _CODES = {1: "B", 2: "H"}
 
@@ -124,9 +111,6 @@ class Address(Kind):
 
     def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], "Q", True)]
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter_errors.given_address(parameter, block)
 
 
 class Record(Address):
@@ -193,7 +177,7 @@ class Buffer(Address):
         if strides is not None:
             return (
                 f"has shape {shape} and strides {strides} in bytes, which is not contiguous in C order, and "
-                f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
+                f"{parameter['type']} passes no strides to the kernel; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} lets the kernel write to it; {parameter_errors.WRITABLE}"
@@ -248,10 +232,6 @@ class Struct(Kind):
             else f"is a record {read[0]} where {self.wanted(parameter)}"
         )
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        start = parameter["offset"]
-        return f"{parameter['type']} of the bytes {block[start : start + parameter['bytes']].hex(' ', 8)}"
-
 
 class Type(Kind):
     """A type, as `float64` is: a class or dtype of NumPy, a dtype of PyTorch, a type of Numba. Nothing of it is packed.
@@ -271,9 +251,6 @@ class Type(Kind):
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter["type"]  # the block may end with it, in one byte: the front end says how many it takes
 
 
 class Tuple(Kind):
@@ -298,7 +275,7 @@ class Tuple(Kind):
         return [field for member in parameter["members"] for field in parameter_kinds.of(member).fields(member)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        raise NotImplementedError  # its members are asked, by aotcuda.runtime.arguments.errors
+        raise NotImplementedError  # aotcuda.runtime.arguments.errors uses its members
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
@@ -306,9 +283,6 @@ class Tuple(Kind):
             parameter_kinds.of(member).is_exact(member, item)
             for member, item in zip(parameter["members"], arg, strict=True)
         )
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return f"({', '.join([parameter_kinds.of(member).given(member, block) for member in parameter['members']])})"
 
 
 class Elements(Address):
@@ -356,7 +330,7 @@ class Elements(Address):
 class Number(Scalar):
     """A number that is passed by value, of which the first overload in order takes what fits it.
 
-    So an int goes to the narrowest type that is listed first, where a `Scalar` prefers the widest.
+    So an int selects the narrowest type that is listed first; a `Scalar` prefers the widest.
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
@@ -412,9 +386,6 @@ class Constant(Kind):
             return None
         return f"is {aotcuda.errors.shown(arg)} where {self.wanted(parameter)}"
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter["type"]
-
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         optional = int(bool(parameter.get("optional")))
         return "k", "q", 0, "C", 0, 0, optional, b"", "", b"", 1, *parameter_kinds.NO_BOUNDS, parameter["value"]
@@ -432,6 +403,7 @@ KINDS: dict[str, Kind] = {
     "buffer": Buffer(),
     "struct": Struct(),
     "small": SmallFloat(),
+    "descriptor": descriptor_kind.TensorDescriptor(),
 }
 
 

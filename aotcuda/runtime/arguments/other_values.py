@@ -1,6 +1,6 @@
-"""Arguments beside arrays and plain numbers: tuples, addresses, datetimes, records, types, strings and None.
+"""Arguments except arrays and plain numbers: tuples, addresses, datetimes, records, descriptors, types, strings, None.
 
-How each is read, and what tells it apart. Most kernels take none, and launches of them do without this.
+The module defines how each is read, and its code in keys. Most kernels have no such parameter and do not import this.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 from aotcuda.manifest.dtypes import NAMED, structured
 from aotcuda.runtime import module_of
-from aotcuda.runtime.arguments import scalars
+from aotcuda.runtime.arguments import arrays, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def reader(value: object, member: Callable[[object], Read | None]) -> Read | Non
     """Return the function that reads arguments of the type of `value`; None if no parameter takes such.
 
     An address gives an int, a datetime its unit and count, a record its type and its bytes, a tuple a list of what its
-    members give, which are read as `member` says. None and strings, of constants alone, as they are.
+    members give, which `member` reads. None and strings, of constants alone, as they are.
     """
     if isinstance(value, tuple):
         members = [member(item) for item in value]
@@ -48,6 +48,10 @@ def reader(value: object, member: Callable[[object], Read | None]) -> Read | Non
         return lambda date, _pending, _stream: (date.dtype.str, int(date.view("i8")))
     if is_record(value):
         return _read_tensor_map if _is_tensor_map(type(value)) else _read_record
+    if arrays.is_descriptor(type(value)):
+        from aotcuda.runtime.arguments import descriptors  # noqa: PLC0415 (few kernels take any)
+
+        return descriptors.read
     if is_type(value):
         return lambda given, _pending, _stream: type_of(given)
     if value is None or type(value) is str:
@@ -57,7 +61,7 @@ def reader(value: object, member: Callable[[object], Read | None]) -> Read | Non
 
 def is_pointer(value: object) -> bool:
     """Return True if a value is a `ctypes.c_void_p`."""
-    module = sys.modules.get("ctypes")  # who has such a value has imported it
+    module = sys.modules.get("ctypes")  # such a value exists only if it is imported
     return module is not None and isinstance(value, module.c_void_p)
 
 
@@ -93,13 +97,13 @@ def _read_tensor_map(value: Any, _pending: list[object], _stream: int) -> tuple[
 
 
 def is_type(value: object) -> bool:
-    """Return True if a value is a class, or an object that stands for a type of numbers."""
+    """Return True if a value is a class, or an object that represents a type of numbers."""
     return isinstance(value, type) or type_of(value) is not None
 
 
 def type_of(value: object) -> str | None:
-    """Return the type string that a class or dtype of NumPy, PyTorch or Numba stands for, else None."""
-    numpy = sys.modules.get("numpy")  # who has such a value has imported it
+    """Return the type string that a class or dtype of NumPy, PyTorch or Numba represents, else None."""
+    numpy = sys.modules.get("numpy")  # such a value exists only if it is imported
     if numpy is not None and (isinstance(value, numpy.dtype) or (isinstance(value, type) and _is_numpys(value, numpy))):
         return str(numpy.dtype(value).str)
     kind = type(value)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Selection = tuple[PackedOverload, Slot, list[object], list[object], int, "Specialization | None"]
     """The overload; the slot that holds the arguments packed; their numbers; what is pending (see
     `aotcuda.runtime.arguments.arrays`); the launch's stream; the specialization that the overload was found in,
-    None for one that the fast path must not learn from."""
+    None for one that must not be passed to the fast path."""
 
 _MOST_KEPT = 1024
 _MOST_KEYS = 1 << 14
@@ -62,7 +62,7 @@ class Specialization:
         overloads: The overloads.
         coders: The coders of the key.
         launches: How many launches the general path has made; of threads that count at once, one may be missed.
-        taught: The configurations and contexts that the fast path was taught for arguments like these.
+        taught: The configurations and contexts for which the fast path has this specialization.
     """
 
     __slots__ = ("coders", "launches", "overloads", "taught")
@@ -85,7 +85,7 @@ class Candidates:
         overloads: The overloads, best first.
         readers: For each argument the closure that reads it; None for a number that is taken as it is.
         leader: The library whose current stream a launch is on, `"cupy"` or `"torch"`; None for the default stream.
-            PyTorch's leads only if a tensor is on a GPU.
+            PyTorch's leads only if a tensor is on a GPU. It represents tensor descriptors, too, of whatever array.
         deciding: The coders of the arguments that decide which overloads may fit.
         plain: The specialization of all overloads, where there are no such arguments.
         cupy_at: The index of the first argument that is on CuPy's current stream; -1 if there is none.
@@ -132,7 +132,7 @@ class Candidates:
         self.deciding = keys.coders(overloads, args) if coders is None else coders
         self._key = keys.key_of(self.deciding)
         self._find = find or self._filtered
-        families = [[arrays.family(leaf) for leaf in _leaves((arg,))] for arg in args]
+        families = [[_leading_family(leaf) for leaf in _leaves((arg,))] for arg in args]
         self.leader = next((found for each in families for found in each if found in ("cupy", "torch")), None)
         self.cupy_at = next((at for at, each in enumerate(families) if "cupy" in each), -1)
         if self.cupy_at >= 0 and not arrays.cupy_says_stream():
@@ -183,7 +183,7 @@ class Candidates:
 
 
 class OverloadTable:
-    """The overloads of one kernel, with what launches have learnt of arguments.
+    """The overloads of one kernel, with its specializations.
 
     Attributes:
         overloads: The overloads, in the configuration's order.
@@ -211,7 +211,7 @@ class OverloadTable:
             kernel: The kernel's entry in the manifest.
             where: Its name with its module's.
             live: The validity flag.
-            device: Returns the ordinal of the GPU of a launch; None if that is where the first array lies.
+            device: Returns the ordinal of the GPU of a launch; None for the GPU of the first array.
         """
         self._where = where
         self._device = device
@@ -306,7 +306,7 @@ class OverloadTable:
             found = self._candidates.get(key)
         except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
             raise
-        except Exception as error:  # a class whose own class says that it has no hash, or raises
+        except Exception as error:  # a class whose own class has no hash, or raises
             raise self.unreadable(args, error) from error
         return found or self._rank(key, args)
 
@@ -366,7 +366,7 @@ class OverloadTable:
         return None
 
     def _streams(self, candidates: Candidates, args: tuple[object, ...], given: int | None) -> tuple[int, int]:
-        """Return the launch's stream, and CuPy's current one, which is asked once for all of its arrays; else 0."""
+        """Return the launch's stream, and CuPy's current one, which is read once for all of its arrays; else 0."""
         try:
             current = int(arrays.cupy_stream()().ptr) if candidates.cupy_at >= 0 or candidates.leader == "cupy" else 0
         except (MemoryError, RecursionError):
@@ -451,6 +451,10 @@ def _tells_large(found: Iterable[Parameter]) -> bool:
         else parameter.get("exact", False) and parameter["format"] == "Q"
         for parameter in found
     )
+
+
+def _leading_family(arg: object) -> str | None:
+    return "torch" if arrays.is_descriptor(type(arg)) else arrays.family(arg)
 
 
 def _leaves(args: tuple[object, ...]) -> list[object]:

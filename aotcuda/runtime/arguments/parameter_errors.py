@@ -1,4 +1,4 @@
-"""Why a parameter does not take an argument, and what a kernel was given, in words: only errors need it."""
+"""Why a parameter does not take an argument, in words: only errors need it."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
     if packs(kind, parameter, read):
         return None
     sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
-    return f"has shape {read[2]}, of which {sizes} cannot hold what the kernel takes; pass parts of it"
+    return f"has shape {read[2]}, of which {sizes} is too small for the kernel's parameter; pass parts of the array"
 
 
 def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    """Return what `Kind.problem` says of a number."""
+    """Return `Kind.problem` of a number."""
     if packs(kind, parameter, read):
         return None
     return f"is {aotcuda.errors.shown(arg)}, which is out of range for {parameter['type']}"
@@ -88,33 +88,3 @@ def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
     except (struct.error, OverflowError):
         return False
     return True
-
-
-def given_number(parameter: Parameter, block: bytes) -> str:
-    """Return what `Kind.given` says of a number."""
-    if parameter["kind"] == "complex":
-        value: object = complex(*struct.unpack_from(f"<2{parameter['format']}", block, parameter["offset"]))
-    else:
-        (value,) = struct.unpack_from(f"<{parameter['format']}", block, parameter["offset"])
-    return f"{parameter['type']} {value}"
-
-
-def given_array(parameter: Parameter, block: bytes) -> str:
-    """Return what it says of an array."""
-    words, ndim = parameter["words"], parameter["ndim"]
-    if ndim and "shape0" not in words:  # the kernel is told where it lies, and no more
-        return given_address(parameter, block)
-    numbers = dict(zip(words, struct.unpack_from(f"<{len(words)}q", block, parameter["offset"]), strict=True))
-    shape = tuple([numbers[f"shape{axis}"] for axis in range(ndim)])
-    itemsize = array_view.item_bytes(parameter["dtype"])
-    text = f"{type_names.array_name(parameter['dtype'], ndim, parameter['layout'])} of shape {shape}"
-    if parameter["layout"] == "A" and ndim:
-        steps = [numbers.get(f"stride{axis}", numbers.get(f"step{axis}", 0) * itemsize) for axis in range(ndim)]
-        text += f" and strides {tuple(steps)} in bytes"
-    return f"{text} at {numbers['data'] % (1 << 64):#x}"
-
-
-def given_address(parameter: Parameter, block: bytes) -> str:
-    """Return what it says of a parameter that is an address."""
-    (address,) = struct.unpack_from("<Q", block, parameter["offset"])
-    return f"{parameter['type']} at {address:#x}"

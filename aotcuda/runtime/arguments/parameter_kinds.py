@@ -46,7 +46,7 @@ class Kind:
         """Return the function that appends the numbers of `fields` of a contiguous array of the parameter's dtype.
 
         It is given address and shape, and returns False for a shape that the parameter does not take. None if the
-        parameter asks more of arrays than a dtype and a number of dimensions.
+        parameter checks more than an array's dtype and number of dimensions.
         """
         return None
 
@@ -73,10 +73,6 @@ class Kind:
         arrays too, and one for large ints the small ones.
         """
         return True
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        """Return what a kernel was given, in words, from its parameter block."""
-        raise NotImplementedError
 
     def record(self, parameter: Parameter) -> tuple[object, ...] | None:
         """Return the parameter for the fast path in C; None if that does not take it.
@@ -114,11 +110,6 @@ class Scalar(Kind):
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         large = parameter["kind"] == "scalar" and parameter["format"] == "Q"
         return not large or scalars.numpy_dtype(arg) is not None
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (likewise)
-
-        return parameter_errors.given_number(parameter, block)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return parameter["kind"][0], parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
@@ -200,11 +191,6 @@ class Array(Kind):
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         return parameter["layout"] == "C" and not parameter.get("readonly", False)
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (likewise)
-
-        return parameter_errors.given_array(parameter, block)
-
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
         words = bytes(map(word_code, parameter["words"]))
@@ -231,7 +217,7 @@ class Array(Kind):
 _KINDS: dict[str, Kind] = {"scalar": Scalar(), "complex": Scalar(), "array": Array()}
 
 ANY_DIMENSIONS = 255
-"""What the extension is told for a parameter that takes arrays of any number of dimensions."""
+"""The extension's value for a parameter that accepts arrays of any number of dimensions."""
 
 
 def know(kinds: dict[str, Kind]) -> None:
@@ -261,7 +247,7 @@ def in_elements(parameter: Parameter) -> bool:
 def form(parameter: Parameter) -> tuple[str, int | None] | None:
     """Return dtype and number of dimensions (None: any) of a parameter's arrays; None if it is for no arrays.
 
-    Overloads are grouped by it. A record, which takes arrays of a single element, is told apart by itself.
+    Overloads are grouped by it. A record, which accepts arrays of a single element, has a code of its own.
     """
     if parameter["kind"] not in ("array", "buffer", "elements"):
         return None
@@ -269,12 +255,12 @@ def form(parameter: Parameter) -> tuple[str, int | None] | None:
 
 
 def sizes(parameter: Parameter) -> list[str]:
-    """Return the words of an array's sizes that the kernel takes beside its own."""
+    """Return the words of an array's sizes that are further parameters of the kernel."""
     return [size["word"] for size in parameter.get("sizes", ())]
 
 
 def size_fields(parameter: Parameter) -> Fields:
-    """Return what `Kind.fields` says of them."""
+    """Return `Kind.fields` of them."""
     return [(size["offset"], size["format"], False) for size in parameter.get("sizes", ())]
 
 

@@ -75,7 +75,7 @@ def kind_of(value: object) -> str | None:
 
 def numpy_dtype(value: object) -> Any:
     """Return the dtype of a scalar of NumPy's, None for all other objects."""
-    numpy: Any = sys.modules.get("numpy")  # who holds a NumPy scalar has imported NumPy
+    numpy: Any = sys.modules.get("numpy")  # a NumPy scalar exists only if NumPy is imported
     return value.dtype if numpy is not None and isinstance(value, numpy.generic) else None
 
 
@@ -106,7 +106,7 @@ def is_plain(value: object) -> bool:
 
 
 def is_foreign(value: object) -> bool:
-    """Return True if a number is neither Python's nor NumPy's: each object may say something else."""
+    """Return True if a number is neither Python's nor NumPy's: objects of one class may differ."""
     return not isinstance(value, PLAIN) and numpy_dtype(value) is None
 
 
@@ -147,7 +147,7 @@ _GIVEN: dict[str, Callable[[Any], object]] = {
 
 
 def family(parameter: Parameter) -> str:
-    """Return the kind of a scalar parameter: one of the four that `kind_of` tells."""
+    """Return the kind of a scalar parameter: one of the four that `kind_of` returns."""
     if parameter["kind"] == "complex":
         return "complex"
     if parameter["kind"] == "small":

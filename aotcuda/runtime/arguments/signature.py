@@ -1,4 +1,4 @@
-"""The signature, in Numba's notation, that a call's arguments ask for: what the JIT fallback compiles.
+"""The signature of a call's arguments in Numba's notation, which the JIT fallback compiles.
 
 It depends on the arguments alone, as in Numba's own typing: a Python int is an int64 (a uint64 beyond that), a float a
 float64, a complex a complex128; NumPy's scalars keep their type. An array that is contiguous in both orders is a C one.

@@ -39,14 +39,3 @@ def encode(name: str, value: float) -> int | None:
     exponent = max(math.frexp(size)[1] - 1, 1 - bias)
     code = round(math.ldexp(size, mantissa_bits - exponent)) + ((exponent + bias - 1) << mantissa_bits)
     return code | sign if code <= largest else None
-
-
-def decode(name: str, code: int) -> float:
-    """Return the number of a code."""
-    mantissa_bits, bias, largest, infinity, _ = _FORMATS[name]
-    size, sign = code & ~SIGNS[name], -1.0 if code & SIGNS[name] else 1.0
-    if size > largest:
-        return sign * math.inf if size == infinity else math.nan
-    exponent, mantissa = size >> mantissa_bits, size & ((1 << mantissa_bits) - 1)
-    whole = mantissa + (1 << mantissa_bits if exponent else 0)
-    return sign * math.ldexp(whole, max(exponent, 1) - bias - mantissa_bits)

@@ -1,7 +1,7 @@
 """The fast path in C, if this installation has it: the extension `fast._launch`, which launch.h introduces.
 
 It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds to what it knows.
+`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds specializations.
 `AOTCUDA_EXTENSION=0` leaves it out.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.grid_binding import Named
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 29
+_VERSION = 30
 """The version of the interface; in an editable install the extension may be older than the Python code."""
 
 _VARIABLE = "AOTCUDA_EXTENSION"
@@ -65,7 +65,7 @@ def _find() -> tuple[Any, str]:
         return None, f"it cannot be imported: {error}; install aotcuda again with this Python"
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
-        return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
+        return None, f"{_launch.__file__} belongs to another version of aotcuda; install aotcuda again"
     return _launch, ""
 
 
@@ -86,7 +86,7 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
 def in_front(
     launcher: Callable[..., None], configuration: Configuration, specializations: object, named: Named | None = None
 ) -> Any:
-    """Return the launcher wrapped in the fast path; where calls may name arguments, `named` says which.
+    """Return the launcher wrapped in the fast path; `named` are the arguments that calls may name.
 
     A launcher whose calls may name more arguments than the extension takes is returned as it is.
     """
@@ -97,12 +97,6 @@ def in_front(
     attributes = configuration.attributes
     encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
     return module.Launcher(launcher, specializations, dimensions, configuration.stream, encoded, *(named or ()))
-
-
-def hold(launcher: object, stream: object) -> Any:
-    """Return a launcher that keeps a stream alive too; None for a launcher that is not the extension's."""
-    module = in_use()
-    return module.hold(launcher, stream) if module is not None and type(launcher) is module.Launcher else None
 
 
 def layered(
@@ -119,7 +113,7 @@ def layered(
     Args:
         layers: These, from the outside, and what the innermost is around.
         kinds: Of each, `h` for heuristics or `t` for an autotuner.
-        cache_type: The type of an autotuner's `cache`, beside dict.
+        cache_type: The type of an autotuner's `cache`, if it is not dict.
         config_type: The type of configs.
         literals: What a launch has to be given as the launcher computes it, where the layers may not: the name, the
             argument, and the value where that is None.
@@ -127,22 +121,3 @@ def layered(
     module = in_use()
     arg_names = layers[0].arg_names
     return module and module.Layered(layers, kinds, arg_names, cache_type, config_type, literals)
-
-
-def configurations(launchers: dict[object, Any]) -> Any:
-    """Return the extension's `stream_objects.Configurations`; None without the extension."""
-    module = in_use()
-    return None if module is None else module.Configurations(launchers)
-
-
-def know_stream(kind: type, attribute: str | None) -> None:
-    """Let `configurations` read streams of this type, by an attribute or by the protocol."""
-    module = in_use()
-    if module is None:
-        return
-    if attribute is not None:
-        with _lock:
-            module.know_stream_type(kind, attribute, False)
-    elif callable(getattr(kind, "__cuda_stream__", None)):
-        with _lock:
-            module.know_stream_type(kind, "__cuda_stream__", True)

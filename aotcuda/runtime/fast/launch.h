@@ -38,7 +38,7 @@
  * counters. So either the unload waits for this launch, or this launch declines. No Python code runs in between.
  *
  * FILES: arrays.c reads arrays. streams.c knows the streams of the data and orders them. block.c packs parameter blocks.
- * specializations.c adds and finds specializations. launcher.c launches. configurations.c finds the launcher of kernel[grid, block].
+ * specializations.c adds and finds specializations. launcher.c launches.
  * layers.c runs Triton's heuristics and autotuners before a launch. xla.c launches inside programs that XLA compiled. module.c makes the module.
  */
 #ifndef AOTCUDA_LAUNCH_H
@@ -434,9 +434,7 @@ typedef struct Launcher {
     Derived *derived;
 } Launcher;
 
-extern PyTypeObject *launcher_type, *configurations_type;
-Launcher *base_of(PyObject *launcher);
-PyObject *launcher_for_stream(Launcher *base, PyObject *stream);
+extern PyTypeObject *launcher_type;
 
 /* --------------------------------------------------------------------------------------------- small functions, and the module */
 
@@ -450,10 +448,9 @@ int streams_init(void);
 int block_init(PyObject *module);
 int specializations_init(PyObject *module);
 int launcher_init(PyObject *module);
-int configurations_init(PyObject *module);
 int layers_init(PyObject *module);
 
-extern PyMethodDef streams_functions[], launcher_functions[], configurations_functions[], xla_functions[];
+extern PyMethodDef streams_functions[], launcher_functions[], xla_functions[];
 
 #ifndef _WIN32
 #pragma GCC visibility pop

@@ -25,7 +25,7 @@ typedef struct {
 } LaunchConfig;
 
 /* Return the launcher that has what a launch needs. */
-Launcher *base_of(PyObject *object) {
+static Launcher *base_of(PyObject *object) {
     Launcher *launcher = (Launcher *)object;
     return launcher->base ? launcher->base : launcher;
 }
@@ -429,14 +429,20 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     return (PyObject *)self;
 }
 
-/* Return a launcher like another one, which keeps a stream object alive. */
-PyObject *launcher_for_stream(Launcher *base, PyObject *stream) {
+/* Return a launcher that has what a launch needs in another one. */
+static Launcher *launcher_like(PyObject *other) {
     Launcher *made = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
     if (made) {
         made->vectorcall = launcher_vectorcall;
-        made->base = (Launcher *)Py_NewRef((PyObject *)base);
-        made->stream_object = Py_NewRef(stream);
+        made->base = (Launcher *)Py_NewRef((PyObject *)base_of(other));
     }
+    return made;
+}
+
+static PyObject *launcher_with_stream(PyObject *self, PyObject *stream) {
+    Launcher *made = launcher_like(self);
+    if (made)
+        made->stream_object = Py_NewRef(stream);
     return (PyObject *)made;
 }
 
@@ -444,15 +450,12 @@ static PyObject *launcher_with_function(Launcher *self, PyObject *args) {
     PyObject *function, *kernel;
     if (!PyArg_ParseTuple(args, "OO", &function, &kernel))
         return NULL;
-    Launcher *base = base_of((PyObject *)self);
-    if (!base->names) {
+    if (!base_of((PyObject *)self)->names) {
         PyErr_SetString(PyExc_ValueError, "its calls name no arguments");
         return NULL;
     }
-    Launcher *made = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    Launcher *made = launcher_like((PyObject *)self);
     if (made) {
-        made->vectorcall = launcher_vectorcall;
-        made->base = (Launcher *)Py_NewRef((PyObject *)base);
         made->function = Py_NewRef(function);
         made->kernel = Py_NewRef(kernel);
     }
@@ -526,6 +529,8 @@ static PyObject *launcher_copy(PyObject *self, PyObject *memo) {
 static PyMethodDef launcher_methods[] = {
     {"__copy__", (PyCFunction)launcher_copy, METH_NOARGS, "Return the launcher itself."},
     {"__deepcopy__", (PyCFunction)launcher_copy, METH_O, "Return the launcher itself."},
+    {"with_stream", (PyCFunction)launcher_with_stream, METH_O,
+     "with_stream(stream) -> Launcher\n\nReturn a launcher like this one, which keeps the stream object alive."},
     {"with_function", (PyCFunction)launcher_with_function, METH_VARARGS,
      "with_function(function, kernel) -> Launcher\n\nReturn a launcher like this one whose grid a function of the arguments returns."},
     {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "Refuse, as the general launcher does."},
@@ -557,12 +562,6 @@ static PyType_Slot launcher_slots[] = {
 static PyType_Spec launcher_spec = {"aotcuda.runtime.fast._launch.Launcher", sizeof(Launcher), 0,
                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, launcher_slots};
 
-static PyObject *hold(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *launcher, *stream;
-    return PyArg_ParseTuple(args, "O!O", launcher_type, &launcher, &stream) ? launcher_for_stream(base_of(launcher), stream) : NULL;
-}
-
 static PyObject *disable(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     WRITE(fast_path_disabled, 1);
@@ -585,7 +584,6 @@ static PyObject *use_driver(PyObject *module, PyObject *args) {
 
 PyMethodDef launcher_functions[] = {
     {"use_driver", use_driver, METH_VARARGS, "use_driver(functions)\n\nTake the addresses of the driver's functions, in the order of Driver in launch.h."},
-    {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher\n\nReturn a launcher like this one, which keeps the stream object alive."},
     {"disable", disable, METH_NOARGS, "Let every launch take the general path from now on: the process has forked."},
     {NULL, NULL, 0, NULL},
 };

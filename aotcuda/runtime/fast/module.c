@@ -1,15 +1,15 @@
 /* The extension module: its types and functions, which the other files make. */
 #include "launch.h"
 
-enum { VERSION = 29 }; /* of the interface to Python, as aotcuda/runtime/fast/__init__.py has it */
+enum { VERSION = 30 }; /* of the interface to Python, as aotcuda/runtime/fast/__init__.py has it */
 
 static int execute(PyObject *module) {
-    PyMethodDef *const functions[] = {streams_functions, launcher_functions, configurations_functions, xla_functions};
+    PyMethodDef *const functions[] = {streams_functions, launcher_functions, xla_functions};
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (PyModule_AddFunctions(module, functions[i]))
             return -1;
     return arrays_init() || streams_init() || block_init(module) || specializations_init(module) || launcher_init(module) ||
-                   configurations_init(module) || layers_init(module) || PyModule_AddIntConstant(module, "VERSION", VERSION)
+                   layers_init(module) || PyModule_AddIntConstant(module, "VERSION", VERSION)
                ? -1
                : 0;
 }

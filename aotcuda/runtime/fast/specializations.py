@@ -89,7 +89,7 @@ def add(
         specializations: The fast path's specializations of the kernel.
         library: The loaded images.
         specialization: The overloads.
-        kernels: The overloads' kernels on the GPU of the launch; launchers need not ask whether they may launch these.
+        kernels: The overloads' kernels on the GPU of the launch; launchers may launch these without a check.
         args: The arguments.
         shared: Bytes of dynamic shared memory, which a launch has opted in to already.
     """
@@ -196,7 +196,7 @@ def _launched(kernel: DeviceKernel) -> tuple[object, ...]:
 def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
     """Return the largest grid, block, shared memory and number of threads that all overloads may have.
 
-    Dynamic shared memory beyond the driver's default counts where a launch with `shared` bytes has asked for it.
+    Dynamic shared memory beyond the driver's default counts after a launch with `shared` bytes.
     """
     *extents, plain, threads = map(min, zip(*[kernel.unasked() for kernel in kernels], strict=True))
     if shared > plain:
@@ -232,7 +232,7 @@ def _kind(arg: object) -> int | None:
 
 
 def _shows_its_memory(kind: type) -> bool:
-    """Return True if a class has the attributes of PyTorch's tensor, so that the exchange reads what they say."""
+    """Return True if a class has the attributes of PyTorch's tensor, so that the exchange reads their values."""
     for base in kind.__mro__:
         if (module_of(base), base.__name__) == ("torch", "Tensor"):
             return True

@@ -35,7 +35,7 @@ def open_handle(manifest: Manifest, images: bytes) -> tuple[Any, int]:
 
         message = (
             f"{manifest['module']} has callbacks that take a {manifest['handle']}, and that cannot be imported "
-            f"({error}); install it, with what it calls the driver by: {registry.CUDA_CORE}"
+            f"({error}); install it, with the library by which it calls the driver: {registry.CUDA_CORE}"
         )
         raise DependencyError(message) from error
     make = ObjectCode.from_cubin if images.startswith(b"\x7fELF") else ObjectCode.from_fatbin
@@ -77,7 +77,7 @@ class Callbacks:
         if context in self._done:
             return
         with self._lock:
-            # A callback may launch kernels of its own module: its own thread comes here again and goes on.
+            # A callback may launch kernels of its own module: its own thread enters again and continues.
             if context in self._done or context == self._running:
                 return
             if self.failed is not None:  # in a thread that this one waited for, and that unloads the module now
@@ -121,7 +121,7 @@ class Callbacks:
                 popped = ctypes.byref(ctypes.c_void_p())
                 try:
                     codes += map(push, (context,))  # an interrupt that comes after the call finds its answer here
-                    if not any(codes):  # else the context is gone, and all that was in it
+                    if not any(codes):  # else the context and everything in it no longer exist
                         failures += self._tear_down_here()
                 finally:
                     if codes == [0]:

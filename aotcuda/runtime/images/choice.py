@@ -56,7 +56,7 @@ class Choice:
     def __str__(self) -> str:
         taken = f"{self.arch}, {self.why}" if self.arch else f"no image: {self.why}"
         others = "; ".join(f"{name} {reason}" for name, reason in self.rejected)
-        return f"{self.gpu} takes {taken}" + (f". Not taken: {others}" if others else "")
+        return f"{self.gpu} takes {taken}" + (f". Not used: {others}" if others else "")
 
     def __repr__(self) -> str:
         return f"<Choice: {self}>"
@@ -144,7 +144,7 @@ def choose(
         if not target.runs_on(capability):
             reason = f"is {_needs(target)}"
             if target.kind == "sass" and not target.suffix and capability in TEGRA and target.major == capability[0]:
-                reason += f", and {_dotted(capability)} is Tegra's, which takes machine code of its own alone"
+                reason += f", and {_dotted(capability)} is Tegra's, which runs only machine code of Tegra"
         elif driver is not None and not _loads(target, written[target], driver):
             reason = f"needs a driver for CUDA {_dotted(_floor(target, written[target]))}"
         elif target == better:

@@ -39,7 +39,7 @@ class Watch:
         """Wait for a launch, and raise what it raised; the driver's code if the kernel failed otherwise.
 
         Raises:
-            Exception: The exception that the kernel raised; `DeviceError` stands for one that is not Python's own.
+            Exception: The exception that the kernel raised; `DeviceError` for one that is not Python's own.
             CudaError: What it stored cannot be read.
         """
         if streams.is_captured(self._driver, stream):

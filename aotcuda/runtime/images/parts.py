@@ -1,7 +1,7 @@
 """Find the images of a module whose wheel was split: in its own wheel, and in provider packages.
 
-`aotcuda split` leaves the manifest as it is, so a choice knows every image. Beside each fatbin with some of the images,
-in a data folder and in a provider package, `parts.json` says which images it has and where the others are:
+`aotcuda split` leaves the manifest as it is, so a choice knows every image. Next to each fatbin with some of the
+images, in a data folder and in a provider package, `parts.json` lists its images and the places of the others:
 
     mypkg/kernels.aotcuda/parts.json
     mypkg_kernels_sm90/mypkg.kernels/parts.json

@@ -1,7 +1,7 @@
 """Take fatbins apart: some of the images alone, or those of several fatbins as one.
 
 A Tegra GPU's driver might take another image than is promised to run; split wheels have their images in several files.
-`aotcuda.binary.fatbin` says what is known of the format. Entries are copied as they are, so nothing is decompressed.
+`aotcuda.binary.fatbin` documents the format. Entries are copied as they are, so nothing is decompressed.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Cache(Files):
         self._warned = False
         self._memory: dict[str, Result] = {}
         if root is None:
-            self._give_up("there is no home folder to keep them in; AOTCUDA_CACHE_DIR can name another one")
+            self._give_up("there is no home folder for them; set AOTCUDA_CACHE_DIR")
 
     def get(self, key: str) -> Result | None:
         """Return the entry of a key; None if there is none or it is damaged."""
@@ -74,7 +74,7 @@ class Cache(Files):
             entries.remove(self, key)
 
     def lock(self, key: str) -> Lock | None:
-        """Wait until this process may compile what `key` stands for; None if nobody keeps it from doing so for good."""
+        """Wait until this process may compile the entry of `key`; return None if it may compile without a lock."""
         if self.root is None or not self._is_trusted():
             return None
         try:
@@ -102,7 +102,7 @@ class Cache(Files):
     def _give_up(self, reason: str) -> None:
         if not self._warned:
             self._warned = True
-            self._warn(f"what the JIT fallback compiles is kept in this process alone, because {reason}")
+            self._warn(f"the JIT fallback's code is not stored beyond this process, because {reason}")
 
 
 def _read(files: entries.Files, key: str) -> Result:

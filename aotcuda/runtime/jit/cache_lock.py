@@ -1,6 +1,6 @@
 """One process compiles, the others wait: a lock that is a file, on any file system, and outlives no crash.
 
-The file is made by a link (by O_CREAT | O_EXCL where there are none), which is atomic on NFS too, and names its holder.
+The file is made by O_CREAT | O_EXCL, which is atomic on NFS too, and names its holder.
 The holder renews the file's time while it works. A waiter takes the lock over when the holder is dead (as far as that
 can be told from here) or has not renewed it for a while by the waiter's own clock, so clocks of several machines need
 not agree. Should two processes hold the lock after all, both compile, and one result is dropped.
@@ -43,11 +43,9 @@ class Lock:
         _renew(self._path, self._stop)
 
     def release(self) -> None:
-        """Give it back, unless somebody has taken it over."""
+        """Release it, unless another process has taken it over."""
         self._stop.set()
-        with contextlib.suppress(OSError):
-            if _read(self._path) == self._content:
-                os.unlink(self._path)
+        _remove(self._path, self._content)
 
 
 def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | None:
@@ -55,11 +53,11 @@ def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | Non
 
     Args:
         path: The file; its folder is there.
-        ready: Tells that what the holder makes is there, so there is nothing to wait for any more.
+        ready: Returns True if the holder's result exists, so that the wait can end.
         patience: Seconds to wait.
 
     Returns:
-        The lock; None if `ready` said so, if patience ran out, or if no file can be made there.
+        The lock; None if `ready` returned True, if patience ran out, or if no file can be made there.
     """
     content = _me()
     pause, deadline = _FIRST_PAUSE, time.monotonic() + patience
@@ -81,7 +79,7 @@ def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | Non
         if state != watched:
             watched, since = state, now
         if _is_dead(state[0]) or now - since > STALE_AFTER:
-            _take_away(path, state[0])
+            _remove(path, state[0])
             continue
         if now > deadline:
             return None
@@ -96,41 +94,18 @@ def _create(path: str, content: bytes) -> Lock:
         FileExistsError: There is one.
         OSError: None can be made.
     """
-    # A link appears with its content, so a holder that is killed at once can be told by it, too.
-    partial = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
     lock = Lock(path, content)
     try:
-        try:
-            _write(partial, content)
-            _link(partial, path, content)
-        finally:
-            try:  # noqa: SIM105 (an interrupt could come before what `suppress` gives is entered)
-                os.unlink(partial)
-            except FileNotFoundError:  # it could not be made: what that raised is to be seen
-                pass
+        with open(path, "xb") as file:
+            file.write(content)
         lock.renew()
+    except FileExistsError:
+        raise
     except BaseException:  # an interrupt, which may come when it is there already
+        _remove(path, b"")
         lock.release()
         raise
     return lock
-
-
-def _link(partial: str, path: str, content: bytes) -> None:
-    try:
-        os.link(partial, path)
-    except FileExistsError:
-        if os.stat(partial).st_nlink == 1:  # NFS may say so though it was made, when an answer got lost
-            raise
-    except OSError:  # a file system without links
-        _write(path, content)
-
-
-def _write(path: str, content: bytes) -> None:
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        os.write(descriptor, content)
-    finally:
-        os.close(descriptor)
 
 
 def _renew(path: str, stop: Event) -> None:
@@ -146,15 +121,11 @@ def _renew(path: str, stop: Event) -> None:
     Thread(target=renew, name="aotcuda-lock", daemon=True).start()
 
 
-def _take_away(path: str, content: bytes) -> None:
-    """Remove a dead holder's lock; by a rename, so that of several waiters one does it."""
-    aside = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
+def _remove(path: str, content: bytes) -> None:
+    """Remove a lock with this content; another one is somebody's who has taken it over."""
     with contextlib.suppress(OSError):
-        os.rename(path, aside)
-        if _read(aside) != content:
-            os.link(aside, path)  # it was somebody's new lock already: give it back
-    with contextlib.suppress(OSError):
-        os.unlink(aside)
+        if _read(path) == content:
+            os.unlink(path)
 
 
 def _state(path: str) -> tuple[bytes, int] | None:

@@ -8,8 +8,8 @@ Two kinds:
 - One kernel for one more signature and one GPU: where a call's types were not packaged. It has globals of its own, as
   each of Numba's own compilations has, and its setup callbacks run for it.
 
-A case is looked for in this process, then in the cache, and is compiled only then. Nothing here knows what is launched
-now: who asks is given loaded images, and decides what to do with them.
+A case is looked for in this process, then in the cache, and is compiled only then. This module does not track launches:
+callers receive loaded images, and decide what to do with them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 WHOLE: Case = (None, None)
 
 observers: list[Callable[[str], None]] = []
-"""Told of whatever is launched that was compiled here; `aotcuda.testing` has one while it looks."""
+"""Called for each launch of code that was compiled here; `aotcuda.testing` sets it during its check."""
 
 
 def allowed(setting: str) -> bool:
@@ -113,7 +113,7 @@ class Fallback:
             return found
 
     def drop(self, library: Library) -> None:
-        """Have what images were loaded for loaded anew when it is next asked for; they stay, as in `forget`."""
+        """Load images again at their next request; the old ones stay, as in `forget`."""
         with self._lock:
             for key, compiled in list(self.loaded.items()):
                 if compiled is library:

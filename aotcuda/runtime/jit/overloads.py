@@ -77,7 +77,7 @@ class JitOverloads:
     def kernel(
         self, overload: PackedOverload, device: int, choice: Choice, concerned: Sequence[object], where: str
     ) -> tuple[DeviceKernel, bool]:
-        """Return an overload on a GPU, compiled if need be, and True if launches may keep it without asking again.
+        """Return an overload on a GPU, compiled if need be, and True if launches may cache it.
 
         They may not if it came with callbacks of its own, which have to see each context.
 
@@ -151,8 +151,9 @@ def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
                 if other["parameters"] == overload.parameters:
                     return
                 message = (
-                    f"{manifest['module']}.{kernel['name']}: what was compiled for {gpu} takes its arguments otherwise "
-                    "than the packaged images, because the installed compiler is another one; install the versions "
+                    f"{manifest['module']}.{kernel['name']}: what was compiled for {gpu} has another argument "
+                    "layout than the packaged images, because the installed compiler has another version; "
+                    "install the versions "
                     f"that the wheel was built with: {manifest['toolchain']}"
                 )
                 raise ArgumentError(message)

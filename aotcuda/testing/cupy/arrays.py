@@ -29,7 +29,7 @@ class Hooks:
 
 
 class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that is none of NumPy's, so that code which tells the two apart takes its branch for CuPy."""
+    """An array that is not NumPy's, so that code which distinguishes the two takes its branch for CuPy."""
 
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
@@ -276,7 +276,7 @@ def exchanged(function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
 
 
 class Generator:
-    """Numbers at random: NumPy's, of the dtype that is asked for, as arrays of CuPy's kind."""
+    """Random numbers of NumPy in the requested dtype, as arrays of the stand-in."""
 
     def __init__(self, source: Any) -> None:
         self._source = source

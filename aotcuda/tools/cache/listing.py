@@ -28,11 +28,11 @@ _KINDS = {
 """Names for the kinds of build cache entries."""
 
 _TOLD = ("module", "kernel", "signature", "target")
-"""What the record of an entry of the fallback's says of it."""
+"""The content of the record of an entry of the fallback's cache."""
 
 
 def cache_dir() -> Iterator[str]:
-    """Yield the cache's folder, which may not exist; by default the build cache lies in it too.
+    """Yield the cache's folder, which may not exist; by default it contains the build cache too.
 
     Raises:
         TargetError: There is none.
@@ -68,7 +68,7 @@ def cache_list() -> Iterator[str]:
 
 
 def cache_clear() -> Iterator[str]:
-    """Remove all entries of both caches, and say how many there were.
+    """Remove all entries of both caches, and print their number.
 
     Raises:
         TargetError: There is no folder, or one of the two cannot be used.

@@ -52,7 +52,7 @@ def warm(name: str, wanted: Sequence[str] | None, cuda: int | None) -> Iterator[
     root = folder.folder()
     problem = folder.problem(root) if root is not None else "there is no home folder; AOTCUDA_CACHE_DIR can name one"
     if problem is not None:
-        message = f"nothing can be kept: {problem}"
+        message = f"nothing can be stored: {problem}"
         raise TargetError(message)
     installed = toolkits.installed()
     if cuda is not None:
@@ -96,7 +96,7 @@ def _compiled(source: Request, gpu: _Gpu) -> str:
         warnings.simplefilter("ignore", FallbackWarning)
         made = jit.obtain(request, gpu, NoImageError("aotcuda cache warm asks for it"))
     if not made.folder:
-        message = f"{source.module}: nothing was kept, because {folder.folder()} cannot be written"
+        message = f"{source.module}: nothing was stored, because {folder.folder()} cannot be written"
         raise TargetError(message)
     return f"compiled, {len(made.image):,} bytes"
 
@@ -109,7 +109,7 @@ def _inputs(manifest: Manifest, where: Path | None) -> Request:
     """
     name = manifest["module"]
     if where is None:
-        message = f"{name} lies in a wheel; install it, since the cache is for the place where it is installed"
+        message = f"{name} is in a wheel; install it, because cache entries belong to the folder of the installation"
         raise TargetError(message)
     editable = "reads" in manifest
     root = str((where.resolve() if editable else where.absolute()).parents[name.count(".")])

@@ -1,5 +1,5 @@
 """`aotcuda check`: predict which GPUs and drivers run a packaged module.
 
-`gpus` finds a GPU by the name that somebody wrote, `predict` tells what a pair of a GPU and a driver takes from a
-module, `check` is the command. Nothing here needs a GPU, a driver or a compiler.
+`gpus` finds a GPU by name, `predict` predicts the image of a module for a pair of a GPU and a driver, `check` is the
+command. Nothing here needs a GPU, a driver or a compiler.
 """

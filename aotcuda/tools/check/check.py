@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from aotcuda import arch
 from aotcuda.binary import targets
 from aotcuda.binary.targets import PackagedModule
 from aotcuda.common import gpu_facts
-from aotcuda.errors import ManifestError, TargetError
+from aotcuda.errors import TargetError
 from aotcuda.gpus import CAPABILITIES
-from aotcuda.manifest import FILE_NAME
 from aotcuda.tools.check import gpus
 from aotcuda.tools.check.gpus import Driver, Gpu
 from aotcuda.tools.check.predict import Cell, predict
 from aotcuda.tools.left_out import LeftOut, left_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from aotcuda.manifest import Manifest
 
 VERSION = 1
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +46,7 @@ class Checked:
         fallback: `jit` or `error`.
         recipe: Whether it carries what the JIT fallback builds from.
         images: Its images.
-        cells: What each pair that was asked about takes.
+        cells: The image for each requested pair.
         left_out: The kernels that its images for some targets lack.
     """
 
@@ -126,33 +124,26 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
     found = [_kernels(module) for module in targets.find(target)]
     modules = [module for module in found if module is not None]
     if not modules:
-        message = f"{target} has no kernels; device functions are linked by what uses them, and run where that does"
+        message = f"{target} has no kernels; device functions run where the code that links them runs"
         raise TargetError(message)
     unmet = [
         Demand(item=item, why=why)
         for item, wanted, drivers in demands
         for module in modules
-        if (why := _guarded(module, _unmet, wanted, drivers))
+        if (why := _unmet(module, wanted, drivers))
     ]
     return Report(
-        modules=tuple(_guarded(module, _checked, asked_gpus, asked_drivers) for module in modules),
+        modules=tuple(_checked(module, asked_gpus, asked_drivers) for module in modules),
         unmet=tuple(unmet),
         one=(gpu is not None or driver is not None) and require is None,
     )
 
 
-def _guarded(module: PackagedModule, function: Callable[..., _T], *arguments: object) -> _T:
-    """Return `function` of a module; raise ManifestError if its manifest has a wrong shape."""
-    try:
-        return function(module, *arguments)
-    except (LookupError, TypeError, AttributeError, ValueError):
-        message = f"{module.where}/{FILE_NAME} was altered: its shape is not a manifest's; install the package again"
-        raise ManifestError(message) from None
-
-
 def _kernels(found: PackagedModule | targets.BareImage) -> PackagedModule | None:
     if not isinstance(found, PackagedModule):
-        message = f"{found.where} is an image alone, which does not tell its toolchain; name a wheel, module or folder"
+        message = (
+            f"{found.where} is an image without a manifest, so its toolchain is unknown; name a wheel, module or folder"
+        )
         raise TargetError(message)
     return found if found.manifest["kernels"] else None
 
@@ -206,14 +197,14 @@ def _unmet(module: PackagedModule, wanted: Gpu, drivers: Sequence[Driver]) -> st
 def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: Sequence[Driver]) -> Checked:
     manifest = module.manifest
     return Checked(
-        name=_string(manifest["module"]),
+        name=manifest["module"],
         where=module.where,
-        toolkit=_string(manifest["toolchain"].get("cuda", "")),
-        others=tuple(_string(other["versions"]["cuda"]) for other in manifest.get("toolchains", ())),
-        min_driver=None if manifest["min_driver"] is None else _string(manifest["min_driver"]),
-        fallback=_string(manifest["fallback"]),
+        toolkit=manifest["toolchain"].get("cuda", ""),
+        others=tuple(other["versions"]["cuda"] for other in manifest.get("toolchains", ())),
+        min_driver=manifest["min_driver"],
+        fallback=manifest["fallback"],
         recipe="rebuild" in manifest,
-        runtime=_string(manifest.get("runtime", "installed")),
+        runtime=manifest.get("runtime", "installed"),
         images=tuple(_images(manifest)),
         cells=tuple(predict(manifest, gpu, driver) for gpu in asked_gpus for driver in asked_drivers),
         left_out=left_out(manifest.get("left_out", [])),
@@ -229,15 +220,7 @@ def _images(manifest: Manifest) -> Iterator[Image]:
         if lowest is None and toolkit:
             first = gpu_facts.min_driver(arch.parse(image["arch"]), gpu_facts.pair(toolkit))
             lowest = gpu_facts.short(first) if first else None
-        shown = None if lowest is None else _string(lowest)
-        yield Image(arch=_string(image["arch"]), kind=_string(image["kind"]), min_driver=shown)
-
-
-def _string(value: object) -> str:
-    """Return a manifest's string; raise TypeError for another value."""
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
+        yield Image(arch=image["arch"], kind=image["kind"], min_driver=lowest)
 
 
 def _pair(cell: Cell) -> str:

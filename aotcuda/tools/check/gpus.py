@@ -29,7 +29,7 @@ class Gpu(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """A driver that was asked about.
+    """A requested driver.
 
     Attributes:
         name: As it was written.

@@ -1,26 +1,24 @@
 """Predict the image that a GPU and a driver take from a module, by the run time's own choice.
 
-The choice itself is made by `aotcuda.runtime.images.choice`, which is what a launch asks too, so the two cannot differ.
+The choice itself is made by `aotcuda.runtime.images.choice`, which launches use too, so the two cannot differ.
 Added here is what the run time need not know: whether such a pair exists, and what the JIT fallback would take.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from aotcuda import registry
 from aotcuda.common import gpu_facts
 from aotcuda.gpus import BY_NUMBER
 from aotcuda.runtime.driver import LOWEST
-from aotcuda.runtime.images.choice import choose
+from aotcuda.runtime.images.choice import Tier, choose
 
 if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.tools.check.gpus import Driver, Gpu
-
-Taken = Literal["exact", "same-major", "ptx", "jit", "nothing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,7 @@ class Cell:
     gpu: Gpu
     driver: Driver
     exists: bool
-    takes: Taken
+    takes: str
     image: str | None
     why: str
     rejected: tuple[tuple[str, str], ...]
@@ -61,7 +59,8 @@ def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
     """Predict the image that `gpu` takes from the module with `driver`."""
     words = f"a GPU of compute capability {gpu_facts.dotted(gpu.capability)}"
     choice = choose(manifest, gpu.capability, driver=driver.cuda, gpu=words)
-    taken, image, why = tier(choice), choice.arch, choice.why
+    taken = Tier("", choice).tier or "nothing"
+    image, why = choice.arch, choice.why
     if image is not None and choice.better is not None:  # a split wheel
         why = f"{why}; {choice.better} {dict(choice.rejected)[choice.better]}"
     if driver.cuda < LOWEST:
@@ -82,17 +81,7 @@ def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
     return Cell(gpu=gpu, driver=driver, exists=exists, takes=taken, image=image, why=why, rejected=choice.rejected)
 
 
-def tier(choice: Choice) -> Taken:
-    """Return the kind of a chosen image."""
-    if choice.arch is None:
-        return "nothing"
-    if choice.kind == "ptx":
-        return "ptx"
-    major, minor = choice.capability
-    return "exact" if choice.arch.rstrip("af") == f"sm_{major}{minor}" else "same-major"
-
-
-def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver, choice: Choice) -> tuple[Taken, str]:
+def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver, choice: Choice) -> tuple[str, str]:
     """Return the result of the JIT fallback for a pair without a packaged image."""
     if manifest["fallback"] != "jit":
         return "nothing", f'{choice.why}; fallback = "{manifest["fallback"]}" compiles nothing'

@@ -74,7 +74,7 @@ def _module(module: Checked) -> Iterator[str]:
             ),
         ]
     )
-    # Reasons differ by the driver that was asked about, which the table has.
+    # Reasons differ by the requested driver, which is in the table.
     without = (cell for row in rows for cell in row if cell.exists and not cell.packaged)
     reasons = dict.fromkeys(_DRIVER.sub("", cell.why) for cell in without)
     if reasons:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aotcuda.binary import targets
 from aotcuda.binary.targets import PackagedModule
 from aotcuda.common.foreign import shown
-from aotcuda.errors import ManifestError, TargetError
+from aotcuda.errors import TargetError
 from aotcuda.tools.diff import kernel_changes, module_changes
 from aotcuda.tools.diff.change import Change
 from aotcuda.tools.inspect import collect
@@ -90,7 +90,7 @@ def compare(old: str, new: str) -> Difference:
 
     Args:
         old: A wheel, an importable module or package, or a folder.
-        new: The build to compare with it, likewise.
+        new: The build to compare with it.
 
     Raises:
         TargetError: There is no such build, or nothing in it was built by aotcuda.
@@ -105,11 +105,7 @@ def compare(old: str, new: str) -> Difference:
         elif name not in before:
             found[name] = [Change(kind="module", name=name, text="added")]
         else:
-            try:
-                found[name] = _changes(before[name], after[name])
-            except (LookupError, TypeError, AttributeError, ValueError):
-                message = f"{name}: a manifest was altered, its shape is not a manifest's; install the packages again"
-                raise ManifestError(message) from None
+            found[name] = _changes(before[name], after[name])
     return Difference(modules=found)
 
 

@@ -53,7 +53,10 @@ def _overload(old: Overload, new: Overload) -> Iterator[Change]:
     layouts = [[_layout(parameter) for parameter in side["parameters"]] for side in (old, new)]
     sizes = (old["parameter_bytes"], new["parameter_bytes"])
     if layouts[0] != layouts[1] or sizes[0] != sizes[1]:
-        text = f"its parameters lie otherwise: {_moved(old, new)}; C++ that fills its parameter block breaks"
+        text = (
+            f"its parameter layout differs: {_moved(old, new)}; C++ code that fills its parameter block must be "
+            "compiled again"
+        )
         yield Change(kind="kernel", name="", text=text, breaks=True, old=layouts[0], new=layouts[1])
     names = [[*_names(side["parameters"])] for side in (old, new)]
     if names[0] != names[1]:

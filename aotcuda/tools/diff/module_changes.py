@@ -43,12 +43,12 @@ def functions(before: Manifest, after: Manifest) -> Iterator[Change]:
     yield from named("function", old, new)
     for name in sorted(old.keys() & new.keys()):
         keys = [key for key in ("prototype", "signature", "abi") if old[name].get(key) != new[name].get(key)]
-        for key in keys[:1]:  # a prototype says what the signature does, in C
+        for key in keys[:1]:  # a prototype is the signature in C
             was, now = (str(side[name].get(key)).rstrip(";") for side in (old, new))
             text = f"its {key} was {was} and is {now}"
             yield Change(kind="function", name=name, text=text, breaks=True, old=was, new=now)
         if old[name].get("records") != new[name].get("records"):
-            text = "the records in its signature lie otherwise in memory"
+            text = "the records in its signature have another memory layout"
             yield Change(kind="function", name=name, text=text, breaks=True)
     if old.keys() & new.keys():
         yield from _linkable(before, after)
@@ -75,7 +75,7 @@ def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _code(image: Image) -> Target:
-    """Return the PTX target that stands for all GPUs for which an image of functions can be linked."""
+    """Return the PTX target for all GPUs for which an image of functions can be linked."""
     target = arch.parse(image["arch"])
     return Target("ptx", target.major, target.minor, target.suffix)
 
@@ -142,7 +142,7 @@ def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
         was, now = before["fallback"], after["fallback"]
         yield Change(kind="setting", name="fallback", text=became(was, now), breaks=now == "error", old=was, new=now)
     elif after["fallback"] == "jit" and "rebuild" in before and "rebuild" not in after:
-        yield Change(kind="setting", name="fallback", text="the recipe to build from is gone", breaks=True)
+        yield Change(kind="setting", name="fallback", text="the build table was removed", breaks=True)
     for key, was, now in others(before, after, _SKIPPED):
         yield Change(kind="setting", name=key, text=became(was, now), old=was, new=now)
     for key, was, now in others(before["options"], after["options"], frozenset()):

@@ -27,7 +27,7 @@ _TOOL = ("tool", "aotcuda")
 _HATCHLING = ("hatchling", "hatchling.build")
 _SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
 _WITHOUT_TABLE = "setuptools.build_meta:__legacy__"
-"""The back end of a project without a pyproject.toml, by PEP 517: setup.py may import modules beside it."""
+"""The back end of a project without a pyproject.toml, by PEP 517: setup.py may import modules of its folder."""
 
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
 
@@ -71,8 +71,8 @@ def run(folder: Path) -> None:
         foreign.show(f"not read: {line}")
     if not any(source.kernels for source in found):
         foreign.show(
-            f"no kernel was found in {owner.root}: nothing stands under @cuda.jit or @triton.jit in the modules of its "
-            "packages"
+            f"no kernel was found in {owner.root}: the modules of its packages have no function with "
+            "@cuda.jit or @triton.jit"
         )
         _print_rest(found, project_sources.hiding(read))
         return

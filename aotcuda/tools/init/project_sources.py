@@ -78,7 +78,7 @@ def name_of(requirement: str) -> str:
 
 
 def hiding(read: _Trees) -> list[str]:
-    """Return a line for each decorator of the project that makes kernels, with the functions that it stands on."""
+    """Return a line for each decorator of the project that makes kernels, with the functions that it decorates."""
     makers: dict[str, str] = {}
     for file, tree in read.values():
         for node in tree.body:
@@ -100,7 +100,7 @@ def hiding(read: _Trees) -> list[str]:
 
 
 def _imported(read: _Trees, modules: Iterable[str]) -> set[str]:
-    """Return the packages outside the project that an import of `modules` imports, as far as the text tells."""
+    """Return the packages outside the project that an import of `modules` imports, as far as the text shows."""
     found: set[str] = set()
     waiting, met = list(modules), set[str]()
     tops = {name.partition(".")[0] for name in read}

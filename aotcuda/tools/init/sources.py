@@ -33,9 +33,10 @@ class Found:
 
     Attributes:
         path: The name that leads to it in its module.
-        line: Where its `def` stands.
+        line: The line of its `def`.
         frontend: The compiler.
-        device: It is a device function: the decorator says so, it returns a value, or another one of the file calls it.
+        device: It is a device function: by its decorator, because it returns a value, or because another one of the
+            file calls it.
         signatures: Those that the decorator was given.
         unread: The decorator was given signatures that only running the module would tell.
         inside: The function that it is made in; empty at the module's top level or in a class.
@@ -70,10 +71,10 @@ def read(content: str | bytes) -> Content:
     Raises:
         SyntaxError: It is not Python.
         ValueError: It has null characters, which some Pythons tell so.
-        RecursionError: It is nested too deeply, which is a MemoryError where its reading tells.
+        RecursionError: It is nested too deeply, which its reader may report as a MemoryError.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what stands in there, which its import warns of
+        warnings.simplefilter("ignore")  # of the file's content, of which its import warns
         tree = ast.parse(content)
     reader = _Reader(tree)
     return Content(found=tuple(reader.found()), calls=frozenset(reader.calls))

@@ -191,7 +191,7 @@ def _kernel(
 
 
 def _spills(told: manifest.Resources | None) -> int | None:
-    """Return the spills that the linker's log told the build."""
+    """Return the spills in the linker's log."""
     return None if told is None else told.get("spills")
 
 

@@ -45,7 +45,7 @@ def read(entry: Entry, where: str, budget: Budget) -> Image:
     """Read the symbols of an entry of the fatbin that `where` names.
 
     Raises:
-        ImageError: The entry says that it is a cubin but cannot be read as one, or it holds too much.
+        ImageError: The entry is marked as a cubin but cannot be read as one, or it is too large.
     """
     label, bare = f"{where}: the image for {entry.arch}", replace(entry, content=b"")
     if entry.kind == "sass":

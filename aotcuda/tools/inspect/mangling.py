@@ -1,6 +1,6 @@
 """Demangle C++ names.
 
-The C++ library's demangler takes names as they come: one of 300 characters can stand for a text of gigabytes. So it
+The C++ library's demangler takes names as they come: one of 300 characters can represent a text of gigabytes. So it
 runs in a process of its own, with limits of time and memory; this file is that process's program, too.
 """
 

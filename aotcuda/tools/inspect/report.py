@@ -1,6 +1,6 @@
 """The report on a wheel, a package or a fatbin, as plain values.
 
-`json` gives the object that `aotcuda inspect --json` prints. Its `version` grows when a key goes or changes its
+`json` gives the object that `aotcuda inspect --json` prints. Its `version` grows when a key is removed or changes its
 meaning; new keys may come at any time.
 """
 
@@ -28,8 +28,8 @@ class SymbolImage:
         dynamic: Dynamic shared memory a block, where the kernel decides it and not its launches; also for PTX.
         local: Local memory a thread; None also where it cannot be known, as for a kernel that recurses.
         constant: Constant memory, parameters included.
-        spills: Bytes that its code stores and loads because registers ran out, as the linker told the build; None where
-            nobody told: the image was made by another tool, or by an aotcuda that did not ask.
+        spills: Bytes that its code stores and loads because registers ran out, from the linker's log; None without one:
+            the image was made by another tool, or by an aotcuda that did not read the log.
     """
 
     arch: str
@@ -52,7 +52,7 @@ class Symbol:
         symbol: Its name in the images.
         kind: Which of the two it is.
         abi: How its arguments are passed: `c`, `numba`; None where only an image was there to read.
-        prototype: In C; for a mangled name what it says in C++; None for what has neither.
+        prototype: In C; for a mangled name, demangled to C++; None if it has neither.
         signature: As the front end writes it.
         origin: `mypkg._kernels:axpy`; for a bare image its file.
         images: Where it is; none for a foreign function that was linked in, of which the linker may leave nothing.
@@ -87,7 +87,7 @@ class Module:
         name: `mypkg.kernels`, or a file's name.
         where: The folder, file or wheel that it was found in.
         toolchain: Version of each component that took part.
-        toolchains: Likewise of other toolkits, where several served the build.
+        toolchains: Those of other toolkits, if several served the build.
         min_driver: The lowest driver that can load the images.
         settings: Front end, `load`, `fallback` and callbacks, as the manifest has them.
         images: All of them, those of the kernels first.

@@ -103,7 +103,7 @@ def _module(module: Module, width: int) -> Iterator[str]:
     yield ""
     rows = [(image.arch, image.kind, str(image.size), str(image.packed), image.cuda) for image in module.images]
     header = ("image", "kind", "bytes", "packed", "by CUDA")
-    several = len(header) if module.toolchains else -1  # of one toolkit there is no more to say
+    several = len(header) if module.toolchains else -1  # with one toolkit the line is complete
     yield from _table(header[:several], [row[:several] for row in rows], indent="  ")
     for symbol in module.symbols:
         yield ""

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda.common import foreign, project_file
+from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.tools.init import project_sources
-from aotcuda.tools.record import collect, cuda_cpp, process, project, pyproject, records, report, tables, variant_files
+from aotcuda.tools.record import (
+    collect,
+    cuda_cpp,
+    packs,
+    process,
+    project,
+    pyproject,
+    records,
+    report,
+    tables,
+    variant_files,
+)
 from aotcuda.tools.record import dry as dry_runs
 
 if TYPE_CHECKING:
@@ -34,6 +46,7 @@ def run(
     out: Path | None = None,
     dry: bool | None = None,
     gpu: str | None = None,
+    packages: Sequence[str] = (),
 ) -> int:
     """Record a command and return its exit status.
 
@@ -48,13 +61,14 @@ def run(
         out: Where runs add up; by default a file beside pyproject.toml, which `check` alone leaves out.
         dry: Execute no launch; False: execute them; None: execute them where there is a GPU.
         gpu: The GPU that answers in the place of the missing one.
+        packages: Installed packages whose kernels of Triton go into a pack, by the names that they are imported by.
 
     Raises:
         ConfigError: A file cannot be read, merged or written; pyproject.toml is as it was.
         TargetError: No GPU is called `gpu`.
         DependencyError: tomlkit is not installed, and `write` needs it.
     """
-    owner = _project(needed=write or check)
+    owner = replace(_project(needed=write or check), packages=tuple(packages))
     if write:
         _check_writable(owner)
     path = out or owner.root / records.FILE_NAME
@@ -80,7 +94,8 @@ def run(
         report.say(f"left out: {line}")
     lacking = _check(done, owner) if check else []
     if write:
-        _write(every, project.read(owner.root), done.installed, done.cuda_cpp)
+        again = replace(project.read(owner.root), packages=owner.packages)
+        _write(every, again, done.installed, done.cuda_cpp)
     elif not check:
         _print(every, owner)
         if text := cuda_cpp.printed(cuda_cpp.plan(done.cuda_cpp, owner)[0]):
@@ -121,7 +136,7 @@ def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
 def _add(path: Path, more: Recorded, owner: Project, out: Path | None) -> Recorded:
     every = records.add(path, more)
     if out is None and owner.text is not None and (ignoring := records.ignore(owner.root)):
-        report.say(f"{ignoring}: {records.FILE_NAME} added, so that git and sdists leave it out")
+        report.say(f"{ignoring}: {records.FILE_NAME} added, so that git and sdists remove it")
     return every
 
 
@@ -145,7 +160,7 @@ def _check_writable(owner: Project) -> None:
 def _check(done: Run, owner: Project) -> list[str]:
     launched = [item for item in done.records if item.launches]
     if not launched and not done.cuda_cpp:
-        report.say("no kernel was launched, so nothing says what the table lacks; run what launches them")
+        report.say("no kernel was launched, so nothing was recorded; run a command that launches the kernels")
         return []
     wanted, left, _ = tables.sort(launched, owner)
     in_toml, in_files = variant_files.split(wanted, owner)
@@ -164,8 +179,10 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
     wanted, left, _ = tables.sort(every.records, owner)
     files_of_cpp, _ = cuda_cpp.plan(launched, owner)
     if not wanted and not files_of_cpp:
-        what = "what was launched was left out" if left else "no kernel of the project was launched"
-        report.say(f"{what}, so there is nothing to write into {owner.pyproject}; run what launches the kernels")
+        what = "all launches were left out" if left else "no kernel of the project was launched"
+        report.say(
+            f"{what}, so there is nothing to write into {owner.pyproject}; run a command that launches the kernels"
+        )
         return
     in_toml, in_files = variant_files.split(wanted, owner)
     known = tables.Tables(owner.aotcuda)
@@ -184,7 +201,10 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
         pyproject.add_kernels(editor, additions, known.default_frontend)
         pyproject.add_settings(editor, new)
         pyproject.write(owner.pyproject, editor.text())
+    made = packs.write_package(owner) if any(item.get("pack") for item in new.values()) else None
     written = [path for path, content in files if variant_files.write(path, content)]
+    if made is not None:
+        report.say(f"{made.relative_to(owner.root)}: written; importing the package lets others use its kernels")
     for line in [*report.added(additions), *report.notes(additions), *report.added_variants(modules, written, owner)]:
         report.say(line)
     for line in cuda_cpp.described(files_of_cpp):
@@ -193,9 +213,8 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
         report.say(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
     if not additions and not new and not written and not required and not files_of_cpp:
         report.say(f"{owner.pyproject} has every signature that was recorded")
-    system = project_file.table(owner.data, "build-system")
-    if (additions or new) and not any("aotcuda" in item for item in project_file.strings(system.get("requires"))):
-        report.say("`aotcuda init` adds what the build needs beside these tables, where it is missing")
+    if fault := uninstalled_hook.in_project(str(owner.root)):
+        report.say(f"{fault}, or the wheel has no kernels; `aotcuda init` adds it")
 
 
 def _required(owner: Project, sources: set[str], installed: Mapping[str, str]) -> list[str]:
@@ -203,7 +222,10 @@ def _required(owner: Project, sources: set[str], installed: Mapping[str, str]) -
     if "requires" not in project_file.table(owner.data, "build-system"):
         return []  # `aotcuda init` writes the table
     wanted = project_sources.requirements(owner, project_sources.trees(owner), sources, installed)
-    return project_sources.missing(owner, wanted)
+    exact = packs.requirements(sources, owner, installed)
+    names = {*map(project_sources.name_of, exact)}
+    others = [item for item in wanted if project_sources.name_of(item) not in names]
+    return project_sources.missing(owner, [*others, *exact])
 
 
 def _print(every: Recorded, owner: Project) -> None:

@@ -20,7 +20,7 @@ TARGET = "AOTCUDA_RECORD_DRY"
 """The environment variable with the GPU's properties, for the processes of the command."""
 
 _EXECUTED = ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET")
-"""Variables that ask for Numba's simulator and Triton's interpreter."""
+"""Variables that request Numba's simulator and Triton's interpreter."""
 
 _OF_LIMITS = {
     "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "shared",
@@ -48,12 +48,12 @@ class Mode:
 
 
 def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None) -> Mode:
-    """Return the way to record: without executing where that is asked for, or where there is no GPU.
+    """Return the way to record: without executing where that is requested, or where there is no GPU.
 
     Args:
         settings: `[tool.aotcuda]`; the first target of `arch` is the default GPU.
         dry: True for `--dry`, False for `--execute`, None for neither.
-        gpu: The name of the GPU that stands for the missing one.
+        gpu: The name of the GPU that represents the missing one.
 
     Raises:
         TargetError: No GPU is called so.

@@ -1,7 +1,7 @@
 """Parse signatures in Numba's notation, to decide if one accepts the arguments of another.
 
 The front ends read them by evaluating them among Numba's types. Here Numba may be missing, and all that matters is
-which arguments a launch may have; so names that are not Numba's, such as those of records, stand for themselves.
+which arguments a launch may have; so names that are not Numba's, such as those of records, represent themselves.
 """
 
 from __future__ import annotations

@@ -33,12 +33,26 @@ def run(command: Sequence[str], folder: Path, mode: Mode, types: Mapping[str, ob
     Raises:
         OSError: There is no such program, or it cannot be run.
     """
-    status = _wait(subprocess.Popen([_program(command[0]), *command[1:]], env=_environment(folder, mode, types)))
+    return wait_for(command, _environment(folder, mode, types))
+
+
+def wait_for(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run a command in an environment; return its exit status as a shell tells it.
+
+    Raises:
+        OSError: As for `run`.
+    """
+    status = _wait(subprocess.Popen([_program(command[0]), *command[1:]], env=environ))
     return 128 - status if status < 0 else status
 
 
-def _environment(folder: Path, mode: Mode, types: Mapping[str, object]) -> dict[str, str]:
+def injected() -> dict[str, str]:
+    """Return the variable by which Python processes run our `sitecustomize`."""
     path = os.environ.get("PYTHONPATH", "")
+    return {"PYTHONPATH": f"{_INJECT}{os.pathsep}{path}" if path else str(_INJECT)}
+
+
+def _environment(folder: Path, mode: Mode, types: Mapping[str, object]) -> dict[str, str]:
     return {
         # In place, packaged modules launch what was packaged, and Numba sees nothing of it.
         "AOTCUDA_IN_PLACE": "0",
@@ -48,7 +62,7 @@ def _environment(folder: Path, mode: Mode, types: Mapping[str, object]) -> dict[
         **({"TRITON_CACHE_DIR": str(folder / "triton")} if mode.dry else {}),
         "AOTCUDA_RECORD_FOLDER": str(folder),
         "AOTCUDA_RECORD_TYPES": json.dumps({name: text for name, text in types.items() if isinstance(text, str)}),
-        "PYTHONPATH": f"{_INJECT}{os.pathsep}{path}" if path else str(_INJECT),
+        **injected(),
     }
 
 

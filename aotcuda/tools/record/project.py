@@ -27,11 +27,13 @@ class Project:
         root: Its folder.
         text: The text of its pyproject.toml; None if it has none.
         data: The content.
+        packages: The installed packages whose kernels go into a pack.
     """
 
     root: Path
     text: str | None
     data: dict[str, Any] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
 
     @property
     def pyproject(self) -> Path:
@@ -117,7 +119,7 @@ def python_files(project: Project) -> Iterator[tuple[str, Path]]:
 def _packages(project: Project, root: Path) -> list[Path]:
     """Return the packages in a folder from which packages are imported.
 
-    One without `__init__.py` is told from a folder of anything else, such as `docs` or `examples`, by where it lies, in
+    One without `__init__.py` is told from a folder of anything else, such as `docs` or `examples`, by where it is, in
     a folder that has packages alone, or by the project's build configuration, which names it.
     """
     setuptools = table(project.data, "tool", "setuptools")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 import tomllib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.common.replacing import replacing
 from aotcuda.errors import ConfigError, DependencyError
 from aotcuda.gpus import default_targets
 from aotcuda.tools.record import variants
@@ -34,8 +34,8 @@ def _explained() -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = (
-            f"the tables cannot be merged into a pyproject.toml of this form ({error}); it is left as it is: "
-            "copy what `aotcuda record` prints"
+            f"the tables cannot be merged into a pyproject.toml of this form ({error}); the file was not changed: "
+            "paste the output of `aotcuda record`"
         )
         raise ConfigError(message) from error
 
@@ -124,7 +124,7 @@ class Editor:
             gap = "" if not text else newline if text.endswith("\n") else newline * 2
             text += gap + block.replace("\n", newline)
         if tomllib.loads(text) != self._expected:
-            message = "the result would say something else"
+            message = "the result would have another meaning"
             raise ValueError(message)
         lost = [line for line in _comments(self._text) if line not in _comments(text)]
         if lost:
@@ -233,15 +233,10 @@ def write(path: Path, text: str) -> None:
     Raises:
         ConfigError: It cannot be written.
     """
-    path = path.resolve()  # where a link leads to
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_bytes(text.encode())
-        if path.exists():
-            partial.chmod(path.stat().st_mode & 0o7777)
-        partial.replace(path)
+        with replacing(path) as partial:
+            partial.write_bytes(text.encode())
     except OSError as error:
-        partial.unlink(missing_ok=True)
         message = f"{path} cannot be written ({error.strerror}); it is left as it is"
         raise ConfigError(message) from error
 
@@ -256,7 +251,9 @@ def check(text: str) -> None:
     try:
         _parsed(text)
     except ValueError as error:
-        message = f"pyproject.toml cannot be edited ({error}); it is left as it is: copy what `aotcuda record` prints"
+        message = (
+            f"pyproject.toml cannot be edited ({error}); the file was not changed: paste the output of `aotcuda record`"
+        )
         raise ConfigError(message) from error
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.common import foreign
+from aotcuda.common.replacing import replacing
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,14 +37,14 @@ class Record:
         function: Its qualified name.
         signature: What it was compiled for; None for a device function that was inlined before it had types.
         options: The options of `@cuda.jit` that change the code.
-        file: The source file, relative to the project where it lies in it.
+        file: The source file, relative to the project where it is in it.
         line: The first line.
         path: The name that leads to it in its module, if there is one.
         behind: The type of the object that has its name and does not lead to it, as decorators may make one.
         site: `file:line` of its first launch.
         refused: Why no wheel can hold it.
         types_refused: Which of its types no packaged kernel takes.
-        declared: The signature stands in the source.
+        declared: The signature is in the source.
         launches: How often it was launched, by GPU.
     """
 
@@ -174,7 +175,7 @@ def load(path: Path) -> Recorded:
             return Recorded()
         data = json.loads(foreign.read(path, _LARGEST, remedy=_REMEDY, error=ConfigError))
         if data["version"] != _VERSION:
-            message = f"{path} is of version {data['version']}, which this aotcuda does not read; update aotcuda"
+            message = f"{path} is of version {data['version']}, which this aotcuda cannot read; update aotcuda"
             raise ConfigError(message)
         return Recorded(
             records=[Record(**_known(item, Record)) for item in data["functions"]],
@@ -213,7 +214,7 @@ def check(path: Path) -> None:
 
 
 def ignore(root: Path) -> Path | None:
-    """Have git ignore the file of records in a project, so that packagers that follow git leave it out of sdists.
+    """Have git ignore the file of records in a project, so that packagers that follow git remove it of sdists.
 
     The nearest `.gitignore` of the project or of the repository around it gets a line, unless one of its patterns fits;
     a new one in the project would keep hatchling from reading that of the repository.
@@ -245,15 +246,12 @@ def add(path: Path, more: Recorded) -> Recorded:
         data = {"version": _VERSION, "runs": found.runs, "functions": [asdict(record) for record in found.records]}
         if found.choices:
             data["choices"] = [asdict(choice) for choice in found.choices]
-        partial = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
-            partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-            partial.replace(path)
+            with replacing(path) as partial:
+                partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         except OSError as error:
             message = f"{path} cannot be written ({error.strerror}); name another file with --out"
             raise ConfigError(message) from error
-        finally:
-            partial.unlink(missing_ok=True)
     return found
 
 

@@ -66,14 +66,14 @@ def result(done: Run) -> None:
     """Print the first place that read what a launch would have computed."""
     for call, site in done.results[:1]:
         say(
-            f"{site}: {call} reads what a recorded launch would have computed; nothing was executed, so what the "
-            "program launches after it may differ (--execute runs kernels)"
+            f"{site}: {call} reads the result of a recorded launch; nothing was executed, so later launches "
+            "of the program may differ (--execute runs kernels)"
         )
 
 
 def failed(status: int, *, recorded: bool) -> None:
     """Print the exit status of a command whose launches were not executed."""
-    kept = "what it launched until then is recorded" if recorded else "it launched nothing"
+    kept = "its launches until then are recorded" if recorded else "it launched nothing"
     say(f"the command ended with exit status {status}, as programs may that need results; {kept}")
 
 
@@ -178,7 +178,7 @@ def _key(item: Addition) -> str:
 
 def _launched(record: Record) -> str:
     if not record.site:
-        return " (its signature stands in @cuda.jit)"
+        return " (its signature is in @cuda.jit)"
     return f" (launched {_number(record.count, 'time')}, first at {record.site})"
 
 

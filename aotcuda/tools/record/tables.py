@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from aotcuda import registry
-from aotcuda.tools.record import notation, project, variants
+from aotcuda.tools.record import notation, packs, project, variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,11 +95,12 @@ def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[
         if record.kind != "kernel" or not (record.launches or record.declared):
             continue
         file = owner.file_of(record.module)
-        if file is None and record.module not in ("__main__", "__mp_main__") and not _inside(record):
+        packed = packs.is_packed(record, owner)
+        if file is None and not packed and record.module not in ("__main__", "__mp_main__") and not _inside(record):
             others[record.module.partition(".")[0]] += record.count
             continue
         in_table = is_in_table(owner.aotcuda, record.module)
-        reason = _reason(record, file is not None, in_table=in_table)
+        reason = _reason(record, packed or file is not None, in_table=in_table)
         if reason:
             left.append(Left(record=record, reason=reason))
         else:
@@ -117,7 +118,7 @@ def is_of_the_wheel(record: Record, owner: Project) -> bool:
 
 
 def _inside(record: Record) -> bool:
-    """Return True if a file lies in the project, outside environments."""
+    """Return True if a file is in the project, outside environments."""
     return not record.file.startswith("/") and "site-packages" not in record.file
 
 
@@ -145,8 +146,8 @@ def _reason(record: Record, importable: bool, *, in_table: bool) -> str | None:
     if record.path is None and ("<" in record.function or record.launches):
         if record.behind is not None:
             return (
-                f"it is behind a decorator: {record.function} is a {record.behind} that does not lead to it; let the "
-                "decorator keep it in `__wrapped__`"
+                f"it is behind a decorator: {record.function} is a {record.behind} without a reference to it; "
+                "let the decorator store it in `__wrapped__`"
             )
         inside = record.function.rpartition(".<locals>")[0]
         made = f"it is made inside {inside}() and " if inside else ""

@@ -16,7 +16,7 @@ from aotcuda.builder.frontends.triton import config, variants_file
 from aotcuda.common import foreign
 from aotcuda.common.triton_files import TUNING, VARIANTS, VERSION
 from aotcuda.errors import ConfigError
-from aotcuda.tools.record import pyproject, tables, variants
+from aotcuda.tools.record import packs, pyproject, tables, variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ _GPU = re.compile(r"(.*), compute capability (\d+\.\d+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantModule:
-    """A module whose variants lie in a file, with the variants that the file lacks.
+    """A module whose variants are in a file, with the variants that the file lacks.
 
     Attributes:
         module: Its name in `[tool.aotcuda.modules]`.
@@ -63,7 +63,8 @@ class VariantModule:
     def settings(self) -> dict[str, Any]:
         """Return the keys that its table in pyproject.toml lacks."""
         if self.table is None:
-            return {"source": self.source, "frontend": "triton", "variants": self.name}
+            pack = {} if self.module == self.source else {"pack": True}
+            return {"source": self.source, "frontend": "triton", "variants": self.name, **pack}
         return {} if "variants" in self.table else {"variants": self.name}
 
     @property
@@ -138,7 +139,7 @@ def _module(item: Wanted, owner: Project) -> tuple[str, dict[str, Any] | None]:
     for name, table in (modules if isinstance(modules, dict) else {}).items():
         if isinstance(table, dict) and item.source in (table.get("source"), *_listed(table.get("source"))):
             return name, table
-    return item.source, None
+    return (packs.module_name(item.source, owner) if packs.is_packed(item.records[0], owner) else item.source), None
 
 
 def _listed(value: object) -> list[object]:
@@ -150,8 +151,7 @@ def _begin(item: Wanted, name: str, table: dict[str, Any] | None, owner: Project
     if isinstance(given, str):
         file = owner.root / given
     else:
-        source = owner.file_of(item.source)
-        assert source is not None  # noqa: S101 (`tables.sort` leaves other modules out)
+        source = owner.file_of(item.source) or packs.file_of(name, owner)
         file = source.with_name(f"{source.stem}.variants.json")
     content = read(file, VARIANTS) or {"format": VARIANTS, "version": VERSION, "source": item.source, "kernels": {}}
     return VariantModule(

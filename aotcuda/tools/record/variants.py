@@ -79,7 +79,7 @@ def value(records: Sequence[Record], python: str | None) -> dict[str, Any]:
             return found | product
     configs = []
     for item in sets:
-        own = [text for text in found["signatures"] if _without_hints(text.split(", ")) in item.plain]
+        own = [text for text in found["signatures"] if _without_hints(type_notation.split(text)) in item.plain]
         configs.append(item.values | ({} if item.plain == every else {"signatures": own}))
     return found | {"configs": configs}
 
@@ -213,7 +213,7 @@ def _signatures(item: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fits(signature: str, types: Sequence[str], *, exact: bool) -> bool:
-    wanted = [part.strip() for part in signature.split(",")] if signature.strip() else []
+    wanted = type_notation.split(signature)
     if len(wanted) != len(types):
         return False
     for own, asked in zip(wanted, types, strict=True):

@@ -70,8 +70,8 @@ def made(paths: Sequence[Path]) -> tuple[str, bytes]:
         raise TargetError(message) from None
     if manifests.digest(data) != restore["sha256"]:
         message = (
-            f"{name} does not come back byte for byte: its parts were altered, or zlib {zlib.ZLIB_RUNTIME_VERSION} of "
-            f"this Python compresses in another way than {restore['zlib']}, with which they were split; join them with "
+            f"{name} cannot be restored byte for byte: its parts were altered, or zlib {zlib.ZLIB_RUNTIME_VERSION} of "
+            f"this Python compresses differently than {restore['zlib']}, with which they were split; join them with "
             "that Python"
         )
         raise TargetError(message)

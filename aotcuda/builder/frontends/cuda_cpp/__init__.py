@@ -1,5 +1,5 @@
 """The front end for CUDA C++: kernels and device functions in `.cu` files, compiled by NVRTC.
 
-What a kernel takes is not parsed here: NVRTC compiles the files with debug information, which says what each parameter
-is (`declarations`), and the table may say more (`parameters`).
+Declarations are not parsed here: NVRTC compiles the files with debug information, which describes each parameter
+    (`declarations`), and the table may add to it (`parameters`).
 """

@@ -1,4 +1,4 @@
-"""Compiling the files of a module, by NVRTC: once to learn what they declare, then once for each target."""
+"""Compiling the files of a module, by NVRTC: once to read their declarations, then once for each target."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class File:
 
     Attributes:
         item: Its content and place.
-        folders: Where its headers are searched, beside its own folder.
+        folders: Where its headers are searched, in addition to its own folder.
         names: The kernels that are compiled of it, as C++ calls them.
         symbols: Their symbols.
         declared: All that it defines, by symbol.
@@ -146,8 +146,8 @@ class FrontEnd:
         known = self._signatures.setdefault((unit.module, unit.name, found), unit)
         if known.symbol != unit.symbol:
             message = (
-                f"{unit.signature_key}: {unit.expression} takes {found} as {known.expression} does, so a launch could "
-                "not choose between the two by its arguments; make them two kernels"
+                f"{unit.signature_key}: {unit.expression} takes {found} as {known.expression} does, so a launch "
+                "cannot choose between the two by its arguments; make two kernels"
             )
             raise CompileError(message)
         return found
@@ -208,7 +208,8 @@ class FrontEnd:
         paths = list(dict.fromkeys(path for function in functions for path in function.ir))
         if len(paths) > 1:
             message = (
-                f"functions of one module are of one file, and these are of {' and '.join(paths)}; make a module for "
+                f"the functions of one module must be in one file, and these are in {' and '.join(paths)}; make a "
+                "module for "
                 "each file, or include one in the other"
             )
             raise CompileError(message)
@@ -223,7 +224,7 @@ class FrontEnd:
             return _compiled(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
 
     def include_dirs(self) -> list[str]:
-        """Implement FrontEnd.include_dirs: none beside the toolkit's and the files' own."""
+        """Implement FrontEnd.include_dirs: none except the toolkit's and the files' own."""
         return []
 
 
@@ -231,7 +232,8 @@ FRONT_END = FrontEnd()
 
 _ALIGNMENT = 16
 """What the beginning of the parameters is aligned by on every GPU: ptxas aligns each by its address, and not by its
-place in the block, so what is aligned by more lies elsewhere on some GPUs (KPARAM_INFO in `cuobjdump -elf`)."""
+place in the block, so parameters with a larger alignment have other offsets on some GPUs (KPARAM_INFO in `cuobjdump
+-elf`)."""
 
 _QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
 
@@ -239,7 +241,7 @@ _QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
 def _without_kernels(item: LinkInput, word: str) -> LinkInput:
     """Return a file whose kernels are device functions, since entry points would be in every image that links it.
 
-    Inline ones that nobody calls are no code at all.
+    Inline functions that are not called produce no code.
     """
     head = f"#undef __global__\n#define __global__ __device__ {word}\n"
     head += "#undef __grid_constant__\n#define __grid_constant__\n"
@@ -300,7 +302,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
         tasks.append(pool.Task(f"what {path} declares", run, key=key))
     done = dict(zip(plain, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
     made = {path: description for path, (_, description) in done.items() if path not in have}
-    after = named()  # a header that was edited meanwhile was read nobody knows when
+    after = named()  # a header that was edited meanwhile was read at an unknown time
     same = {path: names for path, names in before.items() if names == after[path]}
     cache.keep(made, same, {path: f"what {path} declares" for path in made}, "declarations")
     return tuple(file for file, _ in done.values())
@@ -325,7 +327,8 @@ def _kernels_in(text: bytes) -> list[str]:
     return [name.decode() for name in re.findall(rb"__global__(?:[^;{}()]|\([^;{}()]*\))*?\b(?!__)(\w+)\s*\(", text)]
 
 
-# What NVRTC says of names is said of a file that it makes of them; all else is the file's own, or a header's.
+# NVRTC reports errors of name expressions in a file that it makes of them; other errors are the file's own, or a
+# header's.
 _FILE_ERROR = re.compile(r"^(?!__nv_name_map)\S.*\(\d+\): (?:catastrophic )?error: ", re.MULTILINE)
 _NAME_ERROR = re.compile(r"^__nv_name_map\(\d+\): error: (.*)$", re.MULTILINE)
 _INPUT = re.compile(r'Input name expression was: " ?(.*?)"')
@@ -357,13 +360,16 @@ def _described(
     ptx, symbols = described
     for name, symbol in symbols.items():
         if "_GLOBAL__N__" in symbol:
-            message = f"{keys[name]}: {name} of {file.item.name} is in a namespace without a name; take it out of there"
+            message = (
+                f"{keys[name]}: {name} of {file.item.name} is in a namespace without a name; move it out of the "
+                "namespace"
+            )
             raise SourceError(message)
     return replace(file, symbols=symbols, declared=declarations.read(ptx)), described
 
 
 def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
-    """Say what is wrong with the first name that NVRTC refuses."""
+    """Return the error for the first name that NVRTC refuses."""
     said = _NAME_ERROR.findall(log)[0]
     shown = "".join((_INPUT.search(log) or [""] * 2)[1].split())
     name = next((name for name in keys if "".join(name.split()) == shown), next(iter(keys)))
@@ -415,9 +421,7 @@ def _kernel(unit: CppUnit, files: Sequence[File]) -> Declaration:
         headers = {header: path.read_bytes() for header, path in included.items()}
         texts = {file.item.name: file.item.data, **headers}
         if where := next((where for where, text in texts.items() if _is_static(text, _plain(name))), None):
-            problem = (
-                f"{name} of {where} is static, so nothing outside of {file.item.name} can have it; take static away"
-            )
+            problem = f"{name} of {where} is static, so nothing outside of {file.item.name} can use it; remove static"
         message = f"{unit.signature_key}: {problem}"
         raise SourceError(message)
     return found
@@ -428,7 +432,7 @@ def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
 
     Raises:
         SourceError: No file defines it with C linkage.
-        CompileError: A type of it is none that C and Numba have alike.
+        CompileError: One of its types differs between C and Numba.
     """
     file = next((file for file in files if unit.name in file.declared), None)
     found = file.declared[unit.name] if file is not None else None
@@ -473,7 +477,7 @@ def _in_numba(kind: CppType, where: str) -> str:
         return f"CPointer({number})" if number else "voidptr"
     if kind.form in _NAMES and not kind.is_complex:
         return _NAMES[kind.form]
-    message = f"{where} is {kind.text}, which C and Numba pass in different ways; take a number or a pointer"
+    message = f"{where} is {kind.text}, which C and Numba pass in different ways; use a number or a pointer"
     raise CompileError(message)
 
 

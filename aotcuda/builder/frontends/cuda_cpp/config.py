@@ -27,7 +27,7 @@ _WORDS = {"size": "items", "itemsize": "itemsize", "shape": "shape", "strides": 
 _SIZE = re.compile(r"([A-Za-z_]\w*)\.(?:(size|itemsize)|(shape|strides)\[(\d{1,2})\])")
 _ARRAY = re.compile(r"(\w+)\[([^\]]*)\]")
 _FORMS = (
-    'a type (`"float32"`, `"float32[:, ::1]"`, `"float32[...]"`, `"pointer"`) nor something taken from an array '
+    'a type (`"float32"`, `"float32[:, ::1]"`, `"float32[...]"`, `"pointer"`) nor a property of an array '
     '(`"x.size"`, `"x.shape[0]"`, `"x.strides[0]"`)'
 )
 
@@ -42,7 +42,7 @@ class Stated:
         ndim: Number of dimensions of an array; -1 for any, None for no array.
         layout: C, F, or A for any strides.
         array: The array that it is taken from; empty if it is an argument.
-        word: What of that array, as manifests say it.
+        word: The property of that array, as manifests name it.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Stated:
 
 
 def stated(text: str) -> Stated:
-    """Read what the table says of a parameter."""
+    """Read the table's entry for a parameter."""
     text = text.strip()
     if found := _SIZE.fullmatch(text):
         return Stated(text=text, array=found[1], word=_WORDS[found[2] or found[3]] + (found[4] or ""))
@@ -63,7 +63,7 @@ def stated(text: str) -> Stated:
     if found := _ARRAY.fullmatch(text):
         axes = [axis.strip() for axis in found[2].split(",")]
         if found[1] not in DTYPES:
-            _refuse(text, f"has no type {found[1]}; take one of {', '.join(DTYPES)}")
+            _refuse(text, f"has no type {found[1]}; use one of {', '.join(DTYPES)}")
         if axes == ["..."]:
             return Stated(text=text, dtype=DTYPES[found[1]], ndim=-1)
         units = [at for at, axis in enumerate(axes) if axis == "::1"]
@@ -83,7 +83,7 @@ _FUNCTION = Text('the name of a kernel as C++ calls it, or "csrc/file.cu:name"',
 _INSTANCE = Text("an instance of a template, as C++ writes it", r"^[^;{}]*<[^;{}]*>\s*$")
 _OF_PARAMETER = TableOf(
     name=Text("the name of a parameter as the key", r"^[A-Za-z_]\w*$"),
-    value=Text("a type, or what is taken from an array", r"\S", stated),
+    value=Text("a type, or a property of an array", r"\S", stated),
     expected="a table of parameters",
 )
 
@@ -114,8 +114,10 @@ class Kernel(Entry):
         default=(),
         metadata=setting(
             _OF_PARAMETER,
-            "By name, what a parameter's declaration leaves open: which arrays a pointer takes, which number is taken "
-            "from an array and so is no argument.",
+            (
+                "By name, what a parameter's declaration leaves open: the arrays that a pointer accepts, or the "
+                "property of an array that a number is. Such a number is not an argument."
+            ),
             '{ image = "float32[:, ::1]", n = "x.size" }',
             default="as declared",
         ),
@@ -170,12 +172,12 @@ class CppUnit(Unit):
 
     Attributes:
         sources: The files of its module.
-        expressions: What C++ calls each kernel of the module, this one among them, and the key that says so: a file
+        expressions: What C++ calls each kernel of the module, this one among them, and its key: a file
             is compiled for all of them at once.
         expression: What it calls this one.
-        stated: What the table says of parameters.
+        stated: The table's entries for parameters.
         cooperative: The kernel is to be launched cooperatively.
-        unfused: The kernel has no fused multiply-adds, whatever the module's options say.
+        unfused: The kernel has no fused multiply-adds, whatever the module's options are.
     """
 
     sources: tuple[str, ...]
@@ -230,7 +232,7 @@ def units(module: Module) -> list[CppUnit]:
             key=kernel.key,
             kind="kernel",
             name=kernel.name,
-            symbol=f"{kernel.name}__{number}",  # until NVRTC has told which it is
+            symbol=f"{kernel.name}__{number}",  # until NVRTC has found its declaration
             origin=f"{', '.join(sources)}:{expression}",
             signature=expression if kernel.instances else "",
             signature_key=key,
@@ -268,5 +270,5 @@ def _expressions(kernel: Kernel) -> list[tuple[str, str]]:
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
     """Implement Tables.widened: there are none."""
-    message = f"{kernel.key}: a kernel in CUDA C++ takes what it declares, and not {signature}"
+    message = f"{kernel.key}: a kernel in CUDA C++ accepts the types that it declares, and not {signature}"
     raise CompileError(message)

@@ -1,8 +1,8 @@
 """Read kernels and device functions from NVRTC's PTX: their parameters, by name, type and offset.
 
-PTX that is compiled with debug information has all of it. The directives tell how parameters lie in memory (PTX ISA,
-"Kernel Function Parameters"), DWARF what they are in C++: names, types, and the members of structs (DWARF 2, "Data
-Object and Object List Entries", "Type Entries"). The compiler of the kernels is so the one that reads them.
+PTX that is compiled with debug information has all of it. The directives define how parameters are laid out in memory
+(PTX ISA, "Kernel Function Parameters"), DWARF what they are in C++: names, types, and the members of structs (DWARF 2,
+"Data Object and Object List Entries", "Type Entries"). The compiler of the kernels is so the one that reads them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TENSOR_MAP = "|V128{opaque:<u8*16@0}"
-"""As launches read a `CUtensorMap`, whose only member is opaque, whoever declares it."""
+"""As launches read a `CUtensorMap`, whose only member is opaque, the code that declares it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class CppType:
 
     Attributes:
         text: As C++ writes it, typedefs resolved.
-        size: In bytes; 0 if the compiler does not know either.
+        size: In bytes; 0 if the compiler does not support either.
         form: The `struct` character of a number; of the parts of a complex one.
         dtype: NumPy's type string, with a struct's fields as `manifest.dtypes` has them; empty if there is none.
         is_complex: It is a complex number of libcu++ or Thrust.
@@ -50,7 +50,7 @@ class CppType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A parameter: its name, `arg0` for one that has none, its type, and where it lies in the parameter block."""
+    """A parameter: its name, `arg0` for one that has none, its type, and where it is in the parameter block."""
 
     name: str
     type: CppType
@@ -96,7 +96,7 @@ def read(ptx: bytes) -> dict[str, Declaration]:
         kind, symbol, parameters, directives = match.groups()
         die = described.get(symbol)
         if die is None:
-            continue  # the compiler's own, of which nobody asks
+            continue  # the compiler's own, which is not needed
         dwarf, types = die
         placed = [*_placed(parameters or "")]
         names = [child for child in dwarf.iter_children() if child.tag == "DW_TAG_formal_parameter"]

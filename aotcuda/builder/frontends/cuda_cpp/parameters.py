@@ -44,7 +44,7 @@ def of(declaration: Declaration, stated: Mapping[str, Stated], key: str) -> Argu
 
     Args:
         declaration: The kernel.
-        stated: What the table says of parameters, by name.
+        stated: The table's entries for parameters, by name.
         key: The kernel's key.
 
     Raises:
@@ -154,7 +154,7 @@ def _add_sizes(parameter: Parameter, sizes: list[Size], stated: Mapping[str, Sta
         text = stated[size["name"]].text
         if parameter["kind"] not in ("array", "buffer"):
             message = f'{where}.{size["name"]}: "{text}" is taken from {parameter["name"]}, which takes no array'
-            msg = f'{message}; say which one: {parameter["name"]} = "float32[...]"'
+            msg = f'{message}; name its type: {parameter["name"]} = "float32[...]"'
             raise CompileError(msg)
         axis = size["word"].lstrip("abcdefghijklmnopqrstuvwxyz")
         ndim = parameter["ndim"] if parameter["kind"] == "array" else 0
@@ -162,8 +162,8 @@ def _add_sizes(parameter: Parameter, sizes: list[Size], stated: Mapping[str, Sta
             of = f"has {ndim} dimensions" if ndim else "may have any dimensions"
             example = f"float32[{', '.join([':'] * int(axis) + ['::1'])}]"
             message = (
-                f'{where}.{size["name"]}: "{text}" is of dimension {axis} of {parameter["name"]}, which {of}; say how '
-                f'many it has: {parameter["name"]} = "{example}"'
+                f'{where}.{size["name"]}: "{text}" is of dimension {axis} of {parameter["name"]}, which {of}; '
+                f'write how many dimensions it has: {parameter["name"]} = "{example}"'
             )
             raise CompileError(message)
     parameter["sizes"] = sizes

@@ -60,7 +60,7 @@ _PRIVATE_PARTS = {
 """What is called of cuda-tile that is not its public interface."""
 
 _LAUNCH: FixedLaunch = {"threads": 1, "shared": 0}
-"""As cuda-tile launches: the driver gives a block the threads that the image says."""
+"""As cuda-tile launches: the driver sets the number of threads from the image."""
 
 _KNOWN_TARGET = re.compile(r"=(sm_\d+)\b")
 _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
@@ -81,7 +81,7 @@ class CutileFrontEnd:
 
         private_parts.check_release(_DISTRIBUTION, _TESTED, _PRIVATE_PARTS)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it tells of wheels that do not belong together, and looks elsewhere
+            warnings.simplefilter("ignore")  # it warns of mismatched wheels, and looks elsewhere
             try:
                 binary = compiling._find_compiler_bin()  # which cuda-tile keeps
                 # The build's own toolkit: tileiras would take its ptxas and libNVVM in place of those beside it.
@@ -92,7 +92,7 @@ class CutileFrontEnd:
                 message = f"{_DISTRIBUTION} finds no tileiras ({error}); install it: pip install 'aotcuda[cutile]'"
                 raise ToolchainError(message) from None
             if release is None:
-                message = f"{tileiras} does not tell its version; install it again: pip install 'aotcuda[cutile]'"
+                message = f"{tileiras} has no readable version; install it again: pip install 'aotcuda[cutile]'"
                 raise ToolchainError(message)
             _bytecode_version()
         self._cuda = versions.pair(release[1])
@@ -139,7 +139,7 @@ class CutileFrontEnd:
         """Implement FrontEnd.compile_kernel: to Tile IR, which `assemble` makes again for the whole module.
 
         The compile cache names images by what is returned: it has no lines of files, which are not in images either,
-        and the level that `assemble` asks for.
+        and the level that `assemble` requests.
         """
         try:
             return self._kernel(unit, loaded, target)
@@ -265,7 +265,7 @@ def _name(target: Target) -> str:
 
 
 def _bytecode_version() -> Any:
-    """Return the newest bytecode that this tileiras takes; it is asked once."""
+    """Return the newest bytecode version that this tileiras accepts; tileiras is run once."""
     from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -287,7 +287,7 @@ def _options(loaded: Any) -> Any:
 
 
 def _annotated(loaded: Any) -> list[tuple[inspect.Parameter, Any]]:
-    """Return a kernel's parameters, each with what its annotation says."""
+    """Return a kernel's parameters, each with its annotation."""
     of = loaded._annotated_function
     return list(zip(of.pysig.parameters.values(), of.parameter_annotations, strict=True))
 
@@ -302,13 +302,14 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
         if kind != "leaf" or annotation.list is not None:
             what = "a tuple" if kind != "leaf" else "a list of arrays"
             message = (
-                f"{unit.key}: {unit.python} takes {what}, {parameter.name}; packaged kernels cannot, take it apart"
+                f"{unit.key}: {unit.python} takes {what}, {parameter.name}; packaged kernels cannot, pass its parts"
             )
             raise CompileError(message)
         if array is not None and (array.static_shape_dims or array.static_stride_dims):
             message = (
                 f"{unit.key}: {parameter.name} of {unit.python} has static_shape_dims or static_stride_dims, "
-                "which make extents constants at each launch; leave them out, and take such an extent as a ct.Constant"
+                "which make extents constants at each launch; remove them, and make such an extent a parameter of "
+                "type ct.Constant"
             )
             raise CompileError(message)
         (constant if annotation.constant else plain).append(parameter)
@@ -316,7 +317,7 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
     if len(names) != len(unit.types):
         message = (
             f"{unit.key}.signature: {', '.join(map(str, unit.types)) or 'nothing'!r} has {len(unit.types)} types, and "
-            f"{unit.python} takes {len(names)} arguments beside constants: {', '.join(names) or 'none'}"
+            f"{unit.python} takes {len(names)} arguments that are not constants: {', '.join(names) or 'none'}"
         )
         raise CompileError(message)
     _check_overlap(unit, [name for name, kind in zip(names, unit.types, strict=True) if kind.ndim])
@@ -344,9 +345,7 @@ def _check_overlap(unit: CutileUnit, arrays: Sequence[str]) -> None:
     wrong = next((name for name in unit.overlap if name not in arrays), None)
     if wrong is not None or len(set(unit.overlap)) < 2:
         problem = f"{wrong} is no array of {unit.python}" if wrong else "one array alone overlaps no other"
-        message = (
-            f"{unit.key}.overlap: {problem}; name two or more of its arrays ({', '.join(arrays)}), or leave it out"
-        )
+        message = f"{unit.key}.overlap: {problem}; name two or more of its arrays ({', '.join(arrays)}), or remove it"
         raise CompileError(message)
 
 
@@ -404,7 +403,7 @@ def _signature(unit: CutileUnit, loaded: Any) -> Any:
 
 
 def _unit_axis(kind: Type) -> int | None:
-    """Return the dimension whose elements lie side by side."""
+    """Return the dimension whose elements are contiguous."""
     return {"C": kind.ndim - 1, "F": 0}.get(kind.layout)
 
 
@@ -417,7 +416,7 @@ def _stride_divisors(kind: Type) -> list[int]:
 
 
 def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tuple[int, int]]]:
-    """Return the arguments of a launch, and where each machine-level parameter lies in the block.
+    """Return the arguments of a launch, and the offset of each machine-level parameter in the block.
 
     An array is its address, its extents and its strides in elements (cuda-tile's documentation, "Calling Conventions").
     """
@@ -465,7 +464,7 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
 
 
 def _apart(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of arguments whose arrays the compiler takes to lie apart."""
+    """Yield the pairs of arguments whose arrays the compiler assumes not to overlap."""
     arrays = [at for at, parameter in enumerate(parameters) if parameter["kind"] == "array"]
     for first, second in itertools.combinations(arrays, 2):
         if not {parameters[first]["name"], parameters[second]["name"]} <= {*unit.overlap}:
@@ -473,7 +472,7 @@ def _apart(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[
 
 
 def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
-    """Return an array's extents and strides, with what its compiler was told of them."""
+    """Return an array's extents and strides, with the assumptions that its compiler was given."""
     found: list[Size] = []
     extents = [config.DIVISOR if kind.even else 1] * kind.ndim
     for what, word, divisors in (("shape", "shape", extents), ("strides", "step", _stride_divisors(kind))):
@@ -515,7 +514,7 @@ def _explained(unit: CutileUnit, target: Target, root: str) -> Iterator[None]:
 
 
 def _refused(head: str, error: Any, root: str) -> CompileError:
-    """Return the error for what cuda-tile says, with the user's line."""
+    """Return the error for a message of cuda-tile, with the user's line."""
     text = str(getattr(error, "message", None) or error or type(error).__name__)
     place: Any = getattr(error, "loc", None)
     file = getattr(place, "filename", None)

@@ -56,7 +56,7 @@ class Type:
         layout: Of an array: contiguous in C or F order, or A for any strides.
         aligned: Its address, and all strides but that of the contiguous dimension, are divisible by 16 bytes.
         even: Besides, all its extents are divisible by 16.
-        open: The table does not say this, and so leaves it to `specialise`.
+        open: The table does not set this, so `specialise` does.
     """
 
     scalar: str
@@ -143,8 +143,8 @@ class Kernel(VariantKernel):
     specialise: str = field(
         default="auto",
         metadata=variants.specialise_setting(
-            "`auto` makes three variants of what says none of these: contiguous arrays as with `:16:16`, with `:16`, "
-            "and with `:any`. `exact` makes what the signatures say."
+            "`auto` makes three variants of an array without these: contiguous arrays as with `:16:16`, with `:16`, "
+            "and with `:any`. `exact` compiles the signatures as they are."
         ),
     )
     constants: Constants = field(
@@ -220,7 +220,7 @@ def target(wanted: Target) -> Target:
         message = f"cuTile's compiler makes no code for a family of GPUs; write sm_{wanted.major}{wanted.minor}"
         raise ValueError(message)
     if wanted.capability < _OLDEST:
-        message = "cuTile's kernels run on GPUs of compute capability 8.0 and later; leave it out"
+        message = "cuTile's kernels run on GPUs of compute capability 8.0 and later; remove it"
         raise ValueError(message)
     return wanted if wanted.capability < (9, 0) else Target("sass", wanted.major, wanted.minor, "a")
 
@@ -230,8 +230,8 @@ def units(module: Module) -> list[CutileUnit]:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened: nobody asks, since cuTile's kernels are made for what the table says."""
-    message = f"{kernel.key}: cuTile's kernels are compiled for what the table has alone, and not for {signature}"
+    """Implement Tables.widened; it is not called: cuTile's kernels have the table's signatures alone."""
+    message = f"{kernel.key}: cuTile's kernels are compiled for the table's signatures alone, and not for {signature}"
     raise CompileError(message)
 
 

@@ -77,8 +77,8 @@ class _Abi:
             pointer = self._pointer(ty.dtype)
             return [(word.c_type or pointer, f"{name}_{word.name}") for word in self._convention.array_words(ty.ndim)]
         message = (
-            f"{self._where}: argument {name!r} is of type {notation.spell(ty)}, which has no type in the C ABI; take a "
-            "number, bool, complex, datetime, pointer, record, array, or tuple of these"
+            f"{self._where}: argument {name!r} is of type {notation.spell(ty)}, which has no type in the C ABI; "
+            "use a number, bool, complex, datetime, pointer, record, array, or tuple of these"
         )
         raise CompileError(message)
 

@@ -26,7 +26,7 @@ class Word(NamedTuple):
     """One of the 64-bit words that an array is passed as.
 
     Attributes:
-        content: What it holds, as the manifest says it.
+        content: Its content, in the manifest's words.
         name: What C prototypes call it.
         c_type: Its C type; empty for a pointer to the elements.
     """
@@ -58,7 +58,7 @@ class CallingConvention:
 
     @abstractmethod
     def place_type(self, layout: Layout, ty: Any) -> dict[str, object]:
-        """Place what stands for a type that is an argument; returns the manifest's keys for it."""
+        """Place what represents a type that is an argument; returns the manifest's keys for it."""
 
     @abstractmethod
     def c_complex(self, name: str, ty: Any) -> list[tuple[str, str]]:
@@ -119,7 +119,7 @@ class CallingConvention:
         }
 
     def _describe_type(self, layout: Layout, name: str, ty: Any, where: str) -> dict[str, object]:
-        """Return a type that is passed as an argument: compiled code knows it, and zeros stand in its place."""
+        """Return a type that is passed as an argument: compiled code contains it, and the block has zeros for it."""
         try:
             dtype = self.notation.dtype_text(ty.dtype)
         except NotImplementedError:
@@ -128,7 +128,7 @@ class CallingConvention:
 
     def _refusal(self, name: str, ty: Any, where: str) -> CompileError:
         return CompileError(
-            f"{where}: argument {name!r} is of type {self.notation.spell(ty)}, which a packaged kernel cannot take; "
+            f"{where}: argument {name!r} is of type {self.notation.spell(ty)}, which a packaged kernel cannot accept; "
             "pass numbers, bool, complex, datetimes, records, pointers, arrays, types, or tuples of these"
         )
 
@@ -142,7 +142,7 @@ class Layout:
     size: int = 0
 
     def place(self, size: int, alignment: int = 0) -> int:
-        """Append one machine-level parameter, aligned to its size unless told otherwise; returns its offset."""
+        """Append one machine-level parameter, aligned to its size unless `alignment` is given; return its offset."""
         alignment = alignment or size
         offset = -(-self.size // alignment) * alignment
         self.fields.append((offset, size))

@@ -105,7 +105,7 @@ class NumbaUnit(PythonUnit):
 
     Attributes:
         sources: The modules to look for it in; `source` is the one that has it, once that is known.
-        types: Names for types that its signature may use, each with what it stands for.
+        types: Names for types that its signature may use, each with its type.
         declared: Which signature of its own `@cuda.jit(...)` is meant, where the table has none; -1 for the table's.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
         cooperative: The kernel is to be launched cooperatively.
@@ -191,7 +191,7 @@ def symbol(kernel: str, number: int, count: int) -> str:
 
 
 def _where(module: Module, entry: Kernel | Function) -> dict[str, Any]:
-    """Return the place of an entry's function, as far as the table tells."""
+    """Return the place of an entry's function, as far as the table has it."""
     holder, colon, path = entry.python.rpartition(":")
     sources = (holder,) if colon else module.source
     return {

@@ -45,7 +45,7 @@ MERGED = "functions"
 """What a module's device functions are called when they become code together; wheels have that code as it is."""
 
 Raise = tuple[int, str, str, str, str, int]
-"""An error code of a debug build, and what it stands for; see `CompiledKernel.exceptions`."""
+"""An error code of a debug build, and what it represents; see `CompiledKernel.exceptions`."""
 
 
 def small_kernel(cuda: Any, types: Any) -> FunctionType:
@@ -122,7 +122,7 @@ class NumbaFrontEnd(ABC):
 
     @abstractmethod
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
-        """Return the link inputs, callbacks and foreign functions beside its own code."""
+        """Return the link inputs, callbacks and foreign functions that it has in addition to its own code."""
 
     @abstractmethod
     def is_cooperative(self, compiled: Any) -> bool:
@@ -291,7 +291,7 @@ class NumbaFrontEnd(ABC):
         """Implement FrontEnd.merge_functions.
 
         Fast math is in the instructions of each function; the settings of the whole (flush to zero, approximate
-        division and square root) are used only if all functions ask for them.
+        division and square root) are used only if all functions have them.
         """
         fastmath = all(function.fastmath for function in functions)
         texts = [text for function in functions for text in function.ir]

@@ -2,8 +2,8 @@
 
 Whether there is a GPU, and what all GPUs of a compute capability have in common, is answered; what depends on the
 capability is marked, so that the build imports the sources for each, or compiles the unit for each that asks while it
-is being compiled (as an `@intrinsic` may). The rest is refused in the user's terms. The driver is never asked, not even
-where the machine that builds has one.
+is being compiled (as an `@intrinsic` may). The rest is refused in the user's terms. The driver is never queried, not
+even where the machine that builds has one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from aotcuda.builder.frontends.numba import target_dependence
 from aotcuda.builder.frontends.protocol import Question
-from aotcuda.gpus import BY_NUMBER, EVERYWHERE
+from aotcuda.gpus import BY_NUMBER, EVERYWHERE, example
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,8 +39,8 @@ class _Import:
     """The import that is under way.
 
     Attributes:
-        compilers: The folders of the packages whose own questions nobody is told of.
-        questions: What was asked, in order, each once.
+        compilers: The folders of the packages whose own queries are not reported.
+        questions: The queries, in order, each once.
     """
 
     capability: tuple[int, int] | None = None
@@ -54,7 +54,7 @@ _now = _Import()
 
 @contextmanager
 def importing(capability: tuple[int, int], root: str, compilers: Iterable[str]) -> Iterator[dict[Question, None]]:
-    """Answer as a GPU of `capability` would; yield what is asked meanwhile by others than `compilers`."""
+    """Answer as a GPU of `capability` would; yield the queries meanwhile of other code than `compilers`."""
     folders = [folder for name in compilers for folder in getattr(sys.modules.get(name), "__path__", ())]
     _now.capability, _now.root = capability, root
     _now.compilers = tuple(f"{folder}/" for folder in folders)
@@ -73,7 +73,7 @@ def _note(asked: str, answer: object, **kind: bool) -> None:
 
 
 def _asker() -> str | None:
-    """Return file and line of the code that asks; None if the compiler asks for itself."""
+    """Return file and line of the code that queries; None for a query of the compiler itself."""
     frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -94,7 +94,7 @@ _ANSWERED = (*_SINCE, "compute_capability", "name", "uuid", "get_device_identity
 
 
 class Gpu:
-    """A GPU of which the compute capability is known and no more; it stands for `numba.cuda`'s device."""
+    """A GPU of which only the compute capability is known, in place of `numba.cuda`'s device."""
 
     def __init__(self, error: type[Exception]) -> None:
         self.id = 0
@@ -136,6 +136,8 @@ def _fact(name: str, capability: tuple[int, int]) -> Any:
     """Return a property of a GPU that follows from its compute capability."""
     if name == "compute_capability":
         return capability
+    if name == "name":
+        return example(capability)
     if name in _SINCE:
         return capability >= _SINCE[name]
     if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):
@@ -167,7 +169,7 @@ class Context:
 
 def _refusal(error: type[Exception], asked: str, reason: str) -> Exception:
     _note(asked, reason, refused=True)
-    message = f"a build cannot tell {asked}: {reason}; ask in a function that is called later"
+    message = f"a build cannot tell {asked}: {reason}; query it in a function that is called later"
     return error(message)
 
 
@@ -190,7 +192,7 @@ PRIVATE_PARTS = {
 
 
 def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterable[Any]) -> None:
-    """Have a compiler's driver answer for a GPU of the target, and say `MISSING`, by an `error`, to all else.
+    """Have a compiler's driver answer for a GPU of the target, and raise an `error` with `MISSING` for all other calls.
 
     Args:
         driver: Its module with the class `Driver`.

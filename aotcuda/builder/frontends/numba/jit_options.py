@@ -26,19 +26,19 @@ _WITHOUT_EFFECT = (
 )
 """Options that act when the decorator runs, or that leave the code as it is."""
 
-_TABLE = "leave it out, and list the targets in arch"
+_TABLE = "remove it, and list the targets in arch"
 _REFUSED = {
-    "abi": "leave it out: kernels have Numba's ABI, and functions in the table the C ABI",
-    "abi_info": "leave it out: the key in the table is the name",
-    "capi": "leave it out: the key in the table is the name",
+    "abi": "remove it: kernels have Numba's ABI, and functions in the table the C ABI",
+    "abi_info": "remove it: the key in the table is the name",
+    "capi": "remove it: the key in the table is the name",
     "cc": _TABLE,
     "chip": _TABLE,
-    "extensions": "leave it out, and convert the arguments before the launch",
+    "extensions": "remove it, and convert the arguments before the launch",
     "features": _TABLE,
-    "lto": "leave it out: builds link with link-time optimization",
-    "ptxas_options": "leave it out, and set max-registers and opt-level in options",
+    "lto": "remove it: builds link with link-time optimization",
+    "ptxas_options": "remove it, and set max-registers and opt-level in options",
     "_dbg_optnone": "write opt=False",
-    "_nrt": "leave it out: packaged kernels cannot allocate memory on the device",
+    "_nrt": "remove it: packaged kernels cannot allocate memory on the device",
 }
 """By name the remedy for an option that a build cannot honour; a value that means the same as no value is accepted."""
 
@@ -108,12 +108,13 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
     known = (*_HONOURED, *_WITHOUT_EFFECT, *_REFUSED)
     for name, value in given.items():
         if name not in known and not name.startswith("_"):
-            remedy = keys.meant(name, _HONOURED, "leave it out")
+            remedy = keys.meant(name, _HONOURED, "remove it")
             if name in ("fma", "fmad"):
                 remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
             message = f"{unit.key}: @cuda.jit has no option {name}, which {unit.python} gives it; {remedy}"
             raise CompileError(message)
-        # Both compilers keep an `lto` of their own: Numba-CUDA's is false in debug builds, the other says who set it.
+        # Both compilers keep an `lto` of their own: Numba-CUDA's is false in debug builds, the other's records who set
+        # it.
         is_unlinked = name == "lto" and not value and not given.get("debug") and given.get("_lto_explicit", True)
         if is_unlinked or (name in _REFUSED and name != "lto" and value not in _PLAIN):
             message = f"{unit.key}: @cuda.jit({name}={value!r}) of {unit.python} cannot be honoured; {_REFUSED[name]}"
@@ -121,7 +122,7 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
 
 
 def _check_level(unit: NumbaUnit, given: Mapping[str, Any], options: Options) -> None:
-    """Refuse a level of optimization of one kernel: the linker optimizes all code of a module alike."""
+    """Refuse a level of optimization of one kernel: the linker optimizes all code of a module at one level."""
     level = 0 if given.get("opt") is False else given.get("opt_level", _HIGHEST)
     if level not in (_HIGHEST, options.opt_level):
         written = "opt=False" if given.get("opt") is False else f"opt_level={level}"

@@ -70,14 +70,14 @@ def without_contraction(text: str, *, flush: bool) -> str:
 
 
 def _named(result: str, part: str) -> str:
-    """Return a name for a value beside `result`; numbered values must stay in order, so it has letters."""
+    """Return a name for a further value next to `result`; numbered values must stay in order, so it has letters."""
     return f'%"aotcuda.{part}.{result[1:].strip(chr(34))}"'
 
 
 # A kernel is self-contained if its modules are all that there is to it. The two compilers make what a kernel has for
 # itself internal (constants, string literals), or name it after the kernel (shared arrays). Data under any other name
 # may be another kernel's as well: an error code, or what a toolkit's code generator puts there. Functions of the driver
-# (`vprintf`, `malloc`) lie outside too.
+# (`vprintf`, `malloc`) are outside too.
 _DATA = re.compile(r'^(?P<name>@(?:"[^"]*"|[-\w.$]+)) = (?P<words>[^@\n]*?)\b(?:global|constant)\b', re.MULTILINE)
 
 _OWN = re.compile(r"\b(?:internal|private|appending)\b|^(?!.*\bexternal\b).*\baddrspace\(3\)")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Vectorized:
-    """Stands for what `@vectorize` makes for a GPU, while a build imports it."""
+    """A stand-in for what `@vectorize` makes for a GPU, while a build imports it."""
 
     def __init__(self, function: FunctionType) -> None:
         self.py_func = function

@@ -1,4 +1,4 @@
-"""Change both of Numba's compilers alike, so that they compile ahead of time.
+"""Patch both of Numba's compilers, so that they compile ahead of time.
 
 Each is written for the machine that it runs on. What only one of them needs is in its own `patches`; all of it is made
 once, in the worker process that only the build uses.

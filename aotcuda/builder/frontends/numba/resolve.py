@@ -59,7 +59,8 @@ def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Fou
         if len(own) != 1:
             names = " and ".join(module.__name__ for module, _ in holding)
             message = (
-                f'{unit.key}: {names} each have {unit.python}; say which, as python = "{module.__name__}:{unit.python}"'
+                f"{unit.key}: {names} each have {unit.python}; choose one with python = "
+                f'"{module.__name__}:{unit.python}"'
             )
             raise SourceError(message)
         module, value = own[0]
@@ -152,7 +153,7 @@ def _slots(kind: type) -> Iterable[str]:
 def _attribute(value: Any, name: str) -> Any:
     try:
         return getattr(value, name, None)
-    except Exception:  # noqa: BLE001 (a property of the user's, which is not what was asked for)
+    except Exception:  # noqa: BLE001 (a property of the user's, which is not what was requested)
         return None
 
 

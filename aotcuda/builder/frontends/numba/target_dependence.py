@@ -26,8 +26,8 @@ class Watch:
     """One compilation.
 
     Attributes:
-        name: The target's name, where it may be asked for: several have one capability (`sm_90`, `sm_90a`).
-        named: Somebody asked for the name.
+        name: The target's name, for queries of the name: several have one capability (`sm_90`, `sm_90a`).
+        named: The name was queried.
     """
 
     capability: tuple[int, int]
@@ -52,7 +52,7 @@ class Watch:
 def _outcome(question: Question, capability: tuple[int, int]) -> tuple[str, object]:
     try:
         return ("answered", question(capability))
-    except Exception as error:  # noqa: BLE001 (whoever asks may catch it, and go on)
+    except Exception as error:  # noqa: BLE001 (the code that asks may catch it, and go on)
         return ("raised", type(error))
 
 
@@ -61,7 +61,7 @@ _now: Watch | None = None
 
 @contextmanager
 def watching(capability: tuple[int, int], name: str = "") -> Iterator[Watch]:
-    """Answer for a target of `capability` in the block; gives what is asked."""
+    """Answer for a target of `capability` in the block; yield the queries."""
     global _now  # noqa: PLW0603 (a process compiles one unit at a time)
     before, _now = _now, Watch(capability, name)
     try:
@@ -81,7 +81,7 @@ def itself(capability: tuple[int, int]) -> tuple[int, int]:
 
 
 class Capability(tuple[int, int]):
-    """A compute capability in the hands of a compiler, which notes what is asked of it.
+    """A compute capability for a compiler, which records the comparisons that are made with it.
 
     C code reads a tuple's items past all that is defined here (`"sm_%d%d" % capability` does), so this is for code that
     is known not to. Two of them are equal if they are, which is no question: both are the target's, or one is nobody's.

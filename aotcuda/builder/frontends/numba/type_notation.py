@@ -62,7 +62,7 @@ def _unknown_layout(text: str) -> str | None:
             rest = ", ".join([":"] * (len(parts) - 1))
             rows = f"[{rest}, ::1]" if rest else "[::1]"
             columns = f"[::1, {rest}]" if rest else "[::1]"
-            return f"{found[0]} is no layout; write {rows} (rows lie together), {columns} (columns), or colons"
+            return f"{found[0]} is no layout; write {rows} (rows are contiguous), {columns} (columns), or colons"
     return None
 
 
@@ -94,12 +94,12 @@ class Notation:
             text: The signature.
             namespace: What the source module and the function's own have names for. Numba types and NumPy dtypes
                 among it may be named in the signature, which is how records are written.
-            names: Those of `tool.aotcuda.types` with what they stand for; they come before those of the namespace.
+            names: Those of `tool.aotcuda.types` with their types; they take precedence over those of the namespace.
 
         Raises:
-            ValueError: The text is no signature; the message says why.
+            ValueError: The text is not a signature; the message has the reason.
         """
-        # A module may have dtypes that Numba does not know, for its own use; only those in a signature matter.
+        # A module may have dtypes that Numba does not support, for its own use; only those in a signature matter.
         named = [name for part in (text, *names.values()) for name in rules.names_in_type(part)]
         known = {
             name: self._type(value, name)
@@ -133,7 +133,7 @@ class Notation:
     def _named_type(
         self, name: str, names: Mapping[str, str], namespace: Mapping[str, object], known: Mapping[str, object]
     ) -> object:
-        """Return the type that a name of `tool.aotcuda.types` stands for."""
+        """Return the type that a name of `tool.aotcuda.types` represents."""
         where, text = f"tool.aotcuda.types.{name}", names[name]
         if hasattr(self.types, name):
             message = f"{where}: Numba has a type of this name; choose another one"
@@ -262,7 +262,7 @@ class Notation:
         """Return a type as the manifest writes it: of an array's elements, a datetime, a record, or one passed itself.
 
         Raises:
-            NotImplementedError: Arrays of it cannot be told apart by what they say of themselves.
+            NotImplementedError: Arrays of it cannot be distinguished by their array interface.
         """
         if ty == getattr(self.types, "bfloat16", None):
             return "bfloat16"

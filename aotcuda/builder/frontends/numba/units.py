@@ -59,8 +59,8 @@ def settled(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> lis
     different = [number for number, text in enumerate(texts) if text not in texts[:number]]
     if unit.kind == "function" and len(different) > 1:
         message = (
-            f"{unit.key}: {where} has {len(different)} signatures, and a C name is one function's; write which is "
-            f'meant: signature = "{texts[0]}"'
+            f"{unit.key}: {where} has {len(different)} signatures, and a C name belongs to one function; choose "
+            f'one: signature = "{texts[0]}"'
         )
         raise SourceError(message)
     return [
@@ -103,7 +103,7 @@ def _check_kind(unit: NumbaUnit, python: FunctionType, root: str) -> None:
     for parameter in inspect.signature(python).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             only = " by keyword only" if parameter.kind == parameter.KEYWORD_ONLY else ""
-            message = f"{where} takes {parameter}{only}; take a fixed number of arguments, each by its position"
+            message = f"{where} takes {parameter}{only}; use a fixed number of positional arguments"
             raise SourceError(message)
 
 
@@ -132,7 +132,7 @@ def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root:
 
 
 def _being_built(value: object) -> str | None:
-    """Return the module of this build that a value stands for, or is a part of."""
+    """Return the module of this build that a value represents, or is a part of."""
     if isinstance(value, ModuleType) and isinstance(vars(value).get("__aotcuda__"), Placeholder):
         return value.__name__
     return value.__name__.rpartition(".")[0] if isinstance(value, Placeholder) else None

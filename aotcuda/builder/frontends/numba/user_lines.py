@@ -79,7 +79,7 @@ def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
 
 
 def _frames(error: Exception) -> list[FrameType]:
-    """Return the frames that an error, and those that it came from, went through; the innermost first."""
+    """Return the frames of an error and of its causes, the innermost first."""
     found: list[FrameType] = []
     cause: BaseException | None = error
     while cause is not None:
@@ -130,7 +130,7 @@ def _own_path(path: object, root: str) -> str | None:
 
 
 def _beginnings(python: FunctionType, root: str) -> set[str]:
-    """Return the lines with which a function begins, which the compiler names where it knows no other."""
+    """Return the lines with which a function begins, which the compiler names if it has no other."""
     code = python.__code__
     lines = [line for _, _, line in code.co_lines() if line is not None]
     first = range(code.co_firstlineno, min((line for line in lines if line > code.co_firstlineno), default=0))

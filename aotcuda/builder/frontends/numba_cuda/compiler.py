@@ -54,7 +54,7 @@ class NumbaCuda(NumbaFrontEnd):
 
     def warm_up(self) -> None:
         with patches.without_scipy():
-            import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # which the first value without a type asks for
+            import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # which the first value without a type requests
 
             _warm_up()
         patches.note_warm()
@@ -73,7 +73,7 @@ class NumbaCuda(NumbaFrontEnd):
     ) -> Any:
         options = jit.options
         with warnings.catch_warnings():
-            # A debug build is asked for with its own key; that it disables optimisation is documented there.
+            # A debug build has its own key, whose documentation says that it disables optimisation.
             warnings.filterwarnings("ignore", message="debug=True with opt=True")
             return cuda_compiler.compile_cuda(
                 python,
@@ -138,7 +138,7 @@ FRONT_END = NumbaCuda()
 
 
 def _nvvm_options(options: Options) -> dict[str, Any]:
-    # libNVVM knows two levels, 0 and 3; the linker has the ones between.
+    # libNVVM has two levels, 0 and 3; the linker has those between.
     found: dict[str, Any] = {
         "fastmath": options.fastmath,
         "opt": 3 if options.opt_level > 0 and not options.debug else 0,
@@ -155,7 +155,7 @@ def _generate(
 ) -> tuple[LinkInput, ...]:
     settings = {**_nvvm_options(options), "arch": f"compute_{target.number}"}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NVVM's log speaks of its own internals; errors come as exceptions
+        warnings.simplefilter("ignore")  # NVVM's log is about its own internals; errors are raised as exceptions
         if options.debug:
             # Modules with debug information cannot be merged by NVVM: each becomes PTX of its own.
             texts = [_compile([text], settings, target) for text in irs]
@@ -198,7 +198,7 @@ def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_s
 
 
 _verified: dict[object, tuple[int, int]] = {}
-"""By text, settings and dialect the lowest compute capability that the verifier was asked about in this process.
+"""By text, settings and dialect the lowest compute capability that was verified in this process.
 
 What is right for it is right for later ones, except for targets of one architecture or family.
 """

@@ -37,7 +37,7 @@ class _Absent(type):
 
 
 class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the package's modules, which have whatever they are asked for."""
+    """A finder of the package's modules, which have every requested attribute."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         del path, target

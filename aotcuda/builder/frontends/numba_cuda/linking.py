@@ -53,7 +53,7 @@ def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Need
 
 
 def include_dirs() -> list[str]:
-    """Return folders for CUDA C++ sources beside the toolkit's: Numba's own, and those in its settings."""
+    """Return folders for CUDA C++ sources in addition to the toolkit's: Numba's own, and those in its settings."""
     package = Path(cuda_compiler.__file__).parent
     extra = config.CUDA_NVRTC_EXTRA_SEARCH_PATHS
     given = get_cuda_paths()["include_dir"].info

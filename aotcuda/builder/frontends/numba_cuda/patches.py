@@ -151,7 +151,7 @@ def is_fresh() -> bool:
 
     What Numba keeps of one function and puts into the code of the next are the helpers that it has compiled for it, by
     names of the first one's, and what it numbers or names for all. All else that it keeps are answers that it would
-    give again. Who extends Numba may keep anything.
+    give again. Extensions of Numba may store anything.
     """
     return not _warm.is_extended and not _current.helpers and _traces() == _warm.traces
 
@@ -260,7 +260,7 @@ def install() -> None:
 
 
 class _TargetDevice:
-    """Stands where Numba asks the driver for the current device."""
+    """The replacement for Numba's query of the current device."""
 
     @property
     def compute_capability(self) -> tuple[int, int]:
@@ -281,7 +281,7 @@ def _supply_target() -> None:
 
 
 def _watch_the_target() -> None:
-    # What Numba knows of the target while it types and lowers is one of its flags. Its own code compares it with
+    # Numba stores the target in one of its flags while it types and lowers. Its own code compares it with
     # constants; what a toolkit does with it cannot be followed.
     kept: Any = CUDAFlags.compute_capability
     folders = tuple(f"{folder}/" for package in (numba, numba.cuda) for folder in package.__path__)
@@ -334,7 +334,7 @@ def _compare_flags_quickly() -> None:
 def _refresh_when_there_is_something_new() -> None:
     # Before each implementation that it looks up Numba looks through all that is registered for what may be new: a
     # twentieth of the time of typing and lowering. While it warms up, each of a hundred templates registers one thing,
-    # and all thirty registries were gone through. They only grow.
+    # and all thirty registries were searched. They only grow.
     for context in (target.CUDATargetContext, target.CUDATypingContext):
         original, install = context.refresh, context.install_registry
 
@@ -389,7 +389,7 @@ def _size(registry: Any, loader: Any) -> int:
 def without_scipy() -> Iterator[None]:
     """Hide `scipy.linalg` from Numba in the block.
 
-    The modules that it imports for its first kernel ask for it: functions for the CPU would call SciPy's BLAS. A GPU
+    The modules that it imports for its first kernel request it: functions for the CPU would call SciPy's BLAS. A GPU
     has none. So where SciPy is installed, kernels do not link that take Numba's own loops where it is not; and to
     import it takes a quarter as long as to import Numba.
     """
@@ -498,7 +498,7 @@ def _catch_raises() -> None:
         self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
     ) -> None:
         if exc is TypeError and exc_args and str(exc_args[0]).endswith(", got None"):
-            return  # a helper's Optional becomes a plain value, 0 for None, as Numba's call conventions say
+            return  # a helper's Optional becomes a plain value, 0 for None, as in Numba's call conventions
         if exc is ValueError and exc_args and str(exc_args[0]).startswith("range() arg 3"):
             # Every loop has this check. Where the step is a constant the optimiser removes it; where it is 0 after all,
             # the kernel must end, since the number of iterations has been divided by it.
@@ -574,7 +574,7 @@ def _keep_shims_apart() -> None:
 
 def _refuse_recursion() -> None:
     # Numba-CUDA compiles a function that calls itself for its own types. For others it needs what its code generator
-    # does not have, and says so in terms of its own attributes.
+    # does not have, and reports it in terms of its own attributes.
     def insert_unresolved_ref(self: Any, builder: Any, fnty: Any, name: str) -> None:
         message = (
             "a function that it calls is recursive and calls itself with other types than it was called with, which "

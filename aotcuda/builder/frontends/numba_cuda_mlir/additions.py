@@ -145,7 +145,7 @@ def _end_thread(lower: Any, condition: Any, code: Any) -> None:
 
 
 def report_and_exit(kind: type, lower: Any, code: Any) -> None:
-    """End the thread with an error code; `kind` is the class of `lower`, whose `set_error_code` this may stand for."""
+    """End the thread with an error code; `kind` is the class of `lower`, whose `set_error_code` this may represent."""
     kind.set_error_code(lower, code)  # type: ignore[attr-defined]
     _exit()
 
@@ -235,8 +235,8 @@ def _view_fields() -> None:
         if record.size % size:
             message = (
                 f"it takes the field {attr} of a whole array of records; a record has {record.size} bytes, which is no "
-                f"multiple of that field's {size}, and numba-cuda-mlir counts in fields; take it of each record, as in "
-                f"array[i].{attr}, or align the dtype"
+                f"multiple of that field's {size}, and numba-cuda-mlir counts in fields; read it from each "
+                f"record, as in array[i].{attr}, or align the dtype"
             )
             raise CompileError(message)
         original(self, target, value, attr)
@@ -283,7 +283,7 @@ def _reshape() -> None:
 
 
 def _known(wanted: Sequence[Any], total: Any) -> list[Any]:
-    """Return sizes with the value that -1 among them stands for."""
+    """Return sizes with the value that -1 among them represents."""
     one, open_ = arith.constant(T.i64(), 1), arith.constant(T.i64(), -1)
     is_open = [arith.cmpi(arith.CmpIPredicate.eq, size, open_) for size in wanted]
     others = [arith.select(mark, one, size) for mark, size in zip(is_open, wanted, strict=True)]

@@ -161,7 +161,7 @@ FRONT_END = NumbaCudaMlir()
 def _generate(
     name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
 ) -> LinkInput:
-    level = 3 if options.opt_level > 0 and not options.debug else 0  # libNVVM knows no others; the linker does
+    level = 3 if options.opt_level > 0 and not options.debug else 0  # libNVVM has no others; the linker does
     settings: dict[str, Any] = {"arch": f"compute_{target.number}", "opt": level}
     if options.fastmath:
         settings |= {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}
@@ -170,7 +170,7 @@ def _generate(
     if form == "ltoir":
         settings["gen-lto"] = None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NVVM's log speaks of its own internals; errors come as exceptions
+        warnings.simplefilter("ignore")  # NVVM's log is about its own internals; errors are raised as exceptions
         unit = _program(texts, settings)
         if llvm_text.verifier_misjudges(target):
             _program([llvm_text.without_additions(text) for text in texts], settings).verify()

@@ -16,7 +16,7 @@ class KnownFault:
     """One fault of the compiler.
 
     Attributes:
-        fact: The wrong result; `{}` stands for what the recogniser found.
+        fact: The wrong result; `{}` is replaced by the recogniser's finding.
         cases: The groups or cases of the conformance suite that show it.
     """
 
@@ -54,7 +54,7 @@ FAULTS = {
         ("atomic/max-uint32-uint32", "atomic/min-uint64-uint64"),
     ),
     "slice-bound": KnownFault(
-        "a slice takes the negative bound {} for an offset from the first element",
+        "a slice treats the negative bound {} as an offset from the first element",
         "add the size, as in x[1 : x.shape[0] - 1]",
         ("slice/1_m1", "slice/m3_", "slice/_m3", "slice/fill-m3_"),
     ),

@@ -35,7 +35,7 @@ def _next_metadata(text: str) -> int:
 
 def settle(text: str, root: str) -> str:
     """Return LLVM IR as libNVVM takes it, and with paths relative to `root`."""
-    # libNVVM's verifier asks for the alignment of 128-bit integers, which the older dialect's layout lacks.
+    # libNVVM's verifier requires the alignment of 128-bit integers, which the older dialect's layout lacks.
     if "-i128:128:128" not in text:
         text = text.replace("-i64:64:64-", "-i64:64:64-i128:128:128-", 1)
     # Shared memory is not initialised. (The compiler mends that where it makes bitcode, and this is text.)
@@ -114,7 +114,7 @@ def with_fast_math(text: str) -> str:
 
 
 def with_register_limit(text: str, symbol: str, registers: int) -> str:
-    """Return LLVM IR whose kernel says how many registers a thread may use.
+    """Return LLVM IR whose kernel sets the number of registers that a thread may use.
 
     The compiler leaves that to its linker; in an image with other kernels it has to belong to the one kernel.
     """
@@ -137,7 +137,7 @@ _PLACES = tuple(f"{register}{axis}" for register in ("tid", "ctaid") for axis in
 def with_reports(text: str, symbol: str) -> str:
     """Return LLVM IR of a debug kernel that leaves error codes where the run time looks for them.
 
-    The compiler has one error code for all kernels of an image, and does not say which thread it came from. The run
+    The compiler has one error code for all kernels of an image, and does not record the thread. The run
     time reads globals that are named after the kernel: the code, and the place of the first thread that stored one.
     """
     count = 0

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.front_end import Raise
 
 _IMPORT_CAPABILITY = (7, 5)
-"""What stands for the GPU while modules are imported; nothing is compiled then."""
+"""The stand-in for the GPU while modules are imported; nothing is compiled then."""
 
 MLIRDispatcher = descriptor.MLIRDispatcher
 
@@ -179,8 +179,8 @@ def _work_in_one_thread() -> None:
 
 
 def _supply_target() -> None:
-    # The compiler asks the driver for the GPU at hand. Helpers ask again, each for itself, and without the suffix of
-    # sm_90a.
+    # The compiler queries the driver for the current GPU. Helpers query it again, each for itself, and without the
+    # suffix of sm_90a.
     tools._cached_cc = _IMPORT_CAPABILITY
 
     def resolve_gpu_target(targetoptions: dict[str, Any] | None = None) -> dict[str, object]:
@@ -231,7 +231,7 @@ class _Options(dict[str, Any]):
 
     def _told(self, name: str, value: Any) -> Any:
         watch = target_dependence.current()
-        # Two frames up is who asks.
+        # The caller is two frames up.
         if watch is not None and name in ("chip", "cc") and not _is_compilers(sys._getframe(2)):
             watch.named = True
         return value
@@ -308,7 +308,7 @@ def _number_helpers() -> None:
 
 
 class _LinkLater:
-    """Stands for the compiler's linker, and notes what it is to link: the build links, once, and all units together."""
+    """A stand-in for the compiler's linker, which records its inputs: the build links all units together, once."""
 
     def __init__(self, items: tuple[Any, ...], *, cooperative: bool) -> None:
         self.items = items
@@ -374,7 +374,7 @@ def _keep_results() -> None:
 
 
 def _defer_eager_signatures() -> None:
-    # `@cuda.jit("float32(float32)")`, and annotations that stand for a signature, compile when their module is
+    # `@cuda.jit("float32(float32)")`, and annotations that represent a signature, compile when their module is
     # imported: before there is a target. Kernels need nothing (the build compiles what the configuration names);
     # device functions are compiled for their signatures when something that is being compiled first calls them.
     compile_public = MLIRDispatcher._compile_public
@@ -422,7 +422,7 @@ def _take_plain_helpers() -> None:
     resolve = descriptor.MLIRTypingContext.resolve_value_type
 
     def resolve_value_type(self: Any, val: Any) -> Any:
-        # What `@njit` made has a type of Numba's own, which this compiler knows nothing of.
+        # A function of `@njit` has a type of Numba, which this compiler does not have.
         return resolve(self, patches.plain_helper(val) or val)
 
     def store_wrapped(self: Any, target: Any, value: Any, *rest: Any, **more: Any) -> Any:
@@ -474,7 +474,7 @@ def _catch_raises() -> None:
                 message = f"raise, and this one {reason}; return a value instead"
                 raise RaisesError(message)
             _current.swallowed.append(reason)
-        # The compiler's codes stand for a few classes of exceptions; debug builds give each place a code of its own.
+        # The compiler's codes represent a few classes of exceptions; debug builds give each place a code of its own.
         codes = mlir_lowering.KERNEL_ERROR_CODES
         if _current.debug:
             code = _note(self, inst)
@@ -530,7 +530,7 @@ def raised() -> list[Raise]:
 
 
 def _is_own(loc: Any) -> bool:
-    """Return True if `loc` lies in the unit's own function; helpers are inlined before their code is lowered."""
+    """Return True if `loc` is in the function of the unit; helpers are inlined before their code is lowered."""
     code = _current.code
     if code is None or loc.filename != code.co_filename:
         return False

@@ -57,13 +57,13 @@ class _KnownError(BaseException):
     """End a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
 
 
-CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | None]]
+CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | list[dict[str, int | bool | list[int]]] | None]]
 """The type of an entry of the compile cache: PTX and metadata."""
 
 
 _METADATA = (
     *("shared", "num_warps", "num_ctas", "cluster_dims", "global_scratch_size", "profile_scratch_size"),
-    *("launch_cooperative_grid", "launch_pdl"),
+    *("global_scratch_align", "tensordesc_meta", "launch_cooperative_grid", "launch_pdl"),
 )
 """Keys of Triton's metadata that launches need; some versions lack some."""
 
@@ -130,7 +130,7 @@ def compile_variant(
 
 
 def _is_inspected() -> bool:
-    """Return True if a source has told Triton to run functions of its own between the stages."""
+    """Return True if a source has registered functions that Triton runs between the stages."""
     from triton import knobs  # noqa: PLC0415 (only workers have Triton)
 
     found = (getattr(knobs.runtime, "add_stages_inspection_hook", None), getattr(knobs.compilation, "listener", None))

@@ -61,7 +61,7 @@ def _heard(told: list[str]) -> Iterator[None]:
     """Collect the errors that Triton's compiler writes to standard error in this block, among pages of other text.
 
     Args:
-        told: Gets its errors, a line each; where the block succeeds, what was written is written out.
+        told: Gets its errors, a line each; if the block succeeds, captured output is printed.
     """
     sys.stderr.flush()
     before = os.dup(2)

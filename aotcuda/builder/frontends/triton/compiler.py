@@ -30,6 +30,7 @@ from aotcuda.builder.frontends.triton import (
 from aotcuda.builder.frontends.triton.source_function import Loaded
 from aotcuda.builder.link import images
 from aotcuda.common import gpu_facts as versions
+from aotcuda.common import kernel_digest
 from aotcuda.errors import CompileError, ToolchainError
 
 if TYPE_CHECKING:
@@ -129,12 +130,14 @@ class TritonFrontEnd:
             source_function.check_hooks(unit, name, tuners, function)
         if not unit.is_exact:
             source_function.check_configs(unit, name, decorators.tuners(inside), function)
+        computed = decorators.heuristics(around)
         return Loaded(
             function=function,
             tuned=frozenset(key for item in tuners for config in item.configs for key in config.kwargs)
             if tuners
             else None,
-            computed=decorators.heuristics(around),
+            computed=computed,
+            digest=kernel_digest.digest(function, computed) if unit.pack else "",
         )
 
     def settled(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
@@ -152,13 +155,13 @@ class TritonFrontEnd:
             return config.specialised(unit, unhinted)
         of_configs = unit.chosen if loaded.tuned is None else unit.chosen & loaded.tuned
         defaults = {parameter.name for parameter in loaded.function.params if parameter.has_default}
-        # A value of the source's own goes before a config, but where the source has an autotuner to overrule it.
+        # A value of the source takes precedence over a config, unless the source has an autotuner that overrules it.
         decided = of_configs - frozenset(loaded.computed) - (defaults - (loaded.tuned or frozenset()))
         undecided = config.undecided(unit.configs, of_configs)
         if tuned := sorted(undecided & (loaded.tuned or frozenset())):
             message = (
                 f"{unit.key}.configs: several are for the same arguments and differ in {' and '.join(tuned)}, which "
-                "launches of an autotuned kernel do not name; give each its when, or keep one of them"
+                "launches of an autotuned kernel do not name; give each its when, or remove one of them"
             )
             raise CompileError(message)
         unit = replace(
@@ -208,17 +211,20 @@ class TritonFrontEnd:
             code=(LinkInput(kind="ptx", name=unit.symbol, data=ptx.renamed(text, unit.symbol).encode()),),
             needed=(),
             signature=unit.signature,
-            parameters=tuple(launches.parameters(unit, loaded.function, fields)),
+            parameters=tuple(launches.parameters(unit, loaded.function, compiled.metadata, fields)),
             parameter_bytes=fields[-1].offset + fields[-1].size if fields else 0,
             layout=tuple((field.offset, field.size) for field in fields),
             cooperative=unit.launch_cooperative_grid,
             launch_bounds=(),
             carveout=None,
-            launch=launches.fixed_launch(unit, compiled.metadata, target),
+            launch=launches.fixed_launch(unit, compiled.metadata, target, fields),
             arguments=tuple(launches.arguments(unit, loaded)),
             defined=source_function.defined(loaded.function),
             heuristics=tuple(loaded.computed),
             exact=unit.is_exact,
+            digest=loaded.digest,
+            one_by_one=unit.has_descriptors,  # the GPU's code aligns tensor maps
+            reserved=tuple(field.offset for field in fields[-launches.SCRATCH :]) if unit.has_descriptors else (),
             generated=compiled.generated,
         )
 

@@ -117,8 +117,10 @@ class Settings:
         default=(),
         metadata=setting(
             _WHEN,
-            "What integer arguments have to be for it: a value, or the lowest and the highest. The first config that "
-            "holds is taken.",
+            (
+                "Values of integer arguments for which the config applies: one value, or the lowest and the "
+                "highest. Launches use the first config that applies."
+            ),
             "{ M = 4096, N = [1, 1024] }",
         ),
     )
@@ -126,7 +128,7 @@ class Settings:
         default=(),
         metadata=variants.signatures_setting(
             type_notation.parse_signature,
-            "Which of the kernel's signatures it is for, as they stand there.",
+            "The signatures of the kernel for which the config applies, written as in the kernel's table.",
             '"*fp16, *fp16, i32"',
             default="all of them",
         ),
@@ -134,7 +136,7 @@ class Settings:
     key: str = ""
 
     def may_be_for(self, other: Settings) -> bool:
-        """Return True if some arguments may be those of both configs, and nothing but constants tells them apart."""
+        """Return True if some arguments may be those of both configs, and only constants distinguish them."""
         signatures = {tuple(item.plain for item in types) for types in self.signatures}
         others = {tuple(item.plain for item in types) for types in other.signatures}
         apart = signatures and others and not signatures & others
@@ -149,16 +151,19 @@ class Kernel(VariantKernel):
     signatures: tuple[tuple[Type, ...], ...] = field(
         metadata=variants.signatures_setting(
             type_notation.parse_signature,
-            "Types of the arguments that are no constexprs, in order, in Triton's notation: one signature or a list. "
-            "`:16` and `:1` are what Triton's specialisation says of an argument.",
+            (
+                "Types of the arguments that are not constexprs, in order, in Triton's notation: one signature or "
+                "a list. `:16` and `:1` are Triton's specialisations of an argument."
+            ),
             '"*fp32, *fp32, *fp32, i32"',
         )
     )
     specialise: str = field(
         default="auto",
         metadata=variants.specialise_setting(
-            "`auto` makes three variants of what has no `:16` or `:1`: pointers and integers divisible by 16, pointers "
-            "alone, and neither. `exact` makes what the signatures say."
+            "`auto` makes three variants of a signature without `:16` and `:1`: pointers and integers divisible "
+            "by 16, pointers "
+            "alone, and neither. `exact` compiles the signatures as they are."
         ),
     )
     constexprs: Constants = field(
@@ -202,6 +207,7 @@ class Kernel(VariantKernel):
 SHAPES = {
     "source": rules.PYTHON_MODULES,
     "variants": rules.VARIANTS_PATH,
+    "pack": _FLAG,
     "kernels": rules.kernels(
         Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures")
     ),
@@ -226,6 +232,7 @@ class TritonUnit(VariantUnit):
         parameters: The function's parameters when the file of variants was written; None for one of the table.
         is_exact: It is launched where Triton would compile it, and nowhere else.
         in_place: Its module is packaged in place.
+        pack: Its module belongs to a pack.
         when: By name of an integer argument, the lowest and the highest value that the variant is for.
         alone: Names of constexprs that the table has one value for, whatever the config.
         configs: Those of the kernel.
@@ -250,10 +257,16 @@ class TritonUnit(VariantUnit):
     parameters: tuple[str, ...] | None = None
     is_exact: bool = False
     in_place: bool = False
+    pack: bool = False
 
     def __hash__(self) -> int:
         """Return a hash of the symbol, which is unique in a module: all fields of thousands of units take seconds."""
         return hash((self.module, self.symbol))
+
+    @property
+    def has_descriptors(self) -> bool:
+        """Return True if an argument is a tensor descriptor."""
+        return any(kind.block for kind in self.types)
 
     @property
     def options_given(self) -> dict[str, int | bool | None]:
@@ -302,7 +315,7 @@ def _check_kernel(kernel: Kernel) -> None:
         for name, values in item.constexprs:
             key = f"{kernel.key}.configs[{at}].constexprs.{name}"
             if name in fixed:
-                message = f"{key}: {name} stands in {kernel.key}.constexprs too; keep one of the two"
+                message = f"{key}: {name} stands in {kernel.key}.constexprs too; remove one of the two"
                 raise ConfigError(message)
             if len(values) > 1:
                 message = f"{key}: a config has one value for each constexpr; write a config for each of them"
@@ -362,6 +375,14 @@ def recorded(module: Module, root: str) -> Recorded:
     return Recorded(units=found, tuning=tuning, warnings=warnings, files=files)
 
 
+def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
+    """Implement Tables.divided: with tensor descriptors the parameters of a kernel depend on the target."""
+    if not unit.has_descriptors:
+        return [unit]
+    parts = [replace(unit, only=(target,), symbol=f"{unit.symbol}_{target}") for target in unit.only or targets]
+    return [replace(part, signature=_shown(part.types, part)) for part in parts]
+
+
 _AGAIN = "Record it again: aotcuda record --write -- COMMAND"
 
 
@@ -399,17 +420,18 @@ def _of_variant(module: Module, kernel: RecordedKernel, number: int, variant: Va
         recorded=True,
         is_exact=True,
         in_place=is_in_place(module),
+        pack=module.pack,
     )
     return replace(made, signature=_shown(made.types, made))
 
 
 def is_in_place(module: Module) -> bool:
-    """Return True if a module is its own source."""
-    return modules(module) == (module.name,)
+    """Return True if a module is its own source, or belongs to a pack."""
+    return module.pack or modules(module) == (module.name,)
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened; Triton's kernels are made for what the table says."""
+    """Implement Tables.widened; Triton's kernels are compiled for the table's signatures alone."""
     message = (
         f"{kernel.key}: Triton's kernels are compiled for the signatures and constants in the table alone, and not for "
         f"{signature}"
@@ -445,6 +467,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
             chosen=frozenset(() if in_place else chosen),
             is_exact=in_place,
             in_place=in_place,
+            pack=module.pack,
             types=types,
             constexprs=constants.constexprs,
             num_warps=constants.num_warps,
@@ -496,7 +519,7 @@ def _shown(types: Sequence[Type], of: TritonUnit) -> str:
     given = {"maxnreg": of.maxnreg or None, **{name: getattr(of, name) for name in _SWITCHES}}
     constants += [f"{name}={value}" for name, value in given.items() if value is not ALL_OPTIONS[name]]
     when = f" when {conditions(of.when)}" if of.when else ""
-    on = f" on {', '.join(map(str, of.only))}" if of.only and not of.recorded else ""
+    on = f" on {', '.join(map(str, of.only))}" if of.only and (not of.recorded or of.has_descriptors) else ""
     return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}{on}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.common.heuristics import question
+from aotcuda.common.heuristics import computed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,16 +42,7 @@ def tuners(around: Sequence[Any]) -> list[Any]:
 
 
 def heuristics(around: Sequence[Any]) -> dict[str, Asked | None]:
-    """Return the arguments that heuristics compute, in Triton's order, each with the question of its function.
-
-    The question is None where the function is of another form.
-    """
+    """Return the arguments that heuristics compute, as `aotcuda.common.heuristics.computed` has them."""
     from triton.runtime.autotuner import Heuristics  # noqa: PLC0415 (as late as in every front end)
 
-    found: dict[str, Asked | None] = {}
-    for item in around:
-        if isinstance(item, Heuristics):
-            for name, function in item.values.items():
-                found.pop(name, None)  # the innermost one has the last word
-                found[name] = question(function)
-    return found
+    return computed(around, Heuristics)

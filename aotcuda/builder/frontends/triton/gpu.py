@@ -1,9 +1,9 @@
-"""Answer the questions about a GPU that sources and kernels ask Triton, as a GPU of the target would.
+"""Answer the GPU queries of sources and kernels to Triton for a GPU of the target.
 
-They ask the one driver of Triton's that is active, a kernel by `tl.target_info` while it is compiled. A build has none,
-or one for the machine's own GPU, whatever is built for. So a stand-in is active meanwhile. What of an import depends on
-the compute capability is marked: the build imports the sources for each. The rest is refused, as Triton itself refuses
-on a machine without a GPU.
+They query Triton's active driver; a kernel does by `tl.target_info` while it is compiled. A build has no driver, or one
+for the machine's own GPU. So a stand-in is active meanwhile. What of an import depends on the compute capability is
+marked: the build imports the sources for each. The rest is refused, as Triton itself refuses on a machine without a
+GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHARED_BY_ALL = {
 
 @contextmanager
 def importing(target: Target, gpu: object, root: str) -> Iterator[dict[Question, None]]:
-    """Answer as a GPU of a target would; gives what is asked meanwhile.
+    """Answer for a GPU of a target in the block; yield the queries.
 
     Args:
         target: The target.
@@ -142,7 +142,7 @@ def _refusal(name: str, note: Any, whose: str = "Triton's") -> Exception:
 
 
 def _place(package: str, root: str) -> str:
-    """Return file and line of the code outside of Triton that asks."""
+    """Return file and line of the code outside of Triton that queries."""
     frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
     own = (package, __file__, torch_questions.__file__, "<frozen ")
     while frame.f_back is not None and frame.f_code.co_filename.startswith(own):

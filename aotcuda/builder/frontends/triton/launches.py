@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda.builder import code_warnings
@@ -21,26 +22,22 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
 _MOST_THREADS = 1024
+SCRATCH = 2
+"""The last parameters of Triton's kernels: the addresses of global and of profile scratch memory."""
 
 
-def fixed_launch(unit: TritonUnit, metadata: Any, target: Target) -> FixedLaunch:
-    """Return the block, shared memory and cluster of the kernel's launches.
+def fixed_launch(unit: TritonUnit, metadata: Any, target: Target, fields: Sequence[Field]) -> FixedLaunch:
+    """Return the block, shared memory, cluster and scratch memory of the kernel's launches.
 
     Raises:
         CompileError: It needs something that a packaged kernel or the target cannot have.
     """
-    scratch = {
-        "global": getattr(metadata, "global_scratch_size", 0),
-        "profile": getattr(metadata, "profile_scratch_size", 0),
-    }
-    for what, size in scratch.items():
-        if size:
-            advice = "make no tensor descriptors in it" if what == "global" else "switch Triton's instrumentation off"
-            message = (
-                f"{unit.head}: for {target} it needs {size} bytes of {what} scratch memory for each block, which "
-                f"Triton allocates at launches; {advice}"
-            )
-            raise CompileError(message)
+    if size := getattr(metadata, "profile_scratch_size", 0):
+        message = (
+            f"{unit.head}: for {target} it needs {size} bytes of profile scratch memory for each block, which "
+            "Triton allocates at launches; switch Triton's instrumentation off"
+        )
+        raise CompileError(message)
     threads = WARP * metadata.num_warps  # warp specialisation may have made more of them
     if threads > _MOST_THREADS:
         message = (
@@ -60,18 +57,22 @@ def fixed_launch(unit: TritonUnit, metadata: Any, target: Target) -> FixedLaunch
         fixed["cluster"] = list(dims)
     if unit.launch_pdl:
         fixed["dependent"] = True
+    if size := getattr(metadata, "global_scratch_size", 0):
+        place = fields[-SCRATCH].offset
+        fixed["scratch"] = {"bytes": size, "align": metadata.global_scratch_align, "offset": place}
     return fixed
 
 
-def parameters(unit: TritonUnit, function: Any, fields: Sequence[Field]) -> Iterator[Parameter]:
+def parameters(unit: TritonUnit, function: Any, metadata: Any, fields: Sequence[Field]) -> Iterator[Parameter]:
     """Yield the arguments of a launch: the function's parameters in order, then the options, as constants.
 
     Raises:
-        CompileError: Triton takes other parameters than the table says.
+        CompileError: Triton's parameters differ from the table's.
     """
     constants = source_function.constants(unit, function)
     places = iter(fields)
     types = iter(unit.types)
+    maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
     bounds = {name: (low, high) for name, low, high in unit.when}
     for parameter in function.params:
         name = parameter.name
@@ -86,7 +87,11 @@ def parameters(unit: TritonUnit, function: Any, fields: Sequence[Field]) -> Iter
         if place is None:
             message = f"{unit.head}: Triton's kernel has no parameter for {name}; report this defect of aotcuda, please"
             raise CompileError(message)
-        yield _argument(name, kind, place, bounds.get(name))
+        yield (
+            _descriptor(name, kind, place, places, next(maps, None))
+            if kind.block
+            else _argument(name, kind, place, bounds.get(name))
+        )
     for name, value in unit.options_given.items():
         yield _constant(name, value, optional=not unit.is_exact)
 
@@ -123,6 +128,45 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
         found["divisor"] = source_function.DIVISOR
     if bounds is not None:
         found["least"], found["most"] = bounds
+    return found
+
+
+_OF_HOST = {8: 10, 9: 8, 10: 9}
+"""Numbers of element types in Triton's metadata whose number in `CUtensorMapDataType` is another one."""
+
+
+def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], tensor_map: Any) -> Parameter:
+    """Return the parameter for a tensor descriptor: a tensor map where the target has them, else an address.
+
+    Behind the address are shape, strides, and one or two flags; behind either, shape and strides once more.
+    """
+    rank = len(kind.block)
+    taken = [place, *itertools.islice(places, 2 * rank)]
+    if tensor_map is None:
+        flags = list(itertools.islice(places, 1))
+        rest = list(itertools.islice(places, 1))
+        while rest and rest[0].size == 1:
+            flags += rest
+            rest = list(itertools.islice(places, 1))
+        taken += [*flags, *rest, *itertools.islice(places, 2 * rank - 1)]
+    found: Parameter = {
+        "name": name,
+        "type": str(kind),
+        "kind": "descriptor",
+        "offset": place.offset,
+        "dtype": type_notation.ELEMENTS[kind.scalar],
+        "block": list(kind.block),
+        "places": [field.offset for field in taken],
+    }
+    if tensor_map is not None:
+        element = tensor_map["elem_type"]
+        found["tensor_map"] = {
+            "element": _OF_HOST.get(element, element),
+            "bytes": tensor_map["elem_size"],
+            "swizzle": tensor_map["swizzle"],
+            "box": list(tensor_map["block_size"]),
+            "padded": bool(tensor_map["fp4_padded"]),
+        }
     return found
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _HEAD = re.compile(r"^\.(version|target|address_size)[ \t]+(.*)$", re.MULTILINE)
 _ENTRY = re.compile(r"^\.visible \.entry (\w+)\(\n(.*?)\n?\)\n", re.MULTILINE | re.DOTALL)
-_PARAMETER = re.compile(r"\.param\s+\.(?:align\s+\d+\s+\.)?([a-z])(\d+)\s")
+_PARAMETER = re.compile(r"\.param\s+\.(?:align\s+(\d+)\s+\.)?[a-z](\d+)\s[^\[]*(?:\[(\d+)\])?\s*$")
 _SHARED = re.compile(r"^\.extern \.shared \.align (\d+) \.b8 (\w+)\[\];\n", re.MULTILINE)
 _EXTERN_FUNCTION = re.compile(r"^\.extern \.func .*?;\n", re.MULTILINE | re.DOTALL)
 _DEFINED = re.compile(
@@ -30,10 +30,12 @@ class Field(NamedTuple):
 
 
 def fields(text: str) -> list[Field]:
-    """Return the parameters of the kernel in a PTX text, as the ABI places them: each aligned to its own size.
+    """Return the parameters of the kernel in a PTX text, as the ABI places them.
+
+    Numbers and addresses are aligned to their own size, tensor maps as the text says.
 
     Raises:
-        CompileError: There is not one kernel, or a parameter of another kind than numbers and addresses.
+        CompileError: There is not one kernel, or a parameter of another kind than numbers, addresses and tensor maps.
     """
     found = _ENTRY.findall(text)
     if len(found) != 1:
@@ -43,11 +45,12 @@ def fields(text: str) -> list[Field]:
     end = 0
     for line in filter(str.strip, found[0][1].split(",\n")):
         known = _PARAMETER.search(line)
-        if known is None or "[" in line:
-            message = f"Triton's PTX has a parameter that is no number and no address: {line.strip()}"
+        if known is None or (known[3] and not known[1]):
+            message = f"Triton's PTX has a parameter that is no number, address or tensor map: {line.strip()}"
             raise CompileError(message)
-        size = int(known[2]) // 8
-        offset = -(-end // size) * size
+        size = int(known[2]) // 8 * int(known[3] or 1)
+        align = int(known[1]) if known[3] else size
+        offset = -(-end // align) * align
         result.append(Field(offset, size))
         end = offset + size
     return result

@@ -29,14 +29,16 @@ class Loaded:
 
     Attributes:
         function: What `@triton.jit` has made.
-        tuned: The constexprs that `@triton.autotune` gives values; None where none stands around the function.
+        tuned: The constexprs that `@triton.autotune` gives values; None where none is around the function.
         computed: The arguments that `@triton.heuristics` computes at each launch of Triton's, in its order, each with
-            its question if it asks only whether another argument is None.
+            its condition if it only tests another argument for None.
+        digest: For a pack: what identifies the kernel.
     """
 
     function: Any
     tuned: frozenset[str] | None
     computed: Mapping[str, Asked | None]
+    digest: str = ""
 
 
 def decorators_on_path(unit: TritonUnit, root: str) -> list[Any]:
@@ -70,13 +72,15 @@ def check_hooks(unit: TritonUnit, name: str, tuners: Sequence[Any], function: An
         SourceError: There are such functions.
     """
     if getattr(function, "pre_run_hooks", None):
-        message = f"{unit.key}: {name} has launch hooks (add_pre_run_hook), which nothing would call: take them off"
+        message = (
+            f"{unit.key}: {name} has launch hooks (add_pre_run_hook), which packaged launches do not call; remove them"
+        )
         raise SourceError(message)
     hooks = [config.pre_hook for tuner in tuners for config in tuner.configs if getattr(config, "pre_hook", None)]
     if hooks or any(getattr(tuner, "user_defined_pre_hook", False) is True for tuner in tuners):
         message = (
-            f"{unit.key}: {name} has a pre_hook in its configs, which Triton calls before each launch and nothing "
-            "would call here; do in the program what it does, and take it out"
+            f"{unit.key}: {name} has a pre_hook in its configs, which Triton calls before each launch and "
+            "packaged launches do not call; do its work in the program, and remove it"
         )
         raise SourceError(message)
 
@@ -90,12 +94,12 @@ def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: 
     configs = [item for tuner in tuners for item in tuner.configs]
     for one in configs:
         if getattr(one, "ir_override", None):
-            message = f"{unit.key}: {name} has ir_override in its configs, which a build does not read; take it out"
+            message = f"{unit.key}: {name} has ir_override in its configs, which a build does not read; remove it"
             raise SourceError(message)
         if (registers := getattr(one, "maxnreg", None)) and not unit.maxnreg:
             message = (
-                f"{unit.key}: {name} has maxnreg in its configs, and the table does not say how many registers a "
-                f"thread may use; write maxnreg = {registers}"
+                f"{unit.key}: {name} has maxnreg in its configs, and the table sets no limit of registers for "
+                f"a thread; write maxnreg = {registers}"
             )
             raise SourceError(message)
     open_ = {parameter.name for parameter in function.params if parameter.is_constexpr and not is_constant(parameter)}
@@ -105,8 +109,8 @@ def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: 
         names = [parameter.name for parameter in function.params if any(parameter.name in item for item in tuned)]
         values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned[0].items())
         message = (
-            f"{unit.key}.configs: {name} is autotuned, and the table does not say what is to be {' and '.join(names)}; "
-            "take it from a run, aotcuda record --write -- COMMAND, or choose: "
+            f"{unit.key}.configs: {name} is autotuned, and the table has no value for {' and '.join(names)}; "
+            "record a run, aotcuda record --write -- COMMAND, or choose: "
             f"configs = [{{ constexprs = {{ {values} }} }}]"
         )
         raise SourceError(message)
@@ -147,7 +151,7 @@ def check(unit: TritonUnit, function: Any) -> None:
     if len(plain) != len(unit.types):
         message = (
             f"{unit.key}.signature: {', '.join(map(str, unit.types)) or 'nothing'!r} has {len(unit.types)} types, and "
-            f"{unit.python} takes {len(plain)} arguments beside constexprs: {', '.join(plain) or 'none'}"
+            f"{unit.python} takes {len(plain)} arguments that are not constexprs: {', '.join(plain) or 'none'}"
         )
         without = [name for name in constexprs if name not in given]
         if without and any(kind.scalar == type_notation.NOTHING for kind in unit.types):
@@ -171,7 +175,12 @@ def check(unit: TritonUnit, function: Any) -> None:
             raise CompileError(message)
     for name, *_ in unit.when:
         number = plain.index(name) if name in plain else -1
-        if number < 0 or unit.types[number].pointer or unit.types[number].scalar[0] not in "iu":
+        if (
+            number < 0
+            or unit.types[number].pointer
+            or unit.types[number].block
+            or unit.types[number].scalar[0] not in "iu"
+        ):
             message = f"{unit.key}.configs: when names {name}, which is no integer argument of {unit.python}"
             raise CompileError(message)
 
@@ -188,7 +197,7 @@ def _check_annotations(unit: TritonUnit, function: Any) -> None:
         if wanted and kind.plain.replace("u1", "i1") != wanted.replace("u1", "i1"):
             message = (
                 f"{unit.key}.signature: {keys.string(str(kind))} stands for {parameter.name}, which {unit.python} "
-                f"annotates as {wanted}; write {wanted}, or take the annotation off"
+                f"annotates as {wanted}; write {wanted}, or remove the annotation"
             )
             raise CompileError(message)
 

@@ -1,4 +1,4 @@
-"""Answer the questions about a GPU that sources ask PyTorch while they are imported, as one of the target would.
+"""Answer GPU queries of sources to PyTorch during their import for a GPU of the target.
 
 PyTorch is not imported for that: its module `torch.cuda` gets other functions when a source imports it, and its own
 again afterwards. What is not known of a target is refused, as PyTorch does on a machine without a GPU.
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aotcuda.gpus import BY_NUMBER, EVERYWHERE
+from aotcuda.gpus import BY_NUMBER, EVERYWHERE, example
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ def answering(target: Target, note: Callable[..., None], refusal: Callable[[str]
 
     Args:
         target: The target.
-        note: Takes what is asked, the answer, and `depends` or `mere` as in `Question`.
+        note: Records the query, the answer, and `depends` or `mere` as in `Question`.
         refusal: Makes the error for what is not known, by its name.
     """
     answers = _Answers(target, note, refusal)
@@ -109,8 +109,7 @@ class _Answers:
 
     def get_device_name(self, device: object = None) -> str:
         del device
-        row = BY_NUMBER.get(self._target.capability)
-        name = f"NVIDIA {row.examples[0]}" if row is not None and row.examples else f"NVIDIA GPU {self._target}"
+        name = example(self._target.capability)
         self._tell("get_device_name()", name, depends=True)
         return name
 
@@ -133,7 +132,7 @@ class _Answers:
         return _Properties(known, self)
 
     def _tell(self, asked: str, answer: object, **kind: bool) -> None:
-        """Note a question, unless PyTorch itself asks."""
+        """Record a query, unless PyTorch itself makes it."""
         caller = sys._getframe(2).f_code.co_filename  # noqa: SLF001 (its documented use)
         torch = getattr(sys.modules.get("torch"), "__file__", None)
         if torch is None or not caller.startswith(f"{Path(torch).parent}/"):

@@ -10,6 +10,7 @@ from aotcuda import arch
 from aotcuda.builder.config import keys
 
 _TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
+_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[(\d+(?:, ?\d+){0,4})\]>")
 
 NOTHING = "none"
 """The type of an argument that is None."""
@@ -68,13 +69,15 @@ ELEMENTS = {
 }
 """Triton's names of numbers that arrays hold, with NumPy's type strings."""
 
+_OF_DESCRIPTORS = ELEMENTS.keys() - {"i1", "u1", "fp8e4b15"}
+"""The elements of tensor descriptors; bytes that represent Triton's own type are not told apart from others."""
+
 PLAIN = re.compile(r"[\w.+-]*")
-"""A string that can stand in comments of C and in Python as it is."""
+"""A string that needs no escapes in C comments and in Python."""
 
 _NOT_YET = {
     "fp16": "a number in half precision; declare the parameter as fp32",
     "bf16": "a number in half precision; declare the parameter as fp32",
-    "tensordesc": "a tensor descriptor, which the host would make; give the kernel a pointer and strides",
     "nvTmaDesc": "a tensor map, which the host would make; give the kernel a pointer and strides",
 }
 
@@ -84,11 +87,12 @@ class Type:
     """The type of one argument.
 
     Attributes:
-        scalar: Triton's name of the number, or of an array's elements: `fp32`.
+        scalar: Triton's name of the number, or of the elements of an array or a tensor descriptor: `fp32`.
         pointer: It is the address of an array's first element.
         const: That array is only read.
         hint: What an argument has to be: divisible by 16, equal to 1, or, for 0, anything.
         open: The table has no hint, and so leaves it to `specialise`.
+        block: The block shape of a tensor descriptor; empty for other types.
     """
 
     scalar: str
@@ -96,10 +100,13 @@ class Type:
     const: bool = False
     hint: int = 0
     open: bool = True
+    block: tuple[int, ...] = ()
 
     @property
     def plain(self) -> str:
         """Return the type as Triton writes it, without a hint: `*fp32`."""
+        if self.block:
+            return f"tensordesc<{self.scalar}[{', '.join(map(str, self.block))}]>"
         return f"{'*' if self.pointer else ''}{'k' if self.const else ''}{self.scalar}"
 
     def __str__(self) -> str:
@@ -108,7 +115,7 @@ class Type:
     @property
     def takes_hints(self) -> bool:
         """Return True if Triton specialises arguments of this type."""
-        return self.pointer or (self.scalar[0] in "iu" and self.scalar not in ("i1", "u1"))
+        return self.pointer or (not self.block and self.scalar[0] in "iu" and self.scalar not in ("i1", "u1"))
 
 
 def parse_signature(text: str) -> tuple[Type, ...]:
@@ -117,7 +124,12 @@ def parse_signature(text: str) -> tuple[Type, ...]:
     Raises:
         ValueError: One of them is none; what is wrong and what to do.
     """
-    return tuple(_type(part.strip()) for part in text.split(",")) if text.strip() else ()
+    return tuple(_type(part.strip()) for part in split(text))
+
+
+def split(text: str) -> list[str]:
+    """Return the parts of a signature; the commas of a block shape, `tensordesc<fp16[64, 64]>`, separate none."""
+    return re.split(r",\s*(?![^\[]*\])", text.strip()) if text.strip() else []
 
 
 def _type(text: str) -> Type:
@@ -125,6 +137,8 @@ def _type(text: str) -> Type:
     if text == NOTHING:
         return Type(scalar=NOTHING, open=False)
     name = found[2] if found else re.split(r"[<\[]", text.lstrip("*"))[0]
+    if name == "tensordesc":
+        return _descriptor(text)
     pointer = bool(found and found[1])
     if name in _NOT_YET and not (pointer and name in ELEMENTS):
         message = f"{keys.string(text)} is {_NOT_YET[name]}"
@@ -144,6 +158,22 @@ def _type(text: str) -> Type:
         message = f"{keys.string(text)} has a hint, which {result.plain} cannot have; leave :{hint} out"
         raise ValueError(message)
     return result
+
+
+def _descriptor(text: str) -> Type:
+    found = _DESCRIPTOR.fullmatch(text)
+    block = tuple(map(int, found[2].split(","))) if found else ()
+    if (
+        found is None
+        or found[1] not in _OF_DESCRIPTORS
+        or not all(each > 0 and each & (each - 1) == 0 for each in block)
+    ):
+        message = (
+            f"{keys.string(text)} is no type of a tensor descriptor; write its elements and block shape, one to five "
+            "powers of two: tensordesc<fp16[64, 64]>"
+        )
+        raise ValueError(message)
+    return Type(scalar=found[1], open=False, block=block)
 
 
 CONSTANT = (

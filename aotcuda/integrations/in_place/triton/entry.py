@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 from aotcuda.integrations.in_place import sources
+from aotcuda.runtime import scratch_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ def attribute(name: str, namespace: dict[str, Any]) -> object:
         message = f"module 'aotcuda.triton' has no attribute {name!r}"
         raise AttributeError(message, name=name)
     if not is_packaged(namespace):
+        if name == "set_allocator" and find_spec("triton") is None:
+            return scratch_memory.set_allocator
         triton = _imported(namespace)
         return triton.language if name == "tl" else triton if name == "triton" else getattr(triton, name)
     from aotcuda.integrations.in_place.triton import facade  # noqa: PLC0415 (it imports Triton)
@@ -49,7 +53,7 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
 
 def _imported(namespace: dict[str, Any]) -> Any:
     try:
-        import triton  # noqa: PLC0415 (imported when a module asks for it)
+        import triton  # noqa: PLC0415 (imported when a module requests it)
     except ModuleNotFoundError as error:
         if error.name != "triton":
             raise

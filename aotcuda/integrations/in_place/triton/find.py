@@ -20,6 +20,10 @@ def find(function: Any) -> PlacedKernel | None:
         StaleBuildError: The source is another one than the images were built from, likewise.
         ManifestError: What the build left was altered.
     """
+    if vars(function).get("_pack") is not None:
+        from aotcuda.integrations.in_place.triton import packs  # noqa: PLC0415 (few programs have packs)
+
+        return packs.find(function)
     python = function.fn
     what = f"{python.__module__}.{python.__qualname__}"
     source = sources.of(python.__globals__)

@@ -20,7 +20,7 @@ from aotcuda.runtime import fast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
@@ -31,6 +31,9 @@ _runtime: Any = bases.runtime
 _now = threading.local()
 """`launch`: the autotuner whose launch is under way in this thread, and its arguments by name."""
 
+_DEEPEST = 32
+"""The most decorators around one function: an object may be its own `fn`."""
+
 _combined: dict[type, type] = {}  # by a class of a package, the subclass of it
 
 
@@ -40,6 +43,8 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
     _packaged: PlacedKernel | None
     _literals: dict[str, tuple[str, bool]]
     _is_found = False
+    _pack: object = None
+    """Of a kernel that a pack serves: what the pack has of it."""
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """Launch the kernel, or compile it for a `warmup`, as Triton's method does."""
@@ -101,6 +106,10 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
             self._literals = self._packaged.literals() if self._packaged is not None else {}
             self._is_found = True
         return self._packaged
+
+    def serve(self, pack: object) -> None:
+        """Look for the kernel in packs; what was found before is looked up again."""
+        self._pack, self._is_found = pack, False
 
     def _unsafe_update_src(self, new_src: str) -> None:
         """Replace the source, as Triton's method does: nothing is packaged for it."""
@@ -241,7 +250,7 @@ class Choices(dict[object, object]):
 
 
 class Heuristics(bases.Heuristics):  # type: ignore[misc]  # it has no types
-    """Heuristics around a packaged kernel. Where all only ask if arguments are None, its launch finds that out."""
+    """Heuristics around a packaged kernel. If all only test arguments for None, the kernel's launch computes them."""
 
     triton: Any = bases.Heuristics
     kind = b"h"
@@ -267,6 +276,38 @@ def adopt(item: Any) -> Any:
     return item
 
 
+def adopt_existing(item: Any) -> JITFunction | None:
+    """Make a kernel of Triton's, and all autotuners and heuristics around it, launch packaged code; return the kernel.
+
+    Args:
+        item: The outermost object. Its identity, and that of all below it, stays.
+    """
+    layers = [*layers_of(item)]
+    if not layers or type(layers[-1]) not in (bases.JITFunction, JITFunction):
+        return None
+    *wrappers, function = layers
+    if not _is_complete("JITFunction", function):
+        return None
+    function.__class__ = JITFunction
+    for wrapper in wrappers:
+        for original, kind in ((bases.Autotuner, Autotuner), (bases.Heuristics, Heuristics)):
+            if isinstance(wrapper, original):
+                _adopt_wrapper(wrapper, kind)
+                wrapper.path = None
+    return function  # type: ignore[no-any-return]
+
+
+def layers_of(item: Any) -> Iterator[Any]:
+    """Yield the objects of decorators around a kernel, the outermost first, and the kernel."""
+    for _ in range(_DEEPEST):
+        if item is not None:
+            yield item
+        if item is None or isinstance(item, bases.JITFunction):
+            return
+        item = getattr(item, "fn", None)
+
+
+@functools.cache
 def adopt_wrappers() -> None:
     """Adopt each autotuner and heuristics object that is made around a packaged kernel from now on.
 
@@ -280,12 +321,17 @@ def _adopting(initialize: Any, kind: type) -> Callable[..., None]:
     @functools.wraps(initialize)  # PyTorch reads its parameters
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (it is one)
         initialize(self, *args, **kwargs)
-        if _innermost(self) is not None and not isinstance(self, kind) and _is_complete(kind.__name__, self):
-            self.__class__ = _subclass(type(self), kind)
-            if isinstance(self, Autotuner):
-                self.cache = Choices(self.cache)
+        if _innermost(self) is not None:
+            _adopt_wrapper(self, kind)
 
     return __init__
+
+
+def _adopt_wrapper(wrapper: Any, kind: type) -> None:
+    if not isinstance(wrapper, kind) and _is_complete(kind.__name__, wrapper):
+        wrapper.__class__ = _subclass(type(wrapper), kind)
+        if isinstance(wrapper, Autotuner):
+            wrapper.cache = Choices(wrapper.cache)
 
 
 def _subclass(own: type, kind: type) -> type:

@@ -37,7 +37,7 @@ class PlacedKernel(GridKernel):
     Attributes:
         folder: The data folder of its module.
         function: The Triton function; None until one is found, for instance where only a tool reads the module.
-        has_warned: Triton may launch what is missing, and a warning said so.
+        has_warned: Triton may launch missing variants, and the warning was given.
     """
 
     def __init__(self, name: str, loader: Loader, folder: str) -> None:
@@ -54,7 +54,7 @@ class PlacedKernel(GridKernel):
         return self._loader.manifest
 
     def literals(self) -> dict[str, tuple[str, bool]]:
-        """Return, by name, the constexprs that ask if an argument is None: that argument, and the answer for None."""
+        """Return, by name, the constexprs that test an argument for None: the argument, and the value for None."""
         record = self.record()
         if self._literals[0] is not record:
             found = {}
@@ -101,7 +101,7 @@ class PlacedKernel(GridKernel):
 
 
 class _Launcher(GridLauncher):
-    """A packaged kernel with a grid; a launch without a variant goes to Triton."""
+    """A packaged kernel with a grid; Triton makes a launch that has no variant."""
 
     __slots__ = ("_given",)
 
@@ -128,7 +128,7 @@ class _Launcher(GridLauncher):
 
 
 def allow(what: str, problem: str, setting: str, error: AotcudaError) -> None:
-    """Warn that Triton compiles a kernel; without a GPU Triton says that itself.
+    """Warn that Triton compiles a kernel; without a GPU Triton itself raises.
 
     Raises:
         AotcudaError: `error` with a remedy, where nothing may be compiled, or Triton is not installed.

@@ -104,7 +104,7 @@ def are_wrappers_ordinary() -> bool:
         tuners: Any = import_module(_TUNER)
         try:
             _ordinary.append(_try_heuristics(tuners) and _try_autotuner(tuners))
-        except Exception:  # noqa: BLE001 (they need what this does not know)
+        except Exception:  # noqa: BLE001 (they need what this does not support)
             _ordinary.append(False)
     return _ordinary[0]
 

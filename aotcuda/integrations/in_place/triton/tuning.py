@@ -1,7 +1,7 @@
 """Tables of configs that a recorded run has chosen, `tuning.json` in a module's data folder, and the choice from them.
 
 A key is an autotuner's own: the values of its `key` arguments, then the dtypes of all arguments. Numbers, strings,
-booleans and None stand in a table as they are, other objects by their `str`. 1, 1.0 and true are three values.
+booleans and None are in a table as they are, other objects by their `str`. 1, 1.0 and true are three values.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def table(kernel: PlacedKernel) -> Table | None:
     path = os.path.join(kernel.folder, file["path"])
     if path not in _read:
         try:
-            _read[path] = _kernels(manifests.read_file(kernel.folder, file), kernel.__module__)
+            pack = kernel.manifest.get("pack")
+            source = kernel.__module__ if pack is None else pack["source"]
+            _read[path] = _kernels(manifests.read_file(kernel.folder, file), source)
         except (AotcudaError, ValueError, RecursionError) as error:
             _read[path] = {}
             warn(f"{path}: {_problem(error)}; it is ignored, and autotuners time their configs")

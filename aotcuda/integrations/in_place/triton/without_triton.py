@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from types import ModuleType, SimpleNamespace
 
-from aotcuda.errors import DependencyError
+from aotcuda.errors import ArgumentError, DependencyError
+from aotcuda.runtime import scratch_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 NEEDS = "compiling it here needs Triton: pip install 'aotcuda[triton]'"
 """The remedy for a miss."""
+
+_MOST_DIMENSIONS, _ALIGNMENT = 5, 16
 
 _NO_HOOKS = SimpleNamespace(calls=[])
 RUNTIME = SimpleNamespace(
@@ -219,6 +222,43 @@ class constexpr:  # noqa: N801 (likewise)
         self.value = value
 
 
+class TensorDescriptor:
+    """A tensor descriptor, as `triton.tools.tensor_descriptor.TensorDescriptor`."""
+
+    __module__ = "triton.tools.tensor_descriptor"  # by which launches know it
+
+    def __init__(
+        self,
+        base: Any,
+        shape: list[int],
+        strides: list[int],
+        block_shape: list[int],
+        padding: str = "zero",
+        round_f32_to_tf32: bool = False,
+    ) -> None:
+        if not 0 < len(shape) == len(strides) == len(block_shape) <= _MOST_DIMENSIONS or strides[-1] != 1:
+            message = (
+                f"a tensor descriptor has shape {list(shape)}, strides {list(strides)} and block shape "
+                f"{list(block_shape)}; give one to five of each, the last stride 1"
+            )
+            raise ArgumentError(message)
+        if base.data_ptr() % _ALIGNMENT or padding not in ("zero", "nan"):
+            message = (
+                f"a tensor descriptor has padding {padding!r} and an array at {base.data_ptr():#x}; give zero or nan, "
+                "and an array that is aligned to 16 bytes"
+            )
+            raise ArgumentError(message)
+        self.base, self.shape, self.strides, self.block_shape = base, shape, strides, block_shape
+        self.padding, self.round_f32_to_tf32 = padding, round_f32_to_tf32
+
+    @staticmethod
+    def from_tensor(
+        tensor: Any, block_shape: list[int], padding: str = "zero", round_f32_to_tf32: bool = False
+    ) -> TensorDescriptor:
+        """Return the descriptor of a whole tensor."""
+        return TensorDescriptor(tensor, tensor.shape, tensor.stride(), block_shape, padding, round_f32_to_tf32)
+
+
 def language() -> ModuleType:
     """Return a module in the place of `triton.language`."""
     found = ModuleType("triton.language")
@@ -240,6 +280,8 @@ def package() -> ModuleType:
         cdiv=lambda x, y: (x + y - 1) // y,
         next_power_of_2=lambda n: 1 << max(n - 1, 0).bit_length() if n > 0 else 0,
         language=language(),
+        set_allocator=scratch_memory.set_allocator,
+        tools=SimpleNamespace(tensor_descriptor=SimpleNamespace(TensorDescriptor=TensorDescriptor)),
         **{kind.__name__: kind for kind in (JITFunction, Config)},
     )
     vars(found)["__getattr__"] = _absent

@@ -1,6 +1,7 @@
 """Python imports this at the start of every process of a recorded command, because its folder leads PYTHONPATH.
 
-It starts the recorder and leaves no trace in `sys.path`; then it runs the `sitecustomize` that there would have been.
+In the processes of `aotcuda run`, too. It starts the recorder, or has packs imported, and leaves no trace in
+`sys.path`; then it runs the `sitecustomize` that there would have been.
 """
 
 import importlib.machinery
@@ -18,6 +19,13 @@ def _start() -> None:
         aotcuda_recorder.start()
     except Exception as error:  # noqa: BLE001 (whatever it is, the command runs on)
         print(f"aotcuda record: process {os.getpid()} is not recorded: {error!r}", file=sys.stderr)
+    if os.environ.get("AOTCUDA_PACKS"):
+        try:
+            from aotcuda import packs  # noqa: PLC0415 (few processes have packs)
+
+            packs.start()
+        except Exception as error:  # noqa: BLE001 (as above)
+            print(f"aotcuda run: process {os.getpid()} has no packs: {error!r}", file=sys.stderr)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
 
 

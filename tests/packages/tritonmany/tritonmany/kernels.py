@@ -93,3 +93,58 @@ def both(x, bias, y, n, BLOCK: tl.constexpr, HAS_BIAS: tl.constexpr, EVEN: tl.co
     if HAS_BIAS:
         value += tl.load(bias + places, mask=places < n)
     tl.store(y + places, value * (2 if EVEN else 3), mask=places < n)
+
+
+@triton.jit
+def summed(x, y, at):
+    tl.store(y, tl.sum(x.load([at, at]).to(tl.float32)))
+
+
+@triton.jit
+def summed_1(x, y, at):
+    tl.store(y, tl.sum(x.load([at]).to(tl.float32)))
+
+
+@triton.jit
+def summed_3(x, y, at):
+    tl.store(y, tl.sum(x.load([0, at, at]).to(tl.float32)))
+
+
+@triton.jit
+def summed_4(x, y, at):
+    tl.store(y, tl.sum(x.load([0, 0, at, at]).to(tl.float32)))
+
+
+@triton.jit
+def summed_5(x, y, at):
+    tl.store(y, tl.sum(x.load([0, 0, 0, at, at]).to(tl.float32)))
+
+
+@triton.jit
+def product(a, b, c, k):
+    row, column = tl.program_id(0) * 64, tl.program_id(1) * 64
+    total = tl.zeros((64, 64), tl.float32)
+    for at in range(0, k, b.block_shape[0]):
+        total = tl.dot(a.load([row, at]), b.load([at, column]), total)
+    c.store([row, column], total.to(c.dtype))
+
+
+def set_blocks(given):
+    given["x"].block_shape = given["y"].block_shape = [given["BM"], given["BN"]]
+
+
+BLOCKS = [triton.Config({"BM": m, "BN": n}, num_warps=w, pre_hook=set_blocks) for m, n, w in ((32, 64, 2), (64, 32, 4))]
+
+
+@triton.autotune(configs=BLOCKS, key=["n"], do_bench=timed)
+@triton.jit
+def chosen(x, y, n, BM: tl.constexpr, BN: tl.constexpr):
+    y.store([tl.program_id(0) * BM, n], x.load([tl.program_id(0) * BM, n]))
+
+
+@triton.jit
+def made(x, y, m, n, BM: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, [m, n], [n, 1], [BM, 64], padding_option="nan")
+    target = tl.make_tensor_descriptor(y, [m, n], [n, 1], [BM, 64])
+    at = tl.program_id(0) * BM
+    target.store([at, 0], source.load([at, 0]).to(target.dtype))

@@ -110,7 +110,7 @@ def _problem(function: FunctionType) -> str | None:
         return "it is a lambda; write it as a function"
     if code.co_freevars:
         names = ", ".join(code.co_freevars)
-        return f"it is a closure over {names}; take that as an argument or from the module's globals"
+        return f"it is a closure over {names}; pass it as an argument, or use the module's globals"
     return None
 
 

@@ -43,7 +43,8 @@ class _File:
         self.used = 0
 
     def write(self, facts: Facts) -> None:
-        # Opened for each line: a process that makes itself a daemon closes all descriptors, whoever they belong to.
+        # Opened for each line: a process that makes itself a daemon closes all descriptors, the code that they belong
+        # to.
         line = json.dumps(facts, separators=(",", ":"), default=repr).encode() + b"\n"
         descriptor = os.open(f"{self._path}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -67,7 +68,7 @@ class Entry:
         self._slots: dict[object, tuple[memoryview, int]] = {}
 
     def count(self, gpu: object, label: Callable[[], str]) -> None:
-        """Count a launch on the GPU that `gpu` stands for and `label` names."""
+        """Count a launch on the GPU that `gpu` represents and `label` names."""
         with _state.lock:
             slot = self._slots.get(gpu)
             if slot is None:

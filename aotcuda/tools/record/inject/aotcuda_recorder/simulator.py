@@ -41,7 +41,7 @@ _DEVICE = {
     "MAX_GRID_DIM_Y": 65535, "MAX_GRID_DIM_Z": 65535, "MAX_SHARED_MEMORY_PER_BLOCK": 48 * 1024,
     "MAX_THREADS_PER_BLOCK": 1024, "WARP_SIZE": 32, "MULTIPROCESSOR_COUNT": 1, "name": b"simulator",
 }  # fmt: skip
-"""What programs ask a GPU before they launch, and the simulator's does not know: as all GPUs of today have it.
+"""What programs ask a GPU before they launch, and the simulator's does not support: as all GPUs of today have it.
 
 The numbers are those of `aotcuda.builder.frontends.numba.gpu`, which may not be installed here.
 """

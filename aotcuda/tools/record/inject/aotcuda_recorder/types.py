@@ -79,7 +79,7 @@ def spell(ty: Any, namespace: Mapping[str, object]) -> str:
         return _record(ty, namespace)
     text = _SPELLED.get(str(ty), str(ty))
     if text not in _SCALARS and text != "voidptr":
-        message = f"is of type {ty}, which a packaged kernel cannot take"
+        message = f"is of type {ty}, which a packaged kernel cannot accept"
         raise RefusedError(message)
     return text
 
@@ -87,9 +87,9 @@ def spell(ty: Any, namespace: Mapping[str, object]) -> str:
 def _array(ty: Any, namespace: Mapping[str, object]) -> str:
     element = spell(ty.dtype, namespace)
     if {"Array", "BaseTuple", "CPointer", "RawPointer"} & {cls.__name__ for cls in type(ty.dtype).__mro__}:
-        message = f"is an array of {ty.dtype}, which a packaged kernel cannot take"
+        message = f"is an array of {ty.dtype}, which a packaged kernel cannot accept"
         raise RefusedError(message)
-    # A record's fields may lie at any offset, so Numba takes every array of them for unaligned; from_dtype says so too.
+    # A record's fields may be at any offset, so Numba takes every array of them for unaligned; from_dtype says so too.
     aligned = ty.aligned or "Record" in {cls.__name__ for cls in type(ty.dtype).__mro__}
     if not ty.mutable or not aligned or ty.ndim == 0:
         extra = ("" if ty.mutable else ", readonly=True") + ("" if aligned else ", aligned=False")

@@ -1,0 +1,67 @@
+"""Describe packs: the packages that their kernels are from, and the index that a program reads when it imports one."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from aotcuda import manifest
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aotcuda.builder.config.model import Module
+
+
+def origin(module: Module) -> manifest.Pack:
+    """Return the package that a pack's module is compiled from.
+
+    Raises:
+        ConfigError: No installed distribution has the source.
+    """
+    (source,) = module.source
+    file = source.replace(".", "/")
+    names = (f"{file}.py,", f"{file}/__init__.py,")
+    top = metadata.packages_distributions().get(source.partition(".")[0], [])
+    for found in map(metadata.distribution, dict.fromkeys(top)):
+        if len(set(top)) == 1 or any(line.startswith(names) for line in (found.read_text("RECORD") or "").splitlines()):
+            return {"source": source, "distribution": found.name, "version": found.version}
+    message = f"{module.key}.source: {source} is in no installed distribution; install the package with pip"
+    raise ConfigError(message)
+
+
+def files(modules: Iterable[Module], built: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the index of each pack, by its path from the folder that holds the package.
+
+    `built` are the files of the build, with the manifests among them.
+    """
+    packs: dict[str, list[object]] = {}
+    for name in sorted(item.name for item in modules if item.pack):
+        data = built[f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"]
+        whole: manifest.Manifest = json.loads(data)
+        kernels = {
+            item["name"]: [item["origin"].partition(":")[2], item["digest"]]
+            for item in whole["kernels"]
+            if "digest" in item
+        }
+        described = {"module": name, **whole["pack"], "triton": whole["toolchain"]["triton"], "kernels": kernels}
+        packs.setdefault(name.rpartition(".")[0], []).append(described)
+    return {
+        f"{name.replace('.', '/')}/__init__{manifest.FOLDER_SUFFIX}/{manifest.PACK}": _index(modules)
+        for name, modules in packs.items()
+    }
+
+
+def distributions(built: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the distribution that each module of a pack is compiled from, from the indexes among a build's files."""
+    indexes = [
+        json.loads(data) for path, data in built.items() if path.endswith(f"{manifest.FOLDER_SUFFIX}/{manifest.PACK}")
+    ]
+    return {item["module"]: item["distribution"] for index in indexes for item in index["modules"]}
+
+
+def _index(modules: list[object]) -> bytes:
+    whole = {"format": "aotcuda pack", "version": 1, "modules": modules}
+    return (json.dumps(whole, indent=1) + "\n").encode()

@@ -1,0 +1,146 @@
+"""Identify a Triton kernel by what Triton compiles its code from, to tell if a pack's code is that of a kernel.
+
+The digest is that of the kernel's source from its `def` on, of its parameters as `@triton.jit` describes them, of the
+heuristics that packaged code replaces, and of each global that the kernel reads; of a function that it calls, all of
+this again. Comments and formatting count. Line numbers, files and the release of Triton do not: what Triton itself
+defines counts by its name. Constants and options of a launch are no part of it, since a launch looks for its variant.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import inspect
+import json
+import textwrap
+from types import CodeType, FunctionType, ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from aotcuda.common.heuristics import Asked
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
+
+
+def digest(function: Any, computed: Mapping[str, Asked | None]) -> str:
+    """Return the SHA-256 that identifies a kernel.
+
+    Args:
+        function: The object that `@triton.jit` made.
+        computed: The arguments that heuristics around it compute, each with its question, as `heuristics.computed` has
+            them.
+    """
+    asked = [[name, *(question or ())] for name, question in computed.items()]
+    whole = [_Reader(_top(function.fn)).function(function), asked]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
+class _Reader:
+    """Describe functions and values as JSON; a function that was described before is its number.
+
+    Args:
+        package: The package of the kernel. Of functions of other packages, Triton's among them, globals do not count.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._numbers: dict[int, int] = {}
+
+    def function(self, function: Any) -> list[object]:
+        """Describe a kernel, or a function that kernels call."""
+        if id(function) in self._numbers:
+            return ["function", self._numbers[id(function)]]
+        self._numbers[id(function)] = len(self._numbers)
+        python = getattr(function, "fn", function)
+        parameters = [
+            [item.name, bool(item.do_not_specialize), bool(item.do_not_specialize_on_alignment)]
+            for item in getattr(function, "params", ())
+        ]
+        around = [*(python.__defaults__ or ()), *(python.__kwdefaults__ or {}).values()]
+        around += [value for value in python.__annotations__.values() if not isinstance(value, str)]
+        return [
+            *("function", textwrap.dedent(_text(function)).rstrip(), parameters),
+            bool(getattr(function, "noinline", False)),
+            [*map(self._value, around)],
+            self._globals(python) if hasattr(function, "src") or _top(python) == self._package else [],
+        ]
+
+    def _globals(self, python: FunctionType) -> list[object]:
+        """Describe the globals that a function reads, and what it reads of modules among them.
+
+        The code object lists names of globals and of attributes together, so an unread value may count as well.
+        """
+        names = sorted({*_names(python.__code__)})
+        cells = zip(python.__code__.co_freevars, python.__closure__ or (), strict=True)
+        scope = python.__globals__ | {name: cell.cell_contents for name, cell in cells}
+        found: list[object] = []
+        for name in (name for name in names if name in scope):
+            value = scope[name]
+            found.append([name, self._value(value)])
+            if isinstance(value, ModuleType | type) and not _is_of_triton(value):
+                inner = [each for each in names if each in vars(value)]
+                found += [[name, each, self._value(vars(value)[each])] for each in inner]
+        return found
+
+    def _value(self, value: Any) -> object:
+        kind: Any = type(value)
+        if kind in _PLAIN:
+            return [kind.__name__, repr(value)]
+        if kind.__name__ == "constexpr" and _is_of_triton(kind):
+            return ["constexpr", self._value(value.value)]
+        if isinstance(value, ModuleType):
+            return ["module", value.__name__]
+        if hasattr(value, "src") and hasattr(value, "fn"):  # what @triton.jit and decorators like it make
+            return self._of_triton(value.fn) if _is_of_triton(value.fn) else self.function(value)
+        if _is_of_triton(value) or _is_of_triton(kind):
+            return self._of_triton(value)
+        if isinstance(value, enum.Enum):
+            return ["enum", kind.__qualname__, value.name, self._value(value.value)]
+        if isinstance(value, FunctionType):
+            return self.function(value)
+        if kind in (tuple, list):
+            return [kind.__name__, *map(self._value, value)]
+        if kind is dict:
+            return ["dict", *([self._value(key), self._value(item)] for key, item in value.items())]
+        if isinstance(value, type):
+            return ["type", value.__module__, value.__qualname__, *self._methods(value)]
+        name = getattr(value, "__qualname__", "")
+        return ["object", kind.__module__, kind.__qualname__, name]  # Triton refuses a kernel that reads one
+
+    def _methods(self, kind: type) -> list[object]:
+        """Describe the functions for kernels that a class has, and its fields."""
+        fields = [[name, str(item)] for name, item in getattr(kind, "__annotations__", {}).items()]
+        return [*fields, *([name, self._value(item)] for name, item in vars(kind).items() if hasattr(item, "src"))]
+
+    def _of_triton(self, value: Any) -> list[object]:
+        """Describe what Triton defines: `exp` of its module `math` is not that of `libdevice`."""
+        home = str(getattr(value, "__module__", "")).rpartition(".")[2]
+        return ["Triton", str(getattr(value, "__qualname__", value)), home]
+
+
+def _is_of_triton(value: Any) -> bool:
+    """Return True for a module, class or function of Triton's own."""
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return str(name).partition(".")[0] == "triton"
+
+
+def _top(function: Any) -> str:
+    return str(function.__module__).partition(".")[0]
+
+
+def _text(function: Any) -> str:
+    """Return the source of a function; of one of Triton's from its `def` on, as Triton compiles it."""
+    try:
+        return str(function.src) if hasattr(function, "src") else inspect.getsource(function)
+    except (OSError, TypeError):  # a program made it; of another release of Python it is another one
+        return str(function.__code__.co_code.hex())
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from (*code.co_names, *code.co_freevars)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

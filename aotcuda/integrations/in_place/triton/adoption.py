@@ -1,0 +1,50 @@
+"""Adopt kernels of packages for which there are packs: when a pack is imported, or later a module with kernels.
+
+Which kernel is served is found at its first launch (`packs`).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+from aotcuda.common import after_import
+from aotcuda.integrations.in_place import sources
+from aotcuda.integrations.in_place.triton import pack_index
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+
+_packed: dict[str, dict[str, list[pack_index.Packed]]] = {}  # by source and path
+
+
+def use(name: str) -> None:
+    """Implement `aotcuda.packs.use`."""
+    if sources.is_switched_off():
+        return
+    for packed in pack_index.read(name):
+        of_source = _packed.setdefault(packed.source, {})
+        of_source.setdefault(packed.path, []).append(packed)
+    for source in list(_packed):
+        after_import.call(source, functools.partial(adopt, source))
+
+
+def adopt(source: str, module: ModuleType) -> None:
+    """Adopt the kernels of a module that packs have; `source` is its name."""
+    if "triton" not in sys.modules:
+        return
+    from aotcuda.integrations.in_place.triton import bases, functions, private_parts  # noqa: PLC0415 (they import Triton)
+
+    if not private_parts.are_known() or bases.runtime.interpret:
+        return
+    functions.adopt_wrappers()
+    for path, packed in _packed[source].items():
+        value: Any = module
+        for attribute in path.split("."):
+            value = getattr(value, attribute, None)
+        function = functions.adopt_existing(value)
+        if function is not None:
+            function.serve(pack_index.Served([*functions.layers_of(value)], packed))

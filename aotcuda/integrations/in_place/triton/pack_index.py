@@ -1,0 +1,89 @@
+"""Read the index of a pack, `pack.json`: the kernels of other packages that it holds, each with its digest."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import NamedTuple
+
+from aotcuda.common import data_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Packed(NamedTuple):
+    """What a pack has of one kernel.
+
+    Attributes:
+        pack: The pack.
+        folder: The data folder of the pack's module that holds it.
+        module: That module.
+        name: The kernel's name there.
+        source: The module that defines it.
+        path: The name that leads to it there.
+        digest: What identifies it; see `aotcuda.common.kernel_digest`.
+        distribution, version: The package that it is from.
+        triton: The release of Triton that compiled it.
+    """
+
+    pack: str
+    folder: str
+    module: str
+    name: str
+    source: str
+    path: str
+    digest: str
+    distribution: str
+    version: str
+    triton: str
+
+
+class Served(NamedTuple):
+    """What an adopted kernel has: the objects of its decorators, the outermost first, and what packs have of it."""
+
+    layers: list[Any]
+    packed: list[Packed]
+
+
+_used: set[str] = set()
+"""The indexes that were read."""
+
+
+def read(name: str) -> list[Packed]:
+    """Return what a pack that was imported has; nothing, with a warning, if its index is damaged."""
+    found: list[Packed] = []
+    for folder in getattr(sys.modules[name], "__path__", ()):
+        path = os.path.join(folder, f"__init__{data_folder.FOLDER_SUFFIX}", data_folder.PACK)
+        if path in _used or not os.path.isfile(path):
+            continue
+        _used.add(path)
+        try:
+            with open(path, encoding="utf-8") as file:
+                found += _index(name, folder, json.load(file))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            _warn(f"{path} was altered, so Triton compiles what it has; install the pack again")
+    return found
+
+
+def _index(name: str, folder: str, whole: Any) -> list[Packed]:
+    if whole["format"] != "aotcuda pack" or whole["version"] != 1:
+        raise ValueError
+    found = []
+    for module in whole["modules"]:
+        last = module["module"].rpartition(".")[2]
+        about = [module[key] for key in ("distribution", "version", "triton")]
+        for kernel, (path, digest) in module["kernels"].items():
+            data = os.path.join(folder, last + data_folder.FOLDER_SUFFIX)
+            found.append(Packed(name, data, module["module"], kernel, module["source"], path, digest, *about))
+    if not all(isinstance(value, str) for packed in found for value in packed):
+        raise TypeError
+    return found
+
+
+def _warn(text: str) -> None:
+    from aotcuda.runtime.jit.compile import warn  # noqa: PLC0415 (few packs are damaged)
+
+    warn(text)

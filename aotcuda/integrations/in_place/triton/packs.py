@@ -1,0 +1,108 @@
+"""Find the code that packs have for an adopted kernel: only that of the very source that was compiled."""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+
+from aotcuda import manifest as manifests
+from aotcuda.common import kernel_digest
+from aotcuda.common.heuristics import computed
+from aotcuda.errors import AotcudaError, StaleBuildError
+from aotcuda.integrations.in_place import sources
+from aotcuda.integrations.in_place.triton import bases
+from aotcuda.runtime.jit import compile as jit_compile
+from aotcuda.runtime.jit import fallback
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from aotcuda.integrations.in_place.sources import InPlaceModule
+    from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
+    from aotcuda.integrations.in_place.triton.pack_index import Packed, Served
+
+_modules: dict[str, InPlaceModule | None] = {}  # by data folder; None for one that is damaged
+_told: set[tuple[str, str]] = set()  # packs, each with a package whose kernels differ
+
+
+def find(function: Any) -> PlacedKernel | None:
+    """Return the packaged kernel of an adopted function; None, with one warning for a package, if Triton compiles it.
+
+    Raises:
+        StaleBuildError: No pack has this kernel, and nothing may be compiled here.
+    """
+    served: Served = function._pack  # noqa: SLF001 (of our subclass)
+    reasons: list[tuple[Packed, str]] = []
+    for packed in served.packed:
+        reason = difference(served.layers, packed)
+        module = _module(packed) if reason is None else None
+        if module is not None:
+            kernel: Any = module.kernels[packed.name]
+            kernel.function = function
+            return kernel  # type: ignore[no-any-return]
+        if reason is not None:
+            reasons.append((packed, reason))
+    if reasons:
+        _tell(*reasons[-1])
+    return None
+
+
+def difference(layers: Sequence[Any], packed: Packed) -> str | None:
+    """Return why a pack's code is not that of a kernel, None if it is.
+
+    Args:
+        layers: The objects of decorators around the kernel, the outermost first, and what `@triton.jit` made.
+        packed: What the pack has.
+    """
+    release = bases.triton.__version__
+    if release.partition("+")[0] != packed.triton.partition("+")[0]:
+        return f"it was compiled by Triton {packed.triton}, and Triton {release} is installed"
+    if kernel_digest.digest(layers[-1], computed(layers, bases.Heuristics)) != packed.digest:
+        return "its source, a function that it calls or a global that it reads is another one"
+    return None
+
+
+def installed(packed: Packed) -> str:
+    """Return the version of the installed package that a kernel is from."""
+    try:
+        return metadata.version(packed.distribution)
+    except metadata.PackageNotFoundError:
+        return "of no known version"
+
+
+def _module(packed: Packed) -> InPlaceModule | None:
+    """Return the module that holds a kernel; None, with a warning, if it is damaged."""
+    if packed.folder not in _modules:
+        _modules[packed.folder] = None
+        try:
+            path = os.path.join(packed.folder, manifests.IN_PLACE)
+            module = sources.Source(packed.module, {}, path).modules()[0]
+            file = module.manifest["files"].get("kernels")
+            if file is not None and not os.path.isfile(os.path.join(packed.folder, manifests.PARTS)):
+                manifests.read_file(packed.folder, file)
+            _modules[packed.folder] = module
+        except (AotcudaError, OSError, LookupError) as error:
+            jit_compile.warn(f"{packed.pack}: {error}, so Triton compiles the kernels of {packed.source}")
+    return _modules[packed.folder]
+
+
+def _tell(packed: Packed, reason: str) -> None:
+    """Warn once that Triton compiles kernels of a package.
+
+    Raises:
+        StaleBuildError: Nothing may be compiled here.
+    """
+    what = (
+        f"{packed.pack} was made from {packed.distribution} {packed.version} by Triton {packed.triton}, and "
+        f"{packed.distribution} {installed(packed)} with Triton {bases.triton.__version__} is installed: it does not "
+        f"serve {packed.source}.{packed.path}, since {reason}"
+    )
+    module = _module(packed)
+    if not fallback.allowed(module.manifest["fallback"] if module is not None else "jit"):
+        message = f"{what}, and nothing may be compiled here"
+        raise StaleBuildError(message)
+    if (packed.pack, packed.distribution) not in _told:
+        _told.add((packed.pack, packed.distribution))
+        jit_compile.warn(f"{what}, so Triton compiles it; `aotcuda check {packed.pack}` lists all such kernels")

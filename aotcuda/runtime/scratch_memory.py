@@ -1,0 +1,60 @@
+"""Global scratch memory, which some kernels of Triton's need at each launch; the program allocates it.
+
+The function that allocates is the one of `triton.set_allocator`, where Triton is imported. Where it is not installed,
+`aotcuda.triton` has a `set_allocator` that sets the function here. It has Triton's form: it takes bytes, alignment and
+stream, and returns an object with `data_ptr()`.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from contextvars import ContextVar
+
+from aotcuda.errors import AllocatorError, describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.manifest.schema import Scratch
+
+_own: ContextVar[Any] = ContextVar("allocator", default=None)
+
+
+def set_allocator(allocator: Any) -> None:
+    """Set the function that allocates scratch memory in this context, as `triton.set_allocator` does."""
+    _own.set(allocator)
+
+
+def allocate(scratch: Scratch, grid: tuple[int, int, int], stream: int, block: Any, where: str) -> object:
+    """Allocate the scratch memory of a launch, write its address into the parameter block, and return its owner.
+
+    Args:
+        scratch: The kernel's need.
+        grid: The blocks of the launch, in x, y and z.
+        stream: The handle of its stream.
+        block: The parameter block.
+        where: The kernel, for errors.
+
+    Raises:
+        AllocatorError: The program has set no allocator, or what it returned has no address.
+    """
+    of_triton: Any = sys.modules.get("triton.runtime._allocation")
+    allocator = of_triton._allocator.get() if of_triton is not None else _own.get()  # noqa: SLF001 (no other way)
+    if allocator is None or type(allocator).__name__ == "NullAllocator":
+        message = (
+            f"{where} cannot be launched: it needs {scratch['bytes']} bytes of global memory for each block, and no "
+            "allocator is set; call triton.set_allocator"
+        )
+        raise AllocatorError(message)
+    memory = allocator(grid[0] * grid[1] * grid[2] * scratch["bytes"], scratch["align"], stream)
+    address = memory if isinstance(memory, int) or not hasattr(memory, "data_ptr") else memory.data_ptr()
+    if type(address) is not int or not 0 < address < 1 << 64:
+        message = (
+            f"{where} cannot be launched: the allocator returned {describe(memory)}, which has no address; "
+            "return an array with data_ptr()"
+        )
+        raise AllocatorError(message)
+    struct.pack_into("<Q", block, scratch["offset"], address)
+    return memory

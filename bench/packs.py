@@ -1,0 +1,246 @@
+"""A pack for published Triton packages that stay as they are: what it serves, its size, and first results.
+
+1. `prepare` unpacks wheels, unchanged, and makes the pack's project. With `--recorded FOLDER` the variants and choices
+   come from projects that `triton_packages.py record` has recorded.
+2. `record` records the programs (`triton_programs.py`) by `aotcuda record --packages`, on a machine with a GPU.
+3. `build` builds the pack's wheel, without a build cache and without a GPU.
+4. `run` runs the programs by Triton's JIT and with the pack, each in a fresh process with an empty cache of Triton's.
+   It counts compilations and timings, and compares the results bit by bit.
+5. `adoption` times the adoption of 400 kernels when a pack is imported; it needs no GPU.
+6. `table` writes docs/results/packs.json.
+
+    pip download --no-deps liger-kernel==0.8.5 fla-core==0.6.0 flash-linear-attention==0.6.0 einops==0.8.2 \
+        conch-triton-kernels==1.3
+    python bench/packs.py prepare /tmp/packs *.whl
+    python bench/packs.py record /tmp/packs       # with a GPU, Triton and PyTorch
+    python bench/packs.py build /tmp/packs
+    python bench/packs.py run /tmp/packs          # with a GPU
+    python bench/packs.py table /tmp/packs
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import triton_packages
+
+_HERE = Path(__file__).resolve()
+_NAMES = {"liger-kernel": "liger_kernel", "fla-core": "fla", "conch-triton-kernels": "conch"}
+"""The packages of the pack, each with the name by which it is imported."""
+
+_PACK = "some_pack"
+_PROJECT = f"""
+[build-system]
+requires = ["hatchling", "aotcuda[triton]"]
+build-backend = "hatchling.build"
+
+[project]
+name = "some-pack"
+version = "1"
+dependencies = ["aotcuda"]
+
+[tool.hatch.build.targets.wheel]
+packages = ["{_PACK}"]
+
+[tool.hatch.build.targets.wheel.hooks.aotcuda]
+
+[tool.aotcuda]
+arch = ["sm_90"]
+"""
+_INIT = "from aotcuda import packs\n\npacks.use(__name__)\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    steps = {"prepare": prepare, "record": record, "build": build, "run": run, "adoption": adoption, "table": table}
+    parser.add_argument("step", choices=(*steps, "adopt"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("items", nargs="*", help="wheels for `prepare`, names of packages for the others")
+    parser.add_argument("--recorded", type=Path, help="projects that triton_packages.py has recorded")
+    parser.add_argument("--threads", type=int, default=0, help="threads in which autotuners compile before they time")
+    parser.add_argument("--limit", type=int, default=560, help="seconds for each program")
+    arguments = parser.parse_args()
+    if arguments.step == "adopt":
+        adopt(arguments.folder)
+        return 0
+    return steps[arguments.step](arguments.folder.resolve(), arguments) or 0
+
+
+def prepare(folder: Path, arguments: argparse.Namespace) -> int:
+    """Unpack the packages, and make the pack's project."""
+    site, project = folder / "site", folder / "pack"
+    for wheel in arguments.items:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(site, [name for name in archive.namelist() if not name.endswith(".so")])
+    (project / _PACK).mkdir(parents=True, exist_ok=True)
+    (project / _PACK / "__init__.py").write_text(_INIT)
+    text = _PROJECT
+    for file in sorted(arguments.recorded.rglob("*.variants.json")) if arguments.recorded else ():
+        source = json.loads(file.read_text())["source"]
+        if not (site / source.partition(".")[0]).is_dir():
+            continue
+        name = source.replace(".", "_")
+        for end in ("variants", "tuning"):
+            beside = file.with_name(file.name.replace(".variants.", f".{end}."))
+            if beside.exists():
+                (project / _PACK / f"{name}.{end}.json").write_bytes(beside.read_bytes())
+        text += f'\n[tool.aotcuda.modules."{_PACK}.{name}"]\nsource = "{source}"\nfrontend = "triton"\n'
+        text += f'variants = "{_PACK}/{name}.variants.json"\npack = true\n'
+    (project / "pyproject.toml").write_text(text)
+    return 0
+
+
+def record(folder: Path, arguments: argparse.Namespace) -> int:
+    """Record each program by Triton's JIT into the pack's project."""
+    begin = [sys.executable, "-m", "aotcuda", "record", "--write", "--packages", ",".join(_NAMES.values()), "--"]
+    return max(_program(folder, name, "jit", arguments, begin, folder / "pack") for name in _chosen(folder, arguments))
+
+
+def build(folder: Path, arguments: argparse.Namespace) -> int:
+    """Build the pack's wheel in an environment with the packages."""
+    project, site = folder / "pack", folder / "site"
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+    return triton_packages.build(project, "pack", arguments)
+
+
+def run(folder: Path, arguments: argparse.Namespace) -> int:
+    """Run each program by the JIT and with the pack, and compare."""
+    status = 0
+    wheel = next((folder / "pack/dist").glob("*.whl"))
+    (folder / "installed").mkdir(exist_ok=True)
+    zipfile.ZipFile(wheel).extractall(folder / "installed")
+    begin = [sys.executable, "-m", "aotcuda", "run", "--packs", _PACK, "--"]
+    for name in _chosen(folder, arguments):
+        status |= _program(folder, name, "jit", arguments, [], folder)
+        status |= _program(folder, name, "packed", arguments, begin, folder)
+        by_jit, packed = (_seen(folder, name, way) for way in ("jit", "packed"))
+        if by_jit and packed:
+            print(f"{name}: {'; '.join(_figures(by_jit, packed))}", flush=True)
+    return status
+
+
+def _chosen(folder: Path, arguments: argparse.Namespace) -> list[str]:
+    return arguments.items or [name for name, top in _NAMES.items() if (folder / "site" / top).is_dir()]
+
+
+def _program(folder: Path, name: str, way: str, arguments: argparse.Namespace, begin: list[str], cwd: Path) -> int:
+    out = folder / f"{name}.{way}.json"
+    out.unlink(missing_ok=True)
+    return triton_packages.run_program(cwd, name, out, arguments, [folder / "site", folder / "installed"], begin)
+
+
+def _seen(folder: Path, name: str, way: str) -> Any:
+    path = folder / f"{name}.{way}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _figures(by_jit: Any, packed: Any) -> list[str]:
+    same, stable = triton_packages.same_bits(by_jit, packed)
+    return [
+        f"{by_jit['first']:.2f} s by the JIT, {packed['first']:.3f} s with the pack",
+        f"1/{by_jit['first'] / packed['first']:.0f}",
+        f"{by_jit['compilations']} -> {packed['compilations']} compilations",
+        f"{by_jit['timings']} -> {packed['timings']} timings",
+        f"{same} of {stable} results with the same bits",
+    ]
+
+
+_KERNELS = 400
+_MODULE = """
+import triton
+import triton.language as tl
+"""
+_KERNEL = """
+
+@triton.autotune([triton.Config({{"BLOCK": 64}}), triton.Config({{"BLOCK": 128}})], key=["n"])
+@triton.jit
+def kernel_{0}(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, at < n) + {0}, at < n)
+"""
+
+
+def adoption(folder: Path, arguments: argparse.Namespace) -> int:
+    """Time the adoption of 400 autotuned kernels in fresh processes: importing the pack, and then their module."""
+    del arguments
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        (root / "many.py").write_text(_MODULE + "".join(_KERNEL.format(at) for at in range(_KERNELS)))
+        data = root / "many_pack/__init__.aotcuda"
+        data.mkdir(parents=True)
+        (root / "many_pack/__init__.py").write_text(_INIT)
+        kernels = {f"kernel_{at}": [f"kernel_{at}", "0" * 64] for at in range(_KERNELS)}
+        about = {"source": "many", "distribution": "many", "version": "1", "triton": "3.6.0", "kernels": kernels}
+        index = {"format": "aotcuda pack", "version": 1, "modules": [{"module": "many_pack.many", **about}]}
+        (data / "pack.json").write_text(json.dumps(index))
+        command = [sys.executable, str(_HERE), "adopt", str(root)]
+        found = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(9)]
+    result = {key: statistics.median(item[key] for item in found) for key in ("pack", "adoption", "module")}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adoption.json").write_text(json.dumps({"kernels": _KERNELS, **result}))
+    print(
+        f"{_KERNELS} kernels: pack imported in {result['pack']:.1f} ms, adopted in {result['adoption']:.1f} ms; "
+        f"their module takes {result['module']:.0f} ms"
+    )
+    return 0
+
+
+def adopt(root: Path) -> None:
+    """Print the milliseconds of an import of the pack, of the adoption, and of the module itself."""
+    sys.path.insert(0, str(root))
+    importlib.import_module("triton")
+    start = time.perf_counter()
+    importlib.import_module("many")
+    module = time.perf_counter()
+    from aotcuda.integrations.in_place.triton import adoption as adopting
+
+    spent, inner = [0.0], adopting.adopt
+
+    def timed(*args: Any) -> None:
+        begin = time.perf_counter()
+        inner(*args)
+        spent.append(time.perf_counter() - begin)
+
+    adopting.adopt = timed
+    begin = time.perf_counter()
+    importlib.import_module("many_pack")
+    whole = time.perf_counter() - begin
+    seconds = {"pack": whole - sum(spent), "adoption": sum(spent), "module": module - start}
+    print(json.dumps({key: 1000 * value for key, value in seconds.items()}))
+
+
+def table(folder: Path, arguments: argparse.Namespace) -> int:
+    """Write what was seen as JSON, and print a table in Markdown."""
+    programs = {}
+    print("| package | first result | ratio | compilations | configs timed | same bits |\n|---|---|---|---|---|---|")
+    for name in _chosen(folder, arguments):
+        by_jit, packed = (_seen(folder, name, way) for way in ("jit", "packed"))
+        if by_jit and packed:
+            programs[name] = {"jit": by_jit, "packed": packed}
+            print(f"| {name} | {' | '.join(_figures(by_jit, packed))} |")
+    others = {"build": folder / "pack/build.json", "adoption": folder / "adoption.json"}
+    seen = {key: json.loads(path.read_text()) for key, path in others.items() if path.exists()}
+    files = [json.loads(path.read_text()) for path in (folder / "pack" / _PACK).glob("*.variants.json")]
+    counts = {
+        "modules": len(files),
+        "kernels": sum(len(file["kernels"]) for file in files),
+        "variants": sum(len(kernel["variants"]) for file in files for kernel in file["kernels"].values()),
+    }
+    out = _HERE.parent.parent / "docs" / "results" / "packs.json"
+    out.write_text(json.dumps({"pack": counts, **seen, "programs": programs}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

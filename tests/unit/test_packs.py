@@ -1,0 +1,383 @@
+"""Packs: which kernels of installed packages launch their code, and which go to Triton."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda import manifest as manifests
+from aotcuda import packs
+from aotcuda.common import after_import, heuristics, kernel_digest
+from aotcuda.errors import FallbackWarning, StaleBuildError
+from aotcuda.integrations.in_place.triton import adoption, pack_index
+from aotcuda.integrations.in_place.triton import packs as of_packs
+from aotcuda.runtime.jit import compile as jit_compile
+from support import in_place
+from support import manifests as generated
+from support.triton_in_place import record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from support.stand_in import StandIn
+
+triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+
+OPS = """
+
+import triton
+import triton.language as tl
+from triton.language import exp
+
+from foreign import helpers
+from foreign.helpers import double
+
+SCALE = tl.constexpr(3)
+DTYPE = tl.float32
+
+
+@triton.jit
+def scale(x, factor, n, BLOCK: tl.constexpr, ACT: tl.constexpr = None):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = double(tl.load(x + at, at < n)) * factor * SCALE * helpers.LIMIT
+    tl.store(x + at, exp(helpers.half(value)).to(DTYPE), at < n)
+
+
+@triton.heuristics({"HAS_BIAS": lambda args: args["bias"] is None, "ODD": lambda args: args["n"] % 2 == 1})
+@triton.jit
+def norm(x, bias, n, HAS_BIAS: tl.constexpr, ODD: tl.constexpr):
+    pass
+
+
+@triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}, num_warps=8)], key=["n"])
+@triton.jit
+def tuned(x, n, BLOCK: tl.constexpr):
+    pass
+"""
+HELPERS = """
+import triton
+import triton.language as tl
+
+LIMIT = tl.constexpr(8)
+
+
+@triton.jit
+def quarter(x):
+    return x / 4
+
+
+@triton.jit
+def double(x):
+    return x + x
+
+
+@triton.jit
+def half(x):
+    return quarter(x) + quarter(x)
+"""
+X, N = {"name": "x"}, {"name": "n"}
+KERNELS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    "scale": (
+        [X, {"name": "factor"}, N, {"name": "BLOCK"}, {"name": "ACT", "default": None}],
+        {"x": "*fp32:16", "factor": "fp32", "n": "i32", "BLOCK": 128},
+    ),
+    "norm": (
+        [X, {"name": "bias"}, N, {"name": "HAS_BIAS", "is_none": "bias"}, {"name": "ODD"}],
+        {"x": "*fp32:16", "bias": None, "n": "i32", "HAS_BIAS": True, "ODD": True},
+    ),
+    "tuned": ([X, N, {"name": "BLOCK"}], {"x": "*fp32:16", "n": "i32", "BLOCK": 128, "num_warps": 8}),
+}
+TUNING = {
+    "tuned": {
+        "keys": ["n"],
+        "configs": [{"kwargs": {"BLOCK": 128}, "num_warps": 8, "num_stages": 3, "num_ctas": 1, "maxnreg": None}],
+        "gpus": {"NVIDIA H100": {"capability": "9.0", "default": 0, "choices": []}},
+    }
+}
+LAUNCHES: dict[str, Callable[[Any, Any], object]] = {
+    "scale": lambda ops, x: ops.scale[(3,)](x, 0.5, 7, BLOCK=128),
+    "norm": lambda ops, x: ops.norm[(3,)](x, None, 7),
+    "tuned": lambda ops, x: ops.tuned[(3,)](x, 7),
+}
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "AOTCUDA_FALLBACK", "TRITON_INTERPRET"):
+        monkeypatch.delenv(name, raising=False)
+    empty: Any
+    for holder, name, empty in (
+        (jit_compile, "_warned", set()),
+        (after_import, "_functions", {}),
+        (adoption, "_packed", {}),
+        (pack_index, "_used", set()),
+        (of_packs, "_modules", {}),
+        (of_packs, "_told", set()),
+    ):
+        monkeypatch.setattr(holder, name, empty)
+    finders = [*sys.meta_path]
+    yield
+    sys.meta_path[:] = finders
+    forget()
+
+
+def forget() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("foreign", "mypack")]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def by_triton(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the kernels that Triton's own launches were for."""
+    found: list[str] = []
+
+    def run(self: Any, *_: object, grid: object, warmup: bool, **__: object) -> None:
+        assert grid
+        assert not warmup
+        found.append(self.__name__)
+
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", run)
+    monkeypatch.setattr(triton.runtime.autotuner.Autotuner, "_bench", lambda *_, **__: [1.0, 1.0, 1.0])
+    return found
+
+
+def write_source(root: Path, ops: str = OPS, helpers: str = HELPERS) -> None:
+    """Write the package that stays as it is; a later text of the same second is no other bytecode."""
+    folder = root / "foreign"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("__init__", ""), ("ops", ops), ("helpers", helpers)):
+        (folder / f"{name}.py").write_text(text)
+        for cached in folder.glob("__pycache__/*"):
+            cached.unlink()
+
+
+def digests() -> dict[str, str]:
+    ops = importlib.import_module("foreign.ops")
+    found = {}
+    for name in KERNELS:
+        layers = [getattr(ops, name)]
+        while hasattr(layers[-1], "run") and not isinstance(layers[-1], triton.JITFunction):
+            layers.append(layers[-1].fn)
+        around = heuristics.computed(layers, triton.runtime.autotuner.Heuristics)
+        found[name] = kernel_digest.digest(layers[-1], around)
+    return found
+
+
+def write(cuda: StandIn, **changes: Any) -> Path:
+    """Write the package, and a pack of it; gives the pack's folder."""
+    write_source(cuda.packages)
+    kernels = [record(name, copy.deepcopy(arguments), variant) for name, (arguments, variant) in KERNELS.items()]
+    for item in kernels:
+        item |= {"origin": f"foreign.ops:{item['name']}", "digest": digests()[item["name"]]}
+    options: dict[str, Any] = {"load": "first-use", "in_place": True, "by_grid": True, "frontend": "triton"}
+    about = {"source": "foreign.ops", "distribution": "foreign", "version": "1.0"}
+    data = json.dumps({"format": "aotcuda tuning", "version": 1, "source": "foreign.ops", "kernels": TUNING}).encode()
+    files = {"tuning": generated.file("tuning.json", data)}
+    folder = generated.write(
+        cuda.packages, kernels, name="mypack.ops", fallback="jit", pack=about, **{**options, **changes}
+    )
+    manifest = json.loads((folder / manifests.FILE_NAME).read_bytes())
+    manifest["files"] |= files
+    (folder / manifests.FILE_NAME).write_bytes(manifests.dump(manifest))
+    (folder / "tuning.json").write_bytes(data)
+    in_place.mark(folder, {"mypack.ops": folder / manifests.FILE_NAME})
+    (cuda.packages / "mypack/ops.py").unlink()
+    found = {item["name"]: [item["name"], item["digest"]] for item in kernels}
+    module = {"module": "mypack.ops", **about, "triton": triton.__version__, "kernels": found}
+    index = cuda.packages / "mypack/__init__.aotcuda" / manifests.PACK
+    index.parent.mkdir()
+    index.write_text(json.dumps({"format": "aotcuda pack", "version": 1, "modules": [module]}))
+    (cuda.packages / "mypack/__init__.py").write_text("from aotcuda import packs\n\npacks.use(__name__)\n")
+    forget()
+    return cuda.packages / "mypack"
+
+
+def launch(cuda: StandIn, *names: str) -> list[str]:
+    ops, x = importlib.import_module("foreign.ops"), cuda.array()
+    for name in names or KERNELS:
+        LAUNCHES[name](ops, x)
+    return [call["kernel"] for call in cuda.launches()]
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("first", ["mypack", "foreign.ops"])
+def test_a_pack_serves_kernels_that_are_imported_before_or_after(
+    first: str, cuda: StandIn, by_triton: list[str]
+) -> None:
+    write(cuda)
+    importlib.import_module(first)
+    ops = importlib.import_module("foreign.ops")
+    kernels = [ops.scale, ops.norm, ops.norm.fn, ops.tuned, ops.tuned.fn]
+    importlib.import_module("mypack")
+    for _ in range(4):  # the fast path learns
+        found = launch(cuda)
+    assert found == ["scale__0", "norm__0", "tuned__0"] * 4
+    assert by_triton == []
+    assert [ops.scale, ops.norm, ops.norm.fn, ops.tuned, ops.tuned.fn] == kernels
+    assert type(ops.scale).__mro__[1] is triton.JITFunction
+
+
+EDITS: dict[str, tuple[str, str, str, str]] = {
+    "source": ("scale", "ops", "* factor *", "+ factor *"),
+    "default": ("scale", "ops", "ACT: tl.constexpr = None", "ACT: tl.constexpr = 5"),
+    "annotation": ("scale", "ops", "factor, n, BLOCK", "factor, n: tl.int64, BLOCK"),
+    "callee": ("scale", "helpers", "x + x", "x * 2.0"),
+    "callee of a callee": ("scale", "helpers", "x / 4", "x * 0.25"),
+    "other callee": ("scale", "ops", "import double", "import quarter as double"),
+    "function of Triton": ("scale", "ops", "import exp", "import log as exp"),
+    "global": ("scale", "ops", "constexpr(3)", "constexpr(4)"),
+    "type of a global": ("scale", "ops", "constexpr(3)", "constexpr(3.0)"),
+    "type in a global": ("scale", "ops", "DTYPE = tl.float32", "DTYPE = tl.float16"),
+    "global of a module": ("scale", "helpers", "constexpr(8)", "constexpr(9)"),
+    "decorator": ("scale", "ops", "@triton.jit\ndef scale", '@triton.jit(do_not_specialize=["n"])\ndef scale'),
+    "alignment": (
+        "scale",
+        "ops",
+        "@triton.jit\ndef scale",
+        '@triton.jit(do_not_specialize_on_alignment=["x"])\ndef scale',
+    ),
+    "callee's decorator": ("scale", "helpers", "@triton.jit\ndef half", "@triton.jit(noinline=True)\ndef half"),
+    "heuristic": ("norm", "ops", "is None", "is not None"),
+    "heuristic's argument": ("norm", "ops", 'args["bias"]', 'args["x"]'),
+    "no heuristic": ("norm", "ops", 'lambda args: args["bias"] is None', "lambda args: True"),
+    "config": ("tuned", "ops", '{"BLOCK": 128}', '{"BLOCK": 256}'),
+    "options of a config": ("tuned", "ops", "num_warps=8", "num_warps=2"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_no_launch_takes_code_of_an_edited_kernel(edit: str, cuda: StandIn, by_triton: list[str]) -> None:
+    kernel, file, old, new = EDITS[edit]
+    write(cuda)
+    texts = {"ops": OPS, "helpers": HELPERS}
+    assert old in texts[file]
+    write_source(cuda.packages, **{**texts, file: texts[file].replace(old, new)})
+    importlib.import_module("mypack")
+    # With other configs the kernel is the same, and the variants that it launches are others.
+    said = (
+        r"mypack was made from foreign 1\.0 .* does not serve foreign"
+        if "config" not in edit
+        else "no packaged variant"
+    )
+    with pytest.warns(FallbackWarning, match=rf"{said}.*Triton compiles it") as seen:
+        launch(cuda, kernel)
+        launch(cuda, kernel)
+    assert len(seen) == 1
+    assert cuda.launches() == []
+    assert set(by_triton) == {kernel}
+
+
+UNCHANGED = {
+    "line": ("ops", "\n\n\n@triton.jit\ndef scale", "\n\n\n\n# scales\n\n@triton.jit\ndef scale"),
+    "other kernel": (
+        "helpers",
+        "@triton.jit\ndef quarter",
+        "@triton.jit\ndef fifth(x):\n    return x / 5\n\n\n@triton.jit\ndef quarter",
+    ),
+    "other global": ("ops", "SCALE =", "OTHER = 7\nSCALE ="),
+    "heuristic that is called": ("ops", "% 2 == 1", "% 3 == 1"),
+}
+
+
+@pytest.mark.parametrize("edit", UNCHANGED)
+def test_edits_elsewhere_change_nothing(edit: str, cuda: StandIn, by_triton: list[str]) -> None:
+    file, old, new = UNCHANGED[edit]
+    write(cuda)
+    texts = {"ops": OPS, "helpers": HELPERS}
+    assert old in texts[file]
+    write_source(cuda.packages, **{**texts, file: texts[file].replace(old, new)})
+    importlib.import_module("mypack")
+    assert launch(cuda) == ["scale__0", "norm__0", "tuned__0"]
+    assert by_triton == []
+
+
+def test_another_release_of_triton_compiles_its_own_code(
+    cuda: StandIn, by_triton: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(cuda)
+    importlib.import_module("mypack")
+    before = digests()
+    monkeypatch.setattr(triton, "__version__", "3.99.1")
+    assert digests() == before
+    with pytest.warns(FallbackWarning, match=r"by Triton .* with Triton 3\.99\.1 is installed") as seen:
+        assert launch(cuda, "scale", "norm") == []
+    assert len(seen) == 1
+    assert by_triton == ["scale", "norm"]
+
+
+def test_no_compilation_is_allowed_with_fallback_error(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(cuda)
+    monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+    write_source(cuda.packages, OPS.replace("* factor", "+ factor"))
+    importlib.import_module("mypack")
+    with pytest.raises(StaleBuildError, match=r"does not serve foreign\.ops\.scale"):
+        launch(cuda, "scale")
+
+
+@pytest.mark.parametrize("damage", ["index", "shape", "manifest", "code", "mark"])
+def test_a_damaged_pack_is_ignored_with_one_warning(damage: str, cuda: StandIn, by_triton: list[str]) -> None:
+    folder = write(cuda)
+    path = {
+        "index": "__init__.aotcuda/pack.json",
+        "shape": "__init__.aotcuda/pack.json",
+        "manifest": "ops.aotcuda/manifest.json",
+        "code": "ops.aotcuda/kernels.fatbin",
+        "mark": "ops.aotcuda/in-place",
+    }[damage]
+    content = (folder / path).read_bytes()
+    (folder / path).write_bytes(b'{"format": 1}' if damage == "shape" else content[: len(content) // 2])
+    with pytest.warns(FallbackWarning, match="so Triton compiles") as seen:
+        importlib.import_module("mypack")
+        launch(cuda, "scale", "norm")
+    assert len(seen) == 1
+    assert cuda.launches() == []
+    assert by_triton == ["scale", "norm"]
+
+
+def test_a_pack_for_a_missing_package_does_nothing(cuda: StandIn) -> None:
+    write(cuda)
+    for path in (cuda.packages / "foreign").glob("*.py"):
+        path.unlink()
+    importlib.import_module("mypack")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("foreign.ops")
+
+
+def test_several_versions_serve_what_each_was_made_from(cuda: StandIn, by_triton: list[str]) -> None:
+    folder = write(cuda)
+    index = folder / "__init__.aotcuda" / manifests.PACK
+    whole = json.loads(index.read_text())
+    other = {**whole["modules"][0], "version": "0.9", "kernels": {"scale": ["scale", "0" * 64]}}
+    index.write_text(json.dumps({**whole, "modules": [other, *whole["modules"], other]}))
+    importlib.import_module("mypack")
+    assert launch(cuda) == ["scale__0", "norm__0", "tuned__0"]
+    assert by_triton == []
+
+
+def test_packs_of_the_variable_are_imported_with_triton(
+    cuda: StandIn, by_triton: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(cuda)
+    monkeypatch.setenv("AOTCUDA_PACKS", "mypack, nopack")
+    with pytest.warns(FallbackWarning, match="nopack cannot be imported"):
+        packs.start()  # Triton is imported already
+    assert launch(cuda, "scale") == ["scale__0"]
+    assert by_triton == []
+
+
+@pytest.mark.parametrize("variable", ["AOTCUDA_BUILDING=1", "AOTCUDA_IN_PLACE=0"])
+def test_packs_are_off_in_builds_and_recordings(
+    variable: str, cuda: StandIn, by_triton: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(cuda)
+    monkeypatch.setenv(*variable.split("="))
+    importlib.import_module("mypack")
+    assert launch(cuda, "scale") == []
+    assert type(sys.modules["foreign.ops"].scale) is triton.JITFunction
