@@ -138,7 +138,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         seen=_seen(loaded, pipeline),
         linkable=pipeline.linkable,
         questions=tuple(dict.fromkeys(questions)),
-        unseen=pipeline.unseen(),
+        unseen=pipeline.inputs.unseen(),
         reused=cache.reused,
         made=cache.made,
         problems=cache.problems,
@@ -189,16 +189,16 @@ def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Sourc
     """Return the project's files that were imported or linked, each once."""
     elsewhere = (source for other in pipeline.elsewhere for source in other.sources)
     late = _imported_late(pipeline.seen, job.import_roots)
-    every = (*elsewhere, *late, *own, *pipeline.linked_files())
+    every = (*elsewhere, *late, *own, *pipeline.inputs.linked_files())
     return tuple({source["path"]: source for source in every}.values())
 
 
 def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
     """Return the stamp of what the sources, the linker and the tools read."""
-    tools = pipeline.tools(target for item in loaded.job.plans for target in item.targets)
+    tools = pipeline.inputs.tools(target for item in loaded.job.plans for target in item.targets)
     own = Stamp({("file", path): digest for path, digest in tools})
     return Stamp().add(
-        [loaded.seen, *(other.seen for other in pipeline.elsewhere), pipeline.seen, pipeline.linked_stamp(), own]
+        [loaded.seen, *(other.seen for other in pipeline.elsewhere), pipeline.seen, pipeline.inputs.stamp(), own]
     )
 
 
