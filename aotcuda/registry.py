@@ -325,7 +325,7 @@ def internals(name: str) -> tuple[str, ...]:
 def variables(names: Iterable[str]) -> Variables:
     """Return the environment variables that affect builds by the front ends `names`.
 
-    Those of aotcuda's own are always among them: a source may import their compilers, the code that compiles it.
+    Those of aotcuda's own are always among them: a source may import their compilers, whichever compiler builds it.
     """
     found = [item.variables for item in _with(names)]
     return Variables(

@@ -53,7 +53,15 @@ def main() -> None:
     run(python, "-m", "compileall", "-q", "aotcuda", "hatch_plugin", "setuptools_plugin")
     if not sys.argv[1:]:
         say("PyTorch, JAX and TVM-FFI, and pytest with them (2 GB on disk; more where PyTorch brings CUDA)")
-        run(make("libraries", "--editable", f"{ROOT}[libraries]"), "-m", "pytest", "-q", *OF_LIBRARIES)
+        run(
+            make("libraries", "--editable", f"{ROOT}[libraries]"),
+            "-m",
+            "pytest",
+            *PLUGINS,
+            *PARALLEL,
+            "-q",
+            *OF_LIBRARIES,
+        )
     say("pytest")
     os.execve(python, [str(python), "-m", "pytest", *PLUGINS, *PARALLEL, *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)
 

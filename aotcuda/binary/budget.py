@@ -1,8 +1,8 @@
-"""Limit the work on one target: its size decides how much is unpacked, read and listed.
+"""Limit how much of a target is unpacked, read and listed, in proportion to the target's size.
 
 A file can claim to be anything: 131 kB of Zstandard may be 4 GiB, and 40,000 symbols may share one name of a megabyte.
-So code that reads a target spends from the budget first. What compilers make stays far below it; a target of at
-most 16 MB that would not is refused within 5 seconds and 1 GiB (`bench/hostile_inspect.py` measures both).
+So code that reads a target spends from the budget first. The output of compilers stays far below it. A target of at
+most 16 MB that exceeds it is refused within 5 seconds and 1 GiB (`bench/hostile_inspect.py` measures both).
 """
 
 from __future__ import annotations

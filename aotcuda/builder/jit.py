@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def build(request: Request) -> Result:
-    """Build what a request requests."""
+    """Build the module, or the kernel, of a request."""
     table = {**request.table, "arch": [request.target]}
     settings = parser.parse(table, environ={})
     root = linked_modules.working_folder(request.root, request.package_root)
@@ -88,7 +88,7 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
 
 
 def _wanted(settings: Config, request: Request) -> tuple[Module, ...]:
-    """Return the module with what is wanted of it, and the functions of those of the project that it links.
+    """Return the module with the requested kernels, and the exported functions of the project's modules that it links.
 
     A wheel contains the linked modules as they were built; those of the project may have been edited since.
     """

@@ -26,13 +26,13 @@ class ModulePlan:
     """All units of one module and the targets they are built for.
 
     Attributes:
-        frontend_key: The key that names it, or would.
+        frontend_key: The key that names its front end, also if the table lacks it.
         code_targets: For each of them the `sm_*` target whose code is linked: code is compiled for a capability.
-        ltoir_targets: The compute capabilities that the exported functions are compiled for, likewise; those of
-            `code_targets` are among them.
+        ltoir_targets: The `sm_*` targets that the exported functions are compiled for, including those of
+            `code_targets`.
         in_place: The module is its own source, and gains data alone.
-        warnings: What the user should know of the file that `variants` names.
-        recorded: The absolute paths of the files that runs have recorded for it.
+        warnings: Warnings about the file that `variants` names.
+        recorded: The absolute paths of its variants file and tuning file.
         tuning: The file of its autotuners' choices; may be empty.
         lacking: The symbols of units, each with a target that cannot have it.
     """
@@ -63,7 +63,7 @@ class ModulePlan:
         return tuple(unit for unit in self.kernels if code in self.compiled_for(unit))
 
     def only_with(self, part: Container[tuple[str, str]]) -> ModulePlan:
-        """Return the plan with the units in `part` alone, which has modules with symbols."""
+        """Return the plan with only the units in `part`, which has the symbols of units by module."""
         return replace(self, units=tuple(unit for unit in self.units if (unit.module, unit.symbol) in part))
 
     @property
@@ -98,7 +98,7 @@ def make(config: Config, root: Path = Path()) -> tuple[ModulePlan, ...]:
 def names(plans: Iterable[ModulePlan]) -> dict[str, tuple[str, ...]]:
     """Return the names of every generated module."""
     return {
-        # The functions of one Python function may be called by its name too, unless something else has it.
+        # The overloads of one Python function may be called by its name too, unless the name is in use.
         item.config.name: tuple(dict.fromkeys([*(unit.name for unit in item.units), *_overloaded(item.functions)]))
         for item in plans
         if not item.in_place

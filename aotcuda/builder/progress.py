@@ -1,7 +1,7 @@
 """Show the progress of a running build.
 
 On a terminal this is a bar, or one line without rich; both disappear at the end. Elsewhere it is a line every few
-seconds, so a log shows that the build runs, and a quick build prints nothing. Installers pass it on differently:
+seconds, so a log shows that the build runs, and a quick build prints nothing. Installers show it differently:
 docs/howto/watch-a-build.md.
 """
 
@@ -21,7 +21,7 @@ _EVERY = 5.0
 
 
 class Progress:
-    """Shows nothing; the base class of what shows progress."""
+    """A display that shows nothing, and the base class of displays."""
 
     def show(self, step: str, done: int, total: int, slowest: str = "") -> None:
         """Show a step; `total` is 0 if the number of steps is unknown. `slowest` is the slowest step so far."""
@@ -34,14 +34,14 @@ class Progress:
 
 
 class Estimate:
-    """Estimates the seconds that are left, by the steps that have ended."""
+    """An estimate of the remaining seconds, by the steps that have ended."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._first: tuple[float, int] | None = None
 
     def left(self, done: int, total: int) -> str:
-        """Return the text about the seconds that are left, empty while too little is known."""
+        """Return the text with the remaining seconds, empty before an estimate is possible."""
         if not total or self._first is None or done < self._first[1]:
             self._first = (self._clock(), done) if total else None
             return ""
@@ -57,7 +57,7 @@ _FEW, _SOON = 3, 2.0
 
 
 class Line(Progress):
-    """One line on a terminal that is written over and over."""
+    """One line on a terminal that is overwritten."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -116,7 +116,7 @@ class Bar(Progress):
             progress.BarColumn(bar_width=24),
             progress.TextColumn("{task.fields[counter]}"),
             progress.TimeElapsedColumn(),
-            # No markup: a signature has brackets. It may be long, and has what the others leave.
+            # No markup: a signature has brackets. It may be long, and gets the width that the other columns leave.
             progress.TextColumn(
                 "{task.description}",
                 markup=False,

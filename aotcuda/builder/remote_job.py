@@ -37,11 +37,11 @@ class CancelledError(Exception):
 
 
 def run(archive: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Build a shard of a project; return what became of it, and the entries of the build cache.
+    """Build a shard of a project; return its outcome, and the entries of the build cache.
 
     Args:
         archive: The project's files.
-        request: The shard, as `remote_build.main` takes it.
+        request: The shard, in the form for `remote_build.main`.
     """
     folder = temporary.folder()
     try:
@@ -91,7 +91,7 @@ def _run(folder: Path) -> str:
 def _is_cancelled() -> bool:
     """Return True if this is a task of Dask that was cancelled; Dask does not end a running task."""
     distributed: Any = sys.modules.get("distributed")
-    with suppress(Exception):  # no task of Dask
+    with suppress(Exception):  # not a task of Dask
         worker = distributed.get_worker()
         task = worker.state.tasks.get(worker.get_current_task())
         return task is None or task.state == "cancelled"

@@ -1,7 +1,7 @@
 """Make temporary files and folders whose names identify the process, so the next build can remove leftovers.
 
-A name has the machine (its boot and its space of process numbers, since containers and hosts may share a folder), the
-process, and when that started: numbers of processes are used again.
+A name contains the machine (its boot and its process namespace, because containers and hosts may share a folder), the
+process number and the start time, because process numbers are used again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Explain packages that need aotcuda and have no module that it built: the build hook was not installed.
 
-Hatchling builds a project without the hook's table as if aotcuda were not there, and succeeds. It loads no
-plugin that the project does not name, so only what looks at the project or the package afterwards can notice. So does
-setuptools where aotcuda is not among the build's requirements.
+Hatchling builds a project without the hook's table as if aotcuda were not there, and succeeds. It loads no plugin that
+the project does not name, so only a later check of the project or the package can find this. setuptools does the same
+if aotcuda is not among the build's requirements.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def table(folder: str) -> str | None:
 
 def to_add(folder: str) -> str:
     """Return the table that would enable the hook in a project, with the file if it is not pyproject.toml."""
-    if "build" in project_file.content(os.path.join(folder, _OWN)):  # of pyproject.toml that key counts no more
+    if "build" in project_file.content(os.path.join(folder, _OWN)):  # the key in pyproject.toml has no effect any more
         return f"{TABLE.replace('tool.hatch.', '')} to {_OWN}"
     return TABLE
 
@@ -62,7 +62,7 @@ def to_add(folder: str) -> str:
 def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
     """Return the hooks that a project enables for wheels, each with its table."""
     own = project_file.content(os.path.join(folder, _OWN))
-    hatch = _table(project, "tool", "hatch") | own  # its keys win
+    hatch = _table(project, "tool", "hatch") | own  # its keys take precedence
     build = _table(hatch, "build")
     wheel = _table(_table(_table(build, "targets"), "wheel"), "hooks")
     return {name: f"[tool.hatch.build.hooks.{name}]" for name in _table(build, "hooks")} | {

@@ -28,7 +28,7 @@ VALUES = {
     "AOTCUDA_UNTESTED": _SWITCH,
     "AOTCUDA_VERBOSE": _SWITCH,
 }
-"""The values of each variable; an empty one is as good as none."""
+"""The values of each variable; an empty value counts as not set."""
 
 
 def check(*names: str, environ: Mapping[str, str] = os.environ) -> None:

@@ -40,7 +40,7 @@ def find(launchers: dict[object, Any], configuration: object) -> Any:
         return None
     try:
         handle = read(stream)
-    except Exception:  # noqa: BLE001 (the code that makes the launcher reads it once more, and says what is wrong)
+    except Exception:  # noqa: BLE001 (making the launcher reads it again, and raises the error)
         return None
     key = grid, block, handle, shared
     launcher = launchers.get(key) if type(handle) is int and are_exact(key) else None

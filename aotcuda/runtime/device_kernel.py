@@ -21,8 +21,8 @@ _LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 class OpenLibrary:
     """Images in the driver, and their handle, until they are closed.
 
-    Closing and calls with the handles of what the images hold keep each other out by a lock. Launches take none:
-    images that are closed stay in the driver until those that are under way have ended (see `Loader.unload`).
+    A lock excludes closing from calls with the handles of the images. Launches take no lock: closed images stay in the
+    driver until the launches in progress have ended (see `Loader.unload`).
 
     Attributes:
         driver: The driver that holds them.
@@ -40,7 +40,7 @@ class OpenLibrary:
         self.handle = ctypes.c_void_p()
 
     def loaded(self, handle: ctypes.c_void_p) -> None:
-        """Note the driver's handle."""
+        """Store the driver's handle."""
         self.handle = handle
 
     # No context manager of its own: an interrupt between a lock and the block that holds it would leave it locked.
@@ -48,13 +48,13 @@ class OpenLibrary:
         """Refuse calls with images that are closed.
 
         Raises:
-            UnloadedError: They are.
+            UnloadedError: The images are closed.
         """
         if self._closed:
             raise aotcuda.errors.UnloadedError.of(self._where)
 
     def close(self) -> None:
-        """Let no more calls use the images."""
+        """Refuse further calls with the images."""
         with self.lock:
             self._closed = True
 
@@ -69,9 +69,9 @@ class DeviceKernel:
         static_shared: Bytes of shared memory that every block has.
         cooperative: Whether it is launched cooperatively.
         most_threads: The most threads of a block by its author's launch bounds; 0 if there are none.
-        watch: What a debug kernel raises; None for other kernels.
+        watch: The exceptions of a debug kernel; None for other kernels.
         fixed: Block, shared memory and cluster that it is launched with; None where users set them.
-        verified: Configurations that it can take.
+        verified: Configurations that were checked.
         blocks: Block sizes of most occupancy, by bytes of dynamic shared memory.
     """
 
@@ -125,7 +125,7 @@ class DeviceKernel:
             self._dynamic = True
 
     def unasked(self) -> tuple[int, ...]:
-        """Return the largest configuration that needs neither an opt-in nor a closer look.
+        """Return the largest configuration that needs neither an opt-in nor further checks.
 
         Grid and block in x, y and z, bytes of dynamic shared memory, threads of a block.
         """
@@ -187,7 +187,7 @@ class DeviceKernel:
         return value.value
 
     def load(self) -> None:
-        """Load the kernel's code into the current context, which the driver else does at its first launch."""
+        """Load the kernel's code into the current context; otherwise the driver loads it at its first launch."""
         function = ctypes.c_void_p()
         self.ask("a kernel could not be loaded on {gpu}", "cuKernelGetFunction", ctypes.byref(function), self.kernel)
 
@@ -198,7 +198,7 @@ class DeviceKernel:
     def ask(self, problem: str, function: str, *args: object) -> None:
         """Call a function of the driver with this kernel's handle among its arguments.
 
-        `problem` begins its error, with the GPU in the place of `{gpu}`: to name it takes a question to the driver.
+        `problem` begins its error, with the GPU's name for `{gpu}`, which is only queried for an error.
         """
         driver = self._library.driver
         with self._library.lock:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotcuda.errors import CudaError
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-"""The driver's library, by the name for the dynamic linker."""
+"""The file name of the driver's library."""
 
 LOWEST = (12, 0)
 """The first CUDA version whose driver has `cuLibrary*`, which loads images without a context."""
@@ -33,10 +33,10 @@ INVALID_CONTEXT = 201
 INVALID_VALUE = 1
 
 AFTER = 1 << 16
-"""The fast path adds it to a code where the launch was made and a stream could not be made to wait for it."""
+"""The fast path adds it to the code of a launch that was made, but for which a stream could not be made to wait."""
 
 LAST_DEFAULT_STREAM = 2
-"""The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
+"""The handle of a thread's own default stream; like 0 and 1 it belongs to the current context."""
 
 forked = False
 """True in a process that forked during or after `cuInit`; CUDA cannot be used there."""
@@ -122,7 +122,7 @@ class Mark(list[bool]):
     """A cell with one item until it is retired, or the process forks. Launchers check it without further calls.
 
     Attributes:
-        flights: How many launches the extension is in the midst of, in cells that threads share as little as can be.
+        flights: Counts of launches in progress in the extension, in several cells so that threads rarely share one.
         retired: Not 0 once it is empty. Readable without the GIL, so C code can check it at any time.
     """
 
@@ -143,7 +143,7 @@ class Mark(list[bool]):
     def retired(self) -> Any:
         """Return a cell that is not 0 once the mark is empty."""
         cell = self._cells.get("retired") or self._cells.setdefault("retired", (ctypes.c_uint * 1)())
-        if not self:  # maybe since a moment ago, when there was no cell yet that `retire` could have set
+        if not self:  # `retire` may just have run, before there was a cell to set
             cell[:] = [1]
         return cell
 
@@ -176,7 +176,7 @@ class Device:
 
     Attributes:
         index: Its ordinal in this process.
-        handle: What the driver calls it.
+        handle: The driver's handle (`CUdevice`).
         capability: Its compute capability, `(major, minor)`.
     """
 
@@ -229,7 +229,7 @@ class Driver:
         version: The newest CUDA version that it supports, `(major, minor)`.
         devices: The GPUs it shows.
         call: Its functions by name, each returning a `CUresult`; looked up at their first use.
-        launch: `cuLaunchKernelEx`, called with ready-made ctypes values, which no `argtypes` slow down.
+        launch: `cuLaunchKernelEx`, called with ctypes values, without `argtypes`, which are slow.
         events: Events that launches have used, for the next ones; see `aotcuda.runtime.streams`.
     """
 
@@ -323,7 +323,7 @@ class Driver:
         Args:
             code: The `CUresult`.
             problem: How the message begins.
-            late: Whether a kernel that failed may be another one than the problem names.
+            late: Whether the error may come from an earlier kernel than the problem names.
         """
         error: CudaError = _errors().of(self, code, problem, late=late)
         return error
@@ -359,7 +359,7 @@ class Driver:
                     raise self.error(code, f"no context could be made on {device}")
                 self._contexts[index] = context
         code = self.call["cuCtxSetCurrent"](context)
-        if code:  # to name the GPU takes a question to the driver
+        if code:  # the GPU's name is only queried for an error
             raise self.error(code, f"the primary context of {device} could not be made current")
 
     def _is_active(self, device: Device) -> bool:
@@ -370,7 +370,7 @@ class Driver:
         return active.value != 0
 
     def pointer_device(self, address: int) -> int | None:
-        """Return the ordinal of an address's GPU; None if the driver does not support the address."""
+        """Return the ordinal of an address's GPU; None if the address is unknown to the driver."""
         ordinal = _int()
         if self.call["cuPointerGetAttribute"](ctypes.byref(ordinal), 9, address):
             return None
@@ -449,7 +449,7 @@ def _why_not_here() -> str | None:
 
 
 def after_fork(function: Callable[[], None]) -> None:
-    """Have `function` called in processes that this one forks: once in each, however often this was called."""
+    """Call `function` once in each forked process, even if it is registered several times."""
     if sys.platform == "linux" and function not in _after_forks:  # Python cannot unregister the call
         _after_forks.add(function)
         os.register_at_fork(after_in_child=function)

@@ -1,7 +1,7 @@
 """The general path of a launch: it defines what a launch means. The fast path in C does the same, or declines.
 
-select (arguments -> overload, packed block) -> submit (kernel, GPU, configuration -> driver) -> settle (teach the fast
-path).
+select (arguments -> overload, packed block) -> submit (kernel, GPU, configuration -> driver) -> settle (add the
+specialization to the fast path).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEARNT_AT = 2
 """The launch of a specialization after which the fast path gets it: many kernels are launched only once."""
 
 _ATTEMPTS = 30
-"""Of a launch whose images other threads, or its own arguments, unload again and again."""
+"""The error of a launch whose images are unloaded again and again, by other threads or by its own arguments."""
 
 _EACH_ATTEMPT = range(_ATTEMPTS)
 
@@ -38,7 +38,7 @@ _MOST_TARGETS = 1024
 
 
 def again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
-    """Launch, and begin anew where the images are unloaded meanwhile: UnloadedError means that nothing was launched."""
+    """Launch, and retry if the images are unloaded meanwhile: UnloadedError means that nothing was launched."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return launch(args)
@@ -94,14 +94,14 @@ class GeneralPath:
                 return
 
     def submit(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Launch with arguments that were selected and packed already, and give their slot back.
+        """Launch with arguments that were selected and packed already, and release their slot.
 
         Raises:
-            UnloadedError: The images, or those that the selection is of, were unloaded or replaced since.
+            UnloadedError: The images of the launch or of the selection were unloaded or replaced since.
         """
         overload, slot, _, pending, stream, _ = selection
         try:
-            if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
+            if not overload.live or self._loader.current is not loaded:  # the slot is taken, so the images stay loaded
                 raise aotcuda.errors.UnloadedError.of(self.where)
             target = overload.targets.get(self.configuration)
             if target is None or (pending and not self._submit_ordered(loaded, selection, *target)):
@@ -117,7 +117,7 @@ class GeneralPath:
                 self._loader.sweep()
 
     def settle(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Teach the fast path after a launch of `selection` with `args`, if it may know them."""
+        """Add a specialization to the fast path after a launch of `selection` with `args`, if they allow it."""
         specialization = selection[5]
         if self._specializations is None or specialization is None or self._loader.asks:
             return
@@ -128,7 +128,7 @@ class GeneralPath:
             specialize.teach(loaded, self._specializations, specialization, args, self.configuration, self.where)
 
     def _settle_miss(self, loaded: KernelTable, args: tuple[object, ...]) -> None:
-        """Teach the fast path that an exact kernel has no overload for arguments, after the second such launch."""
+        """Record in the fast path that an exact kernel has no overload for arguments, after the second launch."""
         table: Any = loaded.table(self.name)
         specialization = table.missing(args) if table.is_exact else None
         if specialization is None:
@@ -140,9 +140,9 @@ class GeneralPath:
             specialize.teach_miss(loaded, self._specializations, specialization, args)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
-        """Raise for a launch that the fast path could not make; launch where the thread only had no context.
+        """Raise the error of a launch that the fast path could not make; if only a context was missing, launch.
 
-        Where the launch was made and streams could not be made to wait for it, make them wait once more.
+        If the launch was made but streams could not be made to wait for it, try the wait again.
 
         Raises:
             ArgumentError: A stream that has to wait for the launch does not exist any more.
@@ -173,13 +173,13 @@ class GeneralPath:
             return
         stream = loaded.table(self.name).stream(args, self.configuration.stream)
         configured, kernel = self.configuration, None
-        if configured.by_grid or code == drivers.INVALID_VALUE:  # the kernel may be the reason
+        if configured.by_grid or code == drivers.INVALID_VALUE:  # the kernel may be the cause
             kernel = loaded.device_kernel(loaded.check(self.name, args, stream), current or 0)
             configured = configured.of(kernel)
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
 
     def _submit_ordered(self, loaded: KernelTable, selection: Selection, configurations: Any, kernel: object) -> bool:
-        """Launch between waits of streams for each other; return False if that takes more than waits (`order`)."""
+        """Launch with waits between streams; return False if waits are not enough (`order`)."""
         from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
         overload, slot, _, pending, stream, _ = selection
@@ -200,7 +200,7 @@ class GeneralPath:
         return True
 
     def _submit_checked(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Launch with all checks, and note the target where the next launch needs none of them."""
+        """Launch with all checks, and record the target if the next launch needs no checks."""
         overload, slot, _, pending, stream, _ = selection
         library, configured = loaded.library, self.configuration
         driver = library.driver
@@ -222,7 +222,7 @@ class GeneralPath:
             driver.check(streams.settle(driver, stream), problem)
         configurations = configuration.on_streams(cooperative=kernel.cooperative)
         scratch = kernel.fixed.get("scratch") if kernel.fixed is not None else None
-        memory: object = None  # it has to last until the launch
+        memory: object = None  # it must stay alive until the launch
         if scratch is not None:
             from aotcuda.runtime import scratch_memory  # noqa: PLC0415 (few kernels need any)
 
@@ -259,7 +259,7 @@ class GeneralPath:
         return device
 
     def _recover(self, code: int, loaded: KernelTable, kernel: DeviceKernel, selection: Selection) -> None:
-        """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
+        """Launch again in a context, if a context was missing; otherwise raise the driver's error."""
         overload, slot, values, pending, stream, _ = selection
         driver = loaded.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
@@ -299,11 +299,11 @@ def launch_copies(
 
     Args:
         loader: The module's.
-        loaded: What it has loaded.
+        loaded: Its kernel table.
         kernel: The kernel's name, and its name with its module's.
         given: The handle of the launch's stream, None for the current one.
         args: The arguments.
-        launch: Launches with the copies in their place.
+        launch: A function that launches with the copies.
     """
     from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 

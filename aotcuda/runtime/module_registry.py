@@ -1,6 +1,6 @@
 """Packaged modules by their names, imported or, in a source tree that was never built, made from it.
 
-`aotcuda.load("mypkg.kernels")` comes here; a program that imports `mypkg.kernels` itself does without.
+`aotcuda.load("mypkg.kernels")` calls this module; a program that imports `mypkg.kernels` itself does not need it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def find(name: str, kind: type[Any]) -> Any:
 def _unbuilt(name: str, kind: type[Any]) -> Any:
     """Make a module of a source tree that was never built, from the tree of its package.
 
-    There is no import hook: `import mypkg.kernels` fails as it must, because there is no such file. Once the module was
-    made, it is there for everybody. The package is imported. None if no pyproject.toml names the module.
+    There is no import hook: `import mypkg.kernels` fails until the module is made, because there is no such file. The
+        package is imported. Return None if no pyproject.toml names the module.
     """
     package, _, stem = name.rpartition(".")
     if not package:

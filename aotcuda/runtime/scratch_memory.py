@@ -43,9 +43,10 @@ def allocate(scratch: Scratch, grid: tuple[int, int, int], stream: int, block: A
     of_triton: Any = sys.modules.get("triton.runtime._allocation")
     allocator = of_triton._allocator.get() if of_triton is not None else _own.get()  # noqa: SLF001 (no other way)
     if allocator is None or type(allocator).__name__ == "NullAllocator":
+        whose = "triton" if of_triton is not None else "aotcuda.triton"
         message = (
             f"{where} cannot be launched: it needs {scratch['bytes']} bytes of global memory for each block, and no "
-            "allocator is set; call triton.set_allocator"
+            f"allocator is set; call {whose}.set_allocator"
         )
         raise AllocatorError(message)
     memory = allocator(grid[0] * grid[1] * grid[2] * scratch["bytes"], scratch["align"], stream)

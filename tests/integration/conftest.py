@@ -107,15 +107,13 @@ def environment(tmp_path: Path) -> Path:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what asks for the fixture `front_end`, or `back_end`, with each of them, or with the one it is marked for."""
-    alike = metafunc.definition.get_closest_marker("alike") is not None
-    front_ends.parametrize(metafunc, front_ends.ALL, {front_ends.MLIR: pytest.mark.matrix} if alike else {})
+    """Run a test with the front ends, or back ends, that its mark names; by default CI runs it with the first alone."""
+    is_marked = metafunc.definition.get_closest_marker("front_end") is not None
+    front_ends.parametrize(metafunc, front_ends.ALL, {} if is_marked else {front_ends.MLIR: pytest.mark.matrix})
     if "back_end" in metafunc.fixturenames:
-        alone = metafunc.definition.get_closest_marker("back_end")
-        second = pytest.param("setuptools", marks=pytest.mark.matrix) if alike else "setuptools"
-        metafunc.parametrize(
-            "back_end", alone.args[:1] if alone else ("hatchling", second), indirect=True, scope="module"
-        )
+        marker = metafunc.definition.get_closest_marker("back_end")
+        names = marker.args if marker else ("hatchling", pytest.param("setuptools", marks=pytest.mark.matrix))
+        metafunc.parametrize("back_end", names, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ SETUPTOOLS = (sys.executable, "-W", "ignore", "-c", _BUILD_META.format("build_wh
 """What front ends ask setuptools for, in one process, without the lines that setuptools itself writes."""
 
 
-ARCH_OF_FEATURES = {"AOTCUDA_ARCH": "sm_75;sm_90;sm_90a;sm_100f;compute_75;compute_90a"}
+ARCH_OF_FEATURES = {"AOTCUDA_ARCH": "sm_75;sm_90a;sm_100f;compute_75;compute_90a"}
 """Targets of every kind, for the wheel of `tests/packages/features` that several tests look into."""
 
 

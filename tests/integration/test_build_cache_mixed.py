@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,7 +95,7 @@ EDITS = {
 
 
 @pytest.mark.matrix  # test_stamp_inputs has edits of each front end
-def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edit_changes_only_images_that_contain_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = put(tmp_path.resolve() / "project", FILES)
 
     def build(cache: str) -> dict[str, bytes]:
@@ -114,17 +113,12 @@ def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert before == build("0")
 
 
-@pytest.mark.matrix  # test_build_cache has another folder
-def test_two_checkouts_have_the_same_names_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each build has worker processes and a cache of its own; only equal IR has equal names."""
-    names, files = [], []
-    for place in ("one", "somewhere/deeper"):
-        folder = tmp_path.resolve() / place
-        built = build_with(put(folder / "project", FILES), str(folder / "cache"), monkeypatch)
-        entries = [json.loads(path.read_text())["record"] for path in (folder / "cache").rglob("entry.json")]
-        names.append({(entry["key"], entry["about"]) for entry in entries if entry["kind"] != "build"})
-        files.append((built.files, built.warnings, built.summary.reused))
-    assert names[0] == names[1]
-    for module in ("pkg.f", "pkg.k", "pkg.m", "pkg.t"):
-        assert any(module in about or "csrc/f.cu" in about for _, about in names[0])
-    assert files[0] == files[1]
+@pytest.mark.matrix  # a file that includes the name of its folder; test_stamp_inputs has other headers
+def test_header_that_uses_its_path_is_compiled_in_each_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = "__device__ inline const char *name() { return __FILE__; }\n#define F (11.0f + name()[(int)x])\n"
+    cache = str(tmp_path / "cache")
+    for folder in ("one", "another"):
+        root = put(tmp_path.resolve() / folder / "project", {**FILES, "csrc/f.h": header})
+        built, plain = build_with(root, cache, monkeypatch), build_with(root, "0", monkeypatch)
+        assert built.files == plain.files
+    assert (built.summary.whole, built.summary.reused > 0) == (False, True)  # what has no such header

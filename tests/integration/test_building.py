@@ -19,12 +19,12 @@ from aotcuda.common.stamp import TABLE
 from aotcuda.runtime.jit import build_inputs
 from integration import projects
 from integration.projects import MODULE, refused, source, write
+from support import front_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 KERNEL = 'kernels.f = "void(int64[::1])"'
-COMMAND = (sys.executable, "-m", "aotcuda", "build", "--out")
 
 ASKS = """
 import os
@@ -59,7 +59,8 @@ def f(x):
 """
 
 
-def test_a_source_that_asks_whether_there_is_a_gpu_is_told_that_there_is(front_end: str, tmp_path: Path) -> None:
+@front_ends.EACH
+def test_source_finds_a_gpu_during_the_build(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(ASKS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     done = projects.back_end(project)
     said = [line for line in (done.out + done.err).splitlines() if "asked a GPU" in line]
@@ -69,8 +70,7 @@ def test_a_source_that_asks_whether_there_is_a_gpu_is_told_that_there_is(front_e
     assert all(line.startswith("aotcuda: pkg/_k.py:") for line in said), "nobody else's questions"
 
 
-@pytest.mark.alike
-def test_a_driver_that_is_there_is_never_asked(front_end: str, driver: Path, tmp_path: Path) -> None:
+def test_build_never_calls_an_installed_driver(front_end: str, driver: Path, tmp_path: Path) -> None:
     # By the linker later on: libnvJitLink calls cuInit itself.
     text = ASKS + "    CAPABILITY = device.compute_capability\nassert not os.path.exists(os.environ['FAKE_CUDA_LOG'])\n"
     project = write(tmp_path / "project", source(text), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
@@ -83,7 +83,8 @@ def test_a_driver_that_is_there_is_never_asked(front_end: str, driver: Path, tmp
     assert "cuInit" in log.read_text(), "it would be seen"
 
 
-def test_a_source_that_asks_which_gpu_it_is_is_imported_for_each(front_end: str, tmp_path: Path) -> None:
+@front_ends.EACH
+def test_source_that_reads_the_capability_is_imported_for_each_target(front_end: str, tmp_path: Path) -> None:
     arch = 'arch = ["sm_75", "sm_90", "sm_90a", "compute_90", "compute_120"]'
     project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda=arch)
     done = projects.aotcuda(project, "build", "--out", "out")
@@ -151,7 +152,7 @@ def f(x):
 
 
 @pytest.mark.front_end("numba-cuda")
-def test_warnings_of_sources_and_compilers_are_told_once_at_the_end(front_end: str, tmp_path: Path) -> None:
+def test_warnings_of_sources_and_compilers_are_shown_once(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(WARNS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     done = projects.back_end(project, **projects.SHOWN)
     *said, summary = [line for line in done.err.splitlines() if line.startswith("aotcuda: ")]
@@ -166,7 +167,7 @@ def test_warnings_of_sources_and_compilers_are_told_once_at_the_end(front_end: s
     assert "pkg/_k.py:6: UserWarning: about the source\n" in failed.err
 
 
-def test_a_source_that_depends_on_the_gpu_is_imported_once_for_one_target(front_end: str, tmp_path: Path) -> None:
+def test_source_that_reads_the_capability_is_imported_once_per_capability(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda='arch = ["sm_90", "sm_90a"]')
     done = projects.aotcuda(project, "build", "--out", "out", "--sbom", "made/k.cdx.json")
     assert (done.out + done.err).count("imported\n") == 1
@@ -185,7 +186,8 @@ REFUSED = {
 }
 
 
-def test_what_no_build_can_tell_is_refused_with_the_users_line(front_end: str, tmp_path: Path) -> None:
+@front_ends.EACH
+def test_question_that_needs_a_real_gpu_is_refused(front_end: str, tmp_path: Path) -> None:
     rest = "\n".join(f'[tool.aotcuda.modules."pkg.{name}"]\nsource = "pkg._{name}"\n{KERNEL}' for name in REFUSED)
     project = write(tmp_path / "project", "def f(x):\n    x[0] = 1\n", module=KERNEL, rest=rest)
     for name, (line, _) in REFUSED.items():
@@ -207,7 +209,7 @@ def f(x):
 """
 
 
-def test_what_a_module_has_once_must_be_the_same_for_all(front_end: str, tmp_path: Path) -> None:
+def test_launch_bounds_must_be_equal_for_all_targets(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(DIFFERS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_80"]')
     assert refused(project).said == (
         f"{MODULE}.kernels.f: pkg._k:f has another launch bounds when it is imported for sm_80 ((256,)) than for sm_75 "
@@ -243,7 +245,6 @@ def with_prelude(folder: Path, aotcuda: str = "") -> Path:
     return project
 
 
-@pytest.mark.alike
 def test_the_prelude_comes_first_and_travels_with_the_wheel(front_end: str, tmp_path: Path) -> None:
     files = projects.content(projects.build_wheel(with_prelude(tmp_path / "project")))
     carried = {name for name in files if name.startswith("pkg/k.aotcuda/sources/")}
@@ -261,8 +262,7 @@ def test_the_prelude_comes_first_and_travels_with_the_wheel(front_end: str, tmp_
     assert not [name for name in files if "/sources/" in name]
 
 
-@pytest.mark.alike
-def test_a_prelude_that_fails_is_said(front_end: str, tmp_path: Path) -> None:
+def test_failing_prelude_is_refused(front_end: str, tmp_path: Path) -> None:
     project = with_prelude(tmp_path / "project")
     (project / "_aot_prelude.py").write_text("import sys\nraise ValueError('no')\n")
     said = "importing _aot_prelude failed: ValueError: no (_aot_prelude.py:2: raise ValueError('no'))"
@@ -293,7 +293,6 @@ def test_a_manifest_lists_the_projects_files_that_were_imported(front_end: str, 
     assert needed == {"pkg.k": imported, "pkg.other": imported}
 
 
-@pytest.mark.alike
 def test_a_source_that_is_not_in_the_wheel_is_refused_with_both_ways_out(front_end: str, tmp_path: Path) -> None:
     project = two_modules(tmp_path / "project")
     path = project / "pyproject.toml"
@@ -364,7 +363,7 @@ def everything(folder: Path) -> Path:
     return project
 
 
-def test_a_late_build_makes_the_same_from_what_the_wheel_has(front_end: str, tmp_path: Path) -> None:
+def test_jit_fallback_builds_the_same_kernels_from_the_wheel(front_end: str, tmp_path: Path) -> None:
     wheel = projects.build_wheel(everything(tmp_path / "project"))
     site = tmp_path / "site-packages"
     with zipfile.ZipFile(wheel) as archive:
@@ -384,9 +383,7 @@ def test_a_late_build_makes_the_same_from_what_the_wheel_has(front_end: str, tmp
     assert kernels("held", "void(float64[::1])") == {"held": ["void(float64[::1])"]}
 
 
-def test_an_editable_install_depends_on_the_prelude_and_on_all_python_files_of_the_package(
-    front_end: str, tmp_path: Path
-) -> None:
+def test_editable_install_depends_on_prelude_and_all_package_files(front_end: str, tmp_path: Path) -> None:
     project = everything(tmp_path / "project")
     (project / "pkg" / "_alone.py").write_text("def f(x):\n    x[0] = 1\n")
     with (project / "pyproject.toml").open("a") as file:
@@ -412,7 +409,7 @@ class Hook(BuildHookInterface):
 
 
 @pytest.mark.front_end("numba-cuda")
-def test_what_another_hook_puts_into_the_wheel_is_there(front_end: str, tmp_path: Path) -> None:
+def test_file_of_another_hook_counts_as_in_the_wheel(front_end: str, tmp_path: Path) -> None:
     hook = "[tool.hatch.build.targets.wheel.hooks.custom]\n"
     project = two_modules(tmp_path / "project")
     (project / ".gitignore").write_text("_helper.py\n")
@@ -424,7 +421,7 @@ def test_what_another_hook_puts_into_the_wheel_is_there(front_end: str, tmp_path
 
 
 @pytest.mark.front_end("numba-cuda")
-def test_a_project_inside_the_project_has_a_wheel_of_its_own(front_end: str, tmp_path: Path) -> None:
+def test_project_inside_the_project_has_its_own_wheel(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", "import member\n\ndef f(x):\n    x[0] = member.NUMBER\n", module=KERNEL)
     other = project / "libs" / "member"
     (other / "member").mkdir(parents=True)

@@ -36,7 +36,7 @@ def warmed(installed, tmp_path, monkeypatch):
     return installed
 
 
-def test_what_was_warmed_is_found_by_the_fallback(warmed, monkeypatch, capsys):
+def test_fallback_finds_warmed_entry(warmed, monkeypatch, capsys):
     assert cli.main(["cache", "warm", "flat", "--arch", "sm_75", "sm_90"]) == 0
     said = capsys.readouterr().out
     assert "flat.kernels for sm_75: compiled, " in said
@@ -66,7 +66,7 @@ def test_what_was_warmed_is_found_by_the_fallback(warmed, monkeypatch, capsys):
         (["nothing_of_the_kind"], "nothing_of_the_kind"),
     ],
 )
-def test_what_cannot_be_warmed_is_said_in_one_line(warmed, capsys, given, message):
+def test_invalid_warm_request_gives_one_line(warmed, capsys, given, message):
     assert cli.main(["cache", "warm", *given]) == 1
     err = capsys.readouterr().err
     assert message in err

@@ -52,7 +52,7 @@ def report(front_end: str) -> dict:
 @pytest.mark.parametrize(
     "front_end", [pytest.param(NUMBA, marks=pytest.mark.matrix), MLIR], indirect=True
 )  # the known faults are of the second
-def test_kernels_compute_what_the_suite_has_found_on_a_gpu(front_end: str, wheel: dict[str, bytes]) -> None:
+def test_kernels_compute_the_results_of_the_gpu_suite(front_end: str, wheel: dict[str, bytes]) -> None:
     failed = report(front_end)["failed"]
     said = {}
     for path in (path for path in wheel if path.endswith("manifest.json")):
@@ -92,7 +92,7 @@ def test_an_accepted_release_has_results_of_every_case(name: str) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_known_fault_is_of_the_releases_whose_results_show_it(fault: str) -> None:
+def test_known_fault_names_the_releases_that_show_it(fault: str) -> None:
     for release in registry.BUILT_IN[MLIR].tested:
         failed = json.loads((RESULTS / f"conformance_{MLIR}_{release}.json").read_text())["failed"]
         shown = [case in failed for case in FAULTS[fault].cases]

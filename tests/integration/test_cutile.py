@@ -47,9 +47,7 @@ def files(wheel: Path) -> dict[str, bytes]:
 
 
 class TestTheWheel:
-    def test_it_is_for_one_system_and_targets_are_for_one_architecture(
-        self, wheel: Path, files: dict[str, bytes]
-    ) -> None:
+    def test_wheel_is_for_one_system(self, wheel: Path, files: dict[str, bytes]) -> None:
         assert wheel.name.startswith("cutilekernels-1.0-py3-none-linux_")
         manifest = manifest_of(files, "cutilekernels.kernels")
         assert [(image["arch"], image["kind"]) for image in manifest["images"]] == [
@@ -211,7 +209,7 @@ class TestLaunches:
             )
             assert cuda.parameters() == block
 
-    def test_what_fits_no_variant_is_refused_in_words(self, cuda, k, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_arguments_that_fit_no_variant_are_refused(self, cuda, k, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
         (x, y, out), _ = arrays_and_block(cuda)
         doubles = cuda.array(np.zeros(64))

@@ -56,7 +56,7 @@ def manifest(site: Path, module: str = "plain") -> dict:
 
 
 def config(site: Path, kind: str, module: str) -> list[str]:
-    done = projects.succeed(site, sys.executable, "-m", "aotcuda", "config", f"--{kind}", module, PYTHONPATH=str(site))
+    done = projects.aotcuda(site, "config", f"--{kind}", module, PYTHONPATH=str(site))
     return done.out.split()
 
 
@@ -214,13 +214,13 @@ def test_both_functions_of_the_example_are_inlined(
 
 def test_config_names_what_is_missing(site: Path, wheel: Path) -> None:
     command = (sys.executable, "-m", "aotcuda", "config")
-    done = projects.run(site, *command, "--libs", "devicefunctions.launched", PYTHONPATH=str(site))
+    done = projects.forked_run(site, *command, "--libs", "devicefunctions.launched", PYTHONPATH=str(site))
     assert (done.status, done.out) == (1, "")
     assert done.said == "devicefunctions.launched exports no device functions, so there is nothing to link"
-    done = projects.run(site, *command, "--includes", wheel)
+    done = projects.forked_run(site, *command, "--includes", str(wheel))
     assert done.status == 1
     assert "install it" in done.said
-    assert projects.run(site, *command, "devicefunctions.plain").status == 2
+    assert projects.forked_run(site, *command, "devicefunctions.plain").status == 2
 
 
 def test_files_of_several_modules_and_of_what_they_link(site: Path) -> None:
@@ -231,13 +231,13 @@ def test_files_of_several_modules_and_of_what_they_link(site: Path) -> None:
 
 
 def test_inspect_prints_headers_and_demangles(site: Path) -> None:
-    command = (sys.executable, "-m", "aotcuda", "inspect")
-    shown = projects.succeed(site, *command, "--header", "devicefunctions.plain", PYTHONPATH=str(site)).out
+    shown = projects.aotcuda(site, "inspect", "--header", "devicefunctions.plain", PYTHONPATH=str(site)).out
     assert shown == header(site)
-    both = projects.succeed(site, *command, "--header", site).out
+    both = projects.aotcuda(site, "inspect", "--header", site).out
     assert header(site) in both
     assert header(site, "launched") in both
-    text = projects.succeed(site, *command, "devicefunctions.table", PYTHONPATH=str(site)).out
+    text = projects.aotcuda(site, "inspect", "devicefunctions.table", PYTHONPATH=str(site)).out
     assert "_Z6unusedPfi  (linked function, from csrc/table.cu)\n    unused(float*, int)\n" in text
-    said = projects.run(site, *command, "--header", site / "devicefunctions/plain.aotcuda/functions.fatbin")
+    image = str(site / "devicefunctions/plain.aotcuda/functions.fatbin")
+    said = projects.forked_run(site, sys.executable, "-m", "aotcuda", "inspect", "--header", image)
     assert (said.status, said.said.endswith("is an image without a manifest; only modules have headers")) == (1, True)

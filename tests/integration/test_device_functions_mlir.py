@@ -74,9 +74,8 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def build(library: Path, folder: Path, module: str) -> projects.Done:
     project = projects.write(folder / "project", USER, aotcuda='frontend = "numba-cuda-mlir"', module=module)
     path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
-    return projects.run(
-        project, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "out", PYTHONPATH=path
-    )
+    command = (sys.executable, "-m", "aotcuda", "build", ".", "--out", str(folder / "out"))
+    return projects.forked_run(project, *command, PYTHONPATH=path)
 
 
 def test_its_kernels_call_them_by_either_name(library: Path, tmp_path: Path) -> None:
@@ -88,7 +87,7 @@ def test_its_kernels_call_them_by_either_name(library: Path, tmp_path: Path) -> 
     ]
 
 
-def test_arguments_that_the_compilers_pass_differently_are_refused(library: Path, tmp_path: Path) -> None:
+def test_argument_with_different_abi_is_refused(library: Path, tmp_path: Path) -> None:
     done = build(library, tmp_path, 'kernels.crossed = "void(complex64[::1])"')
     built_with = json.loads((library / "a/k.aotcuda/manifest.json").read_text())["frontend"]
     if built_with == "numba-cuda-mlir":
@@ -199,14 +198,11 @@ LOOKED_UP = [
     ("options", "inlined"),
     [
         ("", True),
-        pytest.param("lto=True", True, marks=pytest.mark.matrix),  # as by default
         pytest.param("lto=False", False, marks=pytest.mark.matrix),
         pytest.param("debug=True, opt=False", False, marks=pytest.mark.matrix),
     ],
 )
-def test_jit_kernels_inline_functions_of_every_type_unless_lto_is_off(
-    packaged: Path, tmp_path: Path, options: str, inlined: bool
-) -> None:
+def test_jit_kernels_inline_functions_with_lto(packaged: Path, tmp_path: Path, options: str, inlined: bool) -> None:
     absent = front_ends.absent("devicefunctions")
     every = [case for case in EVERY_TYPE if not any(f"k.{name}(" in case[0] for name in absent)]
     cases = [] if "debug" in options else every  # which inlines nothing, whatever the types
@@ -218,7 +214,7 @@ def test_jit_kernels_inline_functions_of_every_type_unless_lto_is_off(
 
 
 @pytest.mark.matrix  # of the compiler, which releases are tested with
-def test_the_compilers_cache_on_disk_does_not_keep_what_it_cannot_keep(packaged: Path, tmp_path: Path) -> None:
+def test_disk_cache_of_the_compiler_skips_linked_kernels(packaged: Path, tmp_path: Path) -> None:
     own = ("a0[0] = a0[1]", "types.float32[::1]")
     first, second = (compiled(packaged, tmp_path, own, *LOOKED_UP, options="cache=True") for _ in range(2))
     assert [result["from_disk"] for result in first] == [0, 0, 0]
@@ -226,7 +222,7 @@ def test_the_compilers_cache_on_disk_does_not_keep_what_it_cannot_keep(packaged:
     assert [result["calls"] for result in second] == [[], ["setup", "teardown"], ["setup", "teardown"]]
 
 
-def test_a_function_that_is_passed_differently_leaves_the_others_of_its_name(library: Path, tmp_path: Path) -> None:
+def test_other_overloads_of_a_name_stay_callable(library: Path, tmp_path: Path) -> None:
     """`a.k.add` stands for two functions of numbers, `a.k.scale` for one of numbers and one of complex numbers."""
     script = """
 import json

@@ -87,7 +87,7 @@ TOOLS = {
     [pytest.param(each, marks=[pytest.mark.matrix] * (name != "make")) for name, each in TOOLS.items()],
     ids=TOOLS,
 )
-def test_it_is_built_once_more(tool: Callable[[Path], Callable[[], bool]], tmp_path: Path) -> None:
+def test_file_edited_during_build_is_built_again(tool: Callable[[Path], Callable[[], bool]], tmp_path: Path) -> None:
     project = projects.write(tmp_path / "project", SOURCE, module='kernels.f = "void(int32[::1])"')
     step = tool(project)
     built = [step(), step(), step()]

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,7 @@ from aotcuda.builder import api, source_tree
 from integration import forked, projects
 from support import front_ends
 
-pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("front_end")]
-NUMBA_ALONE = pytest.mark.front_end(front_ends.NUMBA)
+pytestmark = pytest.mark.usefixtures("front_end")
 MLIR_ALONE = pytest.mark.front_end(front_ends.MLIR)
 
 SOURCE = """\
@@ -180,7 +178,7 @@ def checkout(machine):
 
 
 class TestWheels:
-    def test_a_wheel_carries_what_it_links_and_the_headers_of_that(self, wheel):
+    def test_wheel_contains_linked_files_and_headers(self, wheel):
         files = projects.content(wheel)
         base = "pkg/k.aotcuda/sources/"
         carried = {name.removeprefix(base): data.decode() for name, data in files.items() if name.startswith(base)}
@@ -192,20 +190,20 @@ class TestWheels:
         listed = projects.manifest_of(files, "pkg.k")["rebuild"]["files"]
         assert [item["path"] for item in listed] == sorted(carried)
 
-    def test_with_error_it_carries_none(self, tmp_path):
+    def test_wheel_without_fallback_contains_no_sources(self, tmp_path):
         project = write(tmp_path / "project", aotcuda='fallback = "error"')
         files = projects.content(projects.build_wheel(project, BUILDS=str(tmp_path / "builds")))
         assert not [name for name in files if "sources" in name]
         assert "rebuild" not in projects.manifest_of(files, "pkg.k")
 
-    def test_two_builds_carry_the_same(self, tmp_path, wheel):
+    def test_two_builds_contain_the_same_sources(self, tmp_path, wheel):
         project = write(tmp_path / "elsewhere" / "project")
         other = projects.build_wheel(project, AOTCUDA_ARCH="sm_80;sm_90", BUILDS=str(tmp_path / "builds"))
         assert projects.content(other) == projects.content(wheel)
 
 
 class TestCases:
-    def test_other_types_are_compiled_once_and_found_by_the_next_process_with_no_compiler(self, installed):
+    def test_other_types_are_compiled_once_for_all_processes(self, installed):
         first = installed.run("scaled:<f8", "plain:<f4")
         second = installed.run("scaled:<f8", "plain:<f4")
         assert first["tiers"] == second["tiers"] == {"scaled": ["exact", "jit"], "plain": ["exact", "exact"]}
@@ -213,7 +211,7 @@ class TestCases:
         assert second["heavy"] == []
         assert installed.builds == 1
 
-    def test_the_worker_that_was_started_ahead_is_the_one_that_compiles(self, installed, tmp_path):
+    def test_prestarted_worker_compiles(self, installed, tmp_path):
         starts, python = tmp_path / "starts", tmp_path / "python"
         python.write_text(f'#!/bin/sh\necho started >>{starts}\nexec {installed.workers or sys.executable} "$@"\n')
         python.chmod(0o755)
@@ -235,7 +233,7 @@ class TestCases:
         assert checkout.run("scaled:<f4")["heavy"] == []
         assert checkout.builds == 1
 
-    def test_what_numba_refuses_is_said_in_one_line(self, installed):
+    def test_compiler_error_of_the_fallback_is_one_line(self, installed):
         process = installed.start("scaled:<c16")
         _, err = process.communicate()
         last = err.splitlines()
@@ -245,38 +243,12 @@ class TestCases:
 
     def test_inspect_shows_an_entry(self, installed):
         installed.run("scaled:<f8")
-        done = subprocess.run(
-            [sys.executable, "-m", "aotcuda", "inspect", "--json", str(installed.cache)],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        (module,) = json.loads(done.stdout)["modules"]
+        done = projects.aotcuda(installed.root, "inspect", "--json", installed.cache)
+        (module,) = json.loads(done.out)["modules"]
         symbols = {symbol["name"]: symbol for symbol in module["symbols"]}
         (image,) = symbols["scaled"]["images"]
         assert (symbols["scaled"]["signature"], image["arch"]) == ("void(float64[::1])", "sm_90")
         assert image["registers"] > 0
-
-
-@pytest.mark.matrix  # test_stamp_inputs has the JIT cache
-def test_an_edit_of_each_file_and_option_is_compiled_in_the_next_process(checkout):
-    edits = [(name, old, new) for name, _, old, new in FILES.values()]
-    edits.append(("pyproject.toml", 'TIMES = "13"', 'TIMES = "14"'))
-    first = {name: (checkout.root / name).read_text() for name, *_ in edits}
-    seen = [checkout.run("scaled:<f4")["images"]]
-    for number, (name, old, new) in enumerate(edits, 1):
-        path = checkout.root / name
-        text = path.read_text()
-        assert text.count(old) == 1
-        path.write_text(text.replace(old, new))
-        images = checkout.run("scaled:<f4")["images"]
-        assert checkout.run("scaled:<f4")["images"] == images, name
-        assert images not in seen, name
-        assert checkout.builds == 1 + number, name
-        seen.append(images)
-    for name, text in first.items():
-        (checkout.root / name).write_text(text)
-    assert checkout.run("scaled:<f4")["images"] == seen[0]
 
 
 def test_an_edited_editable_install_gives_the_new_code(machine):
@@ -296,20 +268,7 @@ def test_an_edited_editable_install_gives_the_new_code(machine):
     assert machine.builds == 2
 
 
-@pytest.mark.matrix  # test_mpi has ranks that start cold
-@NUMBA_ALONE  # locks and files of the cache, which know no compiler
-def test_of_many_processes_that_start_cold_one_compiles(installed):
-    installed.workers = ""
-    processes = [installed.start("scaled:<f8") for _ in range(64)]
-    results = [said(process) for process in processes]
-    assert all(result == {**results[0], "heavy": result["heavy"]} for result in results)
-    assert results[0]["tiers"]["scaled"] == ["exact", "jit"]
-    assert installed.builds == 1
-    shutil.rmtree(installed.cache)
-    assert installed.run("scaled:<f8")["images"] == results[0]["images"]  # the same bytes, whoever compiles
-
-
-def test_no_front_end_is_said_with_what_to_install(installed, front_end):
+def test_missing_front_end_names_the_extra(installed, front_end):
     code = LAUNCH.replace("import json, sys, warnings", "import json, sys, warnings; sys.argv[1:] = ['scaled:<f8']")
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
@@ -324,23 +283,8 @@ def test_no_front_end_is_said_with_what_to_install(installed, front_end):
     assert installed.builds == 0
 
 
-@NUMBA_ALONE  # likewise
-@pytest.mark.matrix  # bench/cache_kills.py kills more
-def test_killed_processes_leave_nothing_that_a_later_one_trips_over(installed, tmp_path):
-    """Processes killed at any moment of a late build and its write; the next one is right."""
-    installed.workers = ""
-    for number in range(6):
-        process = installed.start("scaled:<f8")
-        while process.poll() is None and installed.builds <= number and not list(installed.cache.rglob("entry.json")):
-            pass  # until it has begun to compile, or is done
-        process.kill()
-        process.communicate()
-    assert installed.run("scaled:<f8")["tiers"]["scaled"] == ["exact", "jit"]
-    assert len(list(Path(installed.cache).rglob("entry.json"))) == 1
-
-
 @MLIR_ALONE
-def test_what_was_compiled_has_the_second_front_ends_parameters(installed):
+def test_fallback_of_second_front_end_has_its_array_layout(installed):
     installed.run("plain:<i4")
     (entry,) = installed.cache.rglob("manifest.json")
     manifest = json.loads(entry.read_text())
@@ -351,7 +295,7 @@ def test_what_was_compiled_has_the_second_front_ends_parameters(installed):
     assert overload["parameters"][0]["words"] == ["data", "data", "zero", "shape0", "step0"]
 
 
-def test_bytecode_of_a_source_as_it_was_is_not_taken_for_it(checkout):
+def test_stale_bytecode_of_a_source_is_ignored(checkout):
     """Python itself takes it, if the edit kept size and time in seconds."""
     import py_compile
 

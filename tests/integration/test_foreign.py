@@ -70,7 +70,6 @@ def kernel_code(text: str, name: str) -> str:
     return re.split(r"Function : ", text.partition(f"Function : {name}\n")[2])[0]
 
 
-@pytest.mark.alike
 def test_every_linked_item_is_listed_with_the_functions_it_defines(foreign):
     linked = projects.manifest_of(foreign, "foreign.kinds")["linked"]
     found = {item["name"]: item["symbols"] for item in linked}
@@ -85,39 +84,34 @@ def test_every_linked_item_is_listed_with_the_functions_it_defines(foreign):
     assert found["late.cu"] == ["late"]
 
 
-@pytest.mark.alike
-def test_an_item_that_is_reached_by_several_paths_is_linked_once(foreign):
+def test_linked_item_is_listed_once(foreign):
     names = [item["name"] for item in projects.manifest_of(foreign, "foreign.kinds")["linked"]]
     assert len(names) == 9  # the objects in memory are the files' content once more
     assert "memory.ptx" not in names
 
 
-@pytest.mark.alike
 def test_a_function_in_cuda_cpp_is_inlined_into_the_python_kernel(foreign):
     code = kernel_code(sass(foreign, "foreign/kinds"), "legacy")
     assert "EXIT" in code
     assert "CALL" not in code
 
 
-@pytest.mark.alike
 def test_machine_code_is_called_and_not_inlined(foreign):
     """The counterpart: what was compiled to machine code before cannot be inlined."""
     assert "CALL" in kernel_code(sass(foreign, "foreign/kinds"), "every_file")
 
 
-@pytest.mark.alike
 def test_inspect_shows_linked_functions_and_callbacks(foreign, tmp_path):
     for name, data in foreign.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    out = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", "inspect", tmp_path / "foreign").out
+    out = projects.aotcuda(tmp_path, "inspect", tmp_path / "foreign").out
     assert "plain_c  (linked function, from csrc/plain.cu)" in out
     assert "callbacks   setup foreign._hooks:upload (csrc/table.cu), teardown foreign._hooks:release" in out
 
 
-@pytest.mark.alike
-def test_what_exported_functions_call_is_packaged_for_those_who_link_them(foreign):
+def test_wheel_has_code_that_exported_functions_call(foreign):
     manifest = projects.manifest_of(foreign, "foreign.calls")
     (link,) = manifest["function_links"]
     code = """
@@ -131,14 +125,12 @@ def test_what_exported_functions_call_is_packaged_for_those_who_link_them(foreig
     assert "CALL" not in kernel_code(cuobjdump(linked, "--dump-sass"), "probe")
 
 
-@pytest.mark.alike
 def test_a_link_item_in_the_configuration_serves_kernels(tmp_path):
     project = build(tmp_path, files={"csrc/f.cu": CU}, module=KERNEL + 'link = ["csrc/f.cu"]')
     files = projects.content(projects.build_wheel(project))
     assert next(source["path"] for source in projects.manifest_of(files, "pkg.k")["sources"]) == "csrc/f.cu"
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize(
     "search", ["options.include-dirs", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS", "config.CUDA_NVRTC_EXTRA_SEARCH_PATHS"]
 )
@@ -155,7 +147,6 @@ def test_headers_are_searched_where_the_user_says(tmp_path, search):
     projects.build_wheel(build(tmp_path, source, headers, **tables), **environ)
 
 
-@pytest.mark.alike
 def test_defines_and_options_reach_the_compiler(tmp_path):
     source = '#if WIDTH != 16 || !defined(FLAG) || __cplusplus < 202002L\n#error "not given"\n#endif\n' + CU
     options = 'options = { defines = { WIDTH = 16, FLAG = "" }, nvrtc-options = ["--std=c++20"] }'
@@ -414,14 +405,14 @@ def check_refusal(refusals: Callable[[str, str], dict[str, list[str]]], table: s
     assert wanted in line
 
 
+@front_ends.EACH
 @pytest.mark.parametrize("case", OF_THE_FRONT_END, ids=[name.replace(" ", "_") for name in OF_THE_FRONT_END])
-def test_what_cannot_be_declared_is_refused_by_name(refusals, case):
+def test_wrong_declaration_is_refused_by_name(refusals, case):
     check_refusal(refusals, "declared", case)
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("case", OF_THE_LINK, ids=[name.replace(" ", "_") for name in OF_THE_LINK])
-def test_what_cannot_be_linked_is_refused_by_name(refusals, case):
+def test_invalid_link_item_is_refused_by_name(refusals, case):
     check_refusal(refusals, "linked", case)
 
 
@@ -441,19 +432,18 @@ def k(x):
 """
 
 
-def test_callbacks_of_an_object_in_memory_are_kept_by_name_and_once(tmp_path):
+def test_callbacks_of_memory_objects_are_recorded_once(tmp_path):
     files = projects.content(projects.build_wheel(build(tmp_path, WITH_CALLBACKS)))
     kept = {"setup": "pkg._k:up", "teardown": "pkg._k:down", "origin": "memory.cu"}
     assert projects.manifest_of(files, "pkg.k")["callbacks"] == [kept]
 
 
-@pytest.mark.alike
 def test_the_compilers_own_message_is_shown_with_file_and_line(tmp_path):
     done = refused(build(tmp_path, files={"csrc/f.cu": CU + "\nint f( {\n"}, module=KERNEL + 'link = ["csrc/f.cu"]'))
     assert "csrc/f.cu(3): error:" in done.err
 
 
-def test_a_prototype_that_differs_in_sign_or_const_alone_is_accepted(tmp_path):
+def test_prototype_may_differ_in_sign_and_const(tmp_path):
     source = SOURCE.replace("float32(float32)", "float32(CPointer(float32), int32, boolean)").replace(
         "twice(x[i])", "twice(ffi.from_buffer(x), i, i > 2)"
     )
@@ -496,26 +486,22 @@ def cubin(arch: str) -> bytes:
     return cuda_cpp.compile_source(CU, "CUBIN", f"--gpu-architecture={arch}", "-rdc=true")
 
 
-@pytest.mark.alike
 def test_a_binary_for_another_gpu_is_refused_with_its_arch_and_the_target(tmp_path):
     project = build(tmp_path, files={"f.cubin": cubin("sm_90")}, module=KERNEL + 'link = ["f.cubin"]')
     assert "f.cubin holds code for sm_90, which cannot be linked for sm_80" in refused(project).said
 
 
-@pytest.mark.alike
 def test_a_binary_of_an_older_minor_version_is_linked(tmp_path):
     tables = {"module": KERNEL + 'link = ["f.cubin"]', "aotcuda": 'arch = ["sm_86"]'}
     projects.build_wheel(build(tmp_path, files={"f.cubin": cubin("sm_80")}, **tables))
 
 
-@pytest.mark.alike
 def test_machine_code_among_the_inputs_of_ptx_is_refused(tmp_path):
     tables = {"module": KERNEL + 'link = ["f.cubin"]', "aotcuda": 'arch = ["compute_80"]'}
     done = refused(build(tmp_path, files={"f.cubin": cubin("sm_80")}, **tables))
     assert "compute_80 cannot be built, because f.cubin (cubin) is linked" in done.said
 
 
-@pytest.mark.alike
 def test_ltoir_newer_than_the_linker_is_named(tmp_path):
     code = cuda_cpp.compile_source(CU, "LTOIR", "--gpu-architecture=compute_80", "-dlto", "-rdc=true")
     newer = code[:6] + b"\x63" + code[7:]  # the version of the format
@@ -524,7 +510,7 @@ def test_ltoir_newer_than_the_linker_is_named(tmp_path):
     assert "newer" in done.said
 
 
-def test_two_files_of_one_text_are_linked_with_the_headers_of_each(tmp_path: Path) -> None:
+def test_equal_files_use_their_own_headers(tmp_path: Path) -> None:
     source = SOURCE.replace("twice = ", 'half = cuda.declare_device("half", "float32(float32)", abi="c")\ntwice = ')
     function = 'extern "C" __device__ float {}(float x) {{ return x * {}; }}\n'
     files: dict[str, bytes | str] = {

@@ -75,7 +75,7 @@ def fallback(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path / "cache"
 
 
-def test_nothing_in_aotcuda_knows_it() -> None:
+def test_aotcuda_does_not_name_the_front_end() -> None:
     assert registry.find("elementwise") is None
     folder = Path(aotcuda.__file__).parent
     assert not [path for path in folder.rglob("*.py") if re.search(r"\belementwise\b", path.read_text(), re.IGNORECASE)]
@@ -96,12 +96,12 @@ class TestTheWheel:
         assert "elementwise/kernels.aotcuda/sources/basic.formulas" in files
 
     def test_inspect_reads_it_with_the_front_end_and_without(self, wheel: Path, site: Path) -> None:
-        command = (sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        command = ("inspect", "--json", wheel)
         found = [
             {(item["name"], item["abi"]) for item in json.loads(done.out)["modules"][0]["symbols"]}
             for done in (
-                projects.succeed(wheel.parent, *command),
-                projects.succeed(wheel.parent, *command, PYTHONPATH=str(site)),
+                projects.aotcuda(wheel.parent, *command),
+                projects.aotcuda(wheel.parent, *command, PYTHONPATH=str(site)),
             )
         ]
         assert found == [{("axpy", "elementwise"), ("square", "elementwise")}, {("axpy", "c"), ("square", "c")}]
@@ -155,7 +155,7 @@ EDITS = {
 
 class TestErrors:
     @pytest.mark.parametrize("name", EDITS)
-    def test_they_name_the_key(self, name: str, project: Path, site: Path) -> None:
+    def test_error_names_the_key(self, name: str, project: Path, site: Path) -> None:
         file, old, new, said = EDITS[name]
         text = (project / file).read_text()
         assert old in text
@@ -175,7 +175,7 @@ class TestErrors:
             ("import nowhere", r"cannot be imported \(No module named 'nowhere'\); install its distribution again"),
         ],
     )
-    def test_a_registration_that_is_none_is_said(self, tmp_path: Path, monkeypatch, content: str, said: str) -> None:
+    def test_invalid_registration_is_refused(self, tmp_path: Path, monkeypatch, content: str, said: str) -> None:
         folder = tmp_path / "broken-1.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
@@ -204,7 +204,7 @@ def test_the_schema_has_what_it_takes(site: Path, project: Path, monkeypatch: py
         monkeypatch.delitem(sys.modules, name)
 
 
-def test_a_name_in_the_table_costs_no_look_at_entry_points() -> None:
+def test_built_in_front_end_needs_no_entry_points() -> None:
     code = (
         "import sys; import aotcuda.runtime.module, aotcuda.runtime.jit.compile; from aotcuda import registry; "
         "registry.find('numba-cuda'), registry.calling('numba.cuda.dispatcher'); "

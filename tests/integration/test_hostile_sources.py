@@ -29,7 +29,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_source_that_uses_the_descriptors_of_the_build_ends_it(name: str, tmp_path: Path) -> None:
+def test_source_that_writes_to_build_descriptors_ends_the_build(name: str, tmp_path: Path) -> None:
     done = refused(write(tmp_path / "project", HOSTILE[name] + GOOD, module=KERNEL))
     last = done.err.splitlines()[-1]
     assert re.match(r"aotcuda: (.*: code of the project wrote to|the build ended while importing pkg\._k )", last)
@@ -45,14 +45,14 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_a_source_that_ends_the_worker_is_named_in_one_line(name: str, tmp_path: Path) -> None:
+def test_source_that_ends_the_worker_gives_one_line(name: str, tmp_path: Path) -> None:
     code, how = ENDS[name]
     done = refused(write(tmp_path / "project", code + GOOD, module=KERNEL))
     assert done.err == f"aotcuda: the build ended while importing pkg._k ({how}); its output is printed above\n"
 
 
 @pytest.mark.parametrize("code", ["raise KeyboardInterrupt", "class Own(BaseException):\n    pass\nraise Own"])
-def test_what_a_source_raises_is_told_whatever_it_is(code: str, tmp_path: Path) -> None:
+def test_any_exception_of_a_source_is_reported(code: str, tmp_path: Path) -> None:
     done = refused(write(tmp_path / "project", code + GOOD, module=KERNEL))
     assert done.said.startswith(f"{MODULE}.source: importing pkg._k failed: ")
 
@@ -76,11 +76,11 @@ HARMLESS = {
         "import subprocess, threading\nthreading.Thread(target=threading.Event().wait).start()\n"
         "P = subprocess.Popen(['sleep', '1000'], close_fds=False)"
     ),
-    "a daemon and a process of multiprocessing": DAEMON + MULTIPROCESSING,
-    "a second build, by a fork": "import os\nos.fork()",
+    "a daemon and a process of multiprocessing, with no wish to hear of its children": (
+        f"import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n{DAEMON}{MULTIPROCESSING}"
+    ),
+    "a second build, by a fork, with nothing to read": "import os, sys\nassert sys.stdin.read() == ''\nos.fork()",
     "an exit handler that never ends": "import atexit, signal\natexit.register(signal.pause)",
-    "no wish to hear of its children": "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)",
-    "nothing to read": "import sys\nassert sys.stdin.read() == ''",
 }
 
 
@@ -92,7 +92,7 @@ HARMLESS = {
         for name in HARMLESS
     ],
 )
-def test_what_a_source_starts_ends_with_the_build(name: str, tmp_path: Path) -> None:
+def test_processes_of_a_source_end_with_the_build(name: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", HARMLESS[name] + GOOD, module=KERNEL)
     with running(project) as build:
         status, out, err = build.ended()

@@ -23,7 +23,7 @@ NUMBA_ALONE = pytest.mark.front_end(front_ends.NUMBA)
 MLIR_ALONE = pytest.mark.front_end(front_ends.MLIR)
 
 FOLDER = "features/kernels.aotcuda"
-SASS = ["sm_75", "sm_90", "sm_90a", "sm_100f"]
+SASS = ["sm_75", "sm_90a", "sm_100f"]
 PTX = ["compute_75", "compute_90a"]
 
 
@@ -132,7 +132,7 @@ def test_members_of_enumerations_are_numbers_in_the_code(ptx: dict[str, str]) ->
     assert {"7", "11"} <= set(re.findall(r"mov\.\w+\s+%\w+, (\d+);", ptx["colours"]))
 
 
-def test_options_of_the_decorator_and_of_the_configuration_reach_the_code(
+def test_decorator_and_table_options_reach_the_code(
     ptx: dict[str, str], overloads: dict[str, Overload], kernels: bytes
 ) -> None:
     assert re.findall(r"^\.(?:max|min)\w+ .*", ptx["decorated"], re.MULTILINE) == [
@@ -151,7 +151,7 @@ def test_options_of_the_decorator_and_of_the_configuration_reach_the_code(
     assert int(resource_usage(image(kernels, "sm_75"))["decorated"]["REG"]) <= 32
 
 
-def test_fast_math_is_for_those_who_ask_for_it(features: dict[str, bytes], ptx: dict[str, str]) -> None:
+def test_fast_math_applies_only_where_requested(features: dict[str, bytes], ptx: dict[str, str]) -> None:
     assert ".approx" in ptx["decorated"]
     assert ".rn" in ptx["helpers__1"]
     fast = features["features/sub/fast.aotcuda/kernels.fatbin"]
@@ -207,9 +207,7 @@ def words(parameters: list[Parameter], front_end: str) -> Iterator[tuple[int, in
 
 
 @pytest.mark.parametrize("symbol", ["scalars", "nested", "helpers__0", "scratch"])
-def test_parameters_lie_where_cuda_cpp_would_put_them(
-    symbol: str, overloads: dict[str, Overload], front_end: str
-) -> None:
+def test_parameter_offsets_match_cuda_cpp(symbol: str, overloads: dict[str, Overload], front_end: str) -> None:
     macros = zip(("ARRAY", "COMPLEX64", "COMPLEX128"), CPP_TYPES[front_end], strict=True)
     source = "".join(f"#define {name} {text}\n" for name, text in macros) + CPP_KERNELS
     compiled = cubin.read(cuda_cpp.compile_source(source, "CUBIN", "-arch=sm_75"), "the C++ kernels")
@@ -221,6 +219,7 @@ def test_parameters_lie_where_cuda_cpp_would_put_them(
 
 
 @MLIR_ALONE
+@pytest.mark.matrix  # test_two_front_ends has the words of its arrays
 def test_an_array_is_a_memref_with_its_strides_in_elements(overloads: dict[str, Overload]) -> None:
     array = overloads["layouts"]["parameters"][2]
     assert array["words"] == ["data", "data", "zero", "shape0", "shape1", "step0", "step1"]
@@ -283,7 +282,7 @@ def both(x):
 
 
 @MLIR_ALONE
-def test_memory_of_a_size_given_at_launch_lies_behind_that_of_a_fixed_size(tmp_path: Path) -> None:
+def test_dynamic_shared_memory_follows_static(tmp_path: Path) -> None:
     # The compiler alone makes the first an array of one byte, before the second or behind it.
     project = projects.write(tmp_path / "project", BOTH, module='kernels.both = "void(float32[::1])"')
     environ = {"AOTCUDA_ARCH": "sm_80;sm_100;compute_80;compute_100"}

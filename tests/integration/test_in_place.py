@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from support.stand_in import StandIn
 
+pytestmark = pytest.mark.usefixtures("build_cache")
+
 ARRAYS = """
 import ctypes
 fake = ctypes.CDLL("libcuda.so.1")
@@ -36,7 +38,7 @@ import inplace.solver as s
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the project `inplace`, with its wheel in `dist`."""
     project = projects.copy("inplace", tmp_path_factory.mktemp("in_place") / "project")
     projects.build_wheel(project)
@@ -73,7 +75,7 @@ def kernels(cuda: StandIn) -> list[str]:
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_a_source_that_has_the_compiler_itself_is_warned_of(own: bool, tmp_path: Path) -> None:
+def test_source_that_imports_numba_gives_a_warning(own: bool, tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
     for path in project.glob("src/inplace/*.py") if own else ():
         path.write_text(path.read_text().replace("aotcuda.numba", "numba"))
@@ -85,7 +87,7 @@ def test_a_source_that_has_the_compiler_itself_is_warned_of(own: bool, tmp_path:
     assert (said in projects.aotcuda(project, "build").err) is own
 
 
-def test_a_submodule_that_is_imported_from_numba_itself_is_warned_of(tmp_path: Path) -> None:
+def test_import_of_numba_submodule_gives_a_warning(tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
     path = project / "src/inplace/solver.py"
     line = "from numba.cuda.random import create_xoroshiro128p_states"
@@ -98,7 +100,7 @@ def test_a_submodule_that_is_imported_from_numba_itself_is_warned_of(tmp_path: P
     ) in projects.aotcuda(project, "build").err
 
 
-def test_the_wheel_gains_data_alone_and_its_sources_stay_as_they_are(built: Path) -> None:
+def test_wheel_gains_data_and_keeps_sources(built: Path) -> None:
     (wheel,) = (built / "dist").glob("*.whl")
     files = projects.content(wheel)
     sources = {name: data for name, data in files.items() if name.endswith((".py", ".pyi"))}
@@ -115,7 +117,7 @@ def test_the_wheel_gains_data_alone_and_its_sources_stay_as_they_are(built: Path
     assert all(f"{name},sha256=".encode() in files["inplace-1.0.dist-info/RECORD"] for name in gained)
 
 
-def test_the_manifest_says_what_calls_mean(built: Path) -> None:
+def test_manifest_records_exact_types(built: Path) -> None:
     (wheel,) = (built / "dist").glob("*.whl")
     manifest = projects.manifest_of(projects.content(wheel), "inplace.solver")
     assert (manifest["in_place"], manifest["load"]) == (True, "first-use")
@@ -163,9 +165,7 @@ print(s.scale.signatures)
     assert kernels(cuda) == ["scale", "scale"]
 
 
-def test_a_python_int_is_not_taken_for_what_was_compiled_for_another_type(
-    cuda: StandIn, installed: Path, tmp_path: Path
-) -> None:
+def test_python_int_does_not_select_int32_fallback(cuda: StandIn, installed: Path, tmp_path: Path) -> None:
     code = """
 import numpy as np
 s.scale[1, 64](np.int32(2), Array())
@@ -176,7 +176,7 @@ s.scale[1, 64](np.int32(2), Array())
     assert kernels(cuda) == ["scale", "scale__2", "scale"]
 
 
-def test_numba_compiles_what_is_not_packaged_and_what_calls_its_device_functions(installed: Path) -> None:
+def test_numba_compiles_kernels_that_are_not_packaged(installed: Path) -> None:
     code = """
 from numba import cuda, float32, float64
 from numba.cuda import compiler, dispatcher
@@ -229,7 +229,7 @@ print(np.array_equal(out, expected), numbers.tolist())
     assert done.out == "True [7, 7, 7, 7]\n"
 
 
-def test_an_editable_install_launches_what_was_built_until_the_source_is_edited(cuda: StandIn, tmp_path: Path) -> None:
+def test_editable_install_is_stale_after_an_edit(cuda: StandIn, tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
     projects.back_end(project, editable=True)
     source = project / "src"
@@ -246,7 +246,7 @@ def test_an_editable_install_launches_what_was_built_until_the_source_is_edited(
     assert run(cuda, source, compiled, "-W", "ignore", AOTCUDA_CACHE_DIR=str(tmp_path / "cache")) == "sm_90\n"
 
 
-def test_a_source_that_lists_its_folder_is_not_out_of_date_because_it_was_built(cuda: StandIn, tmp_path: Path) -> None:
+def test_listed_folder_is_current_after_a_build(cuda: StandIn, tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
     source = project / "src" / "inplace" / "solver.py"
     source.write_text("import os\n\nFILES = os.listdir(os.path.dirname(__file__))\n" + source.read_text())
@@ -260,7 +260,7 @@ def test_a_source_that_lists_its_folder_is_not_out_of_date_because_it_was_built(
     assert "were added or removed; build it again" in said
 
 
-def test_what_an_editable_install_leaves_is_no_part_of_a_wheel_and_can_be_removed(built: Path, tmp_path: Path) -> None:
+def test_files_of_editable_install_can_be_removed(built: Path, tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
     before = projects.tree(project)
     projects.back_end(project, editable=True)
@@ -271,7 +271,7 @@ def test_what_an_editable_install_leaves_is_no_part_of_a_wheel_and_can_be_remove
     assert projects.tree(project) == before
 
 
-def test_an_editable_build_leaves_no_mark_beside_a_source_whose_kernels_no_table_names_any_more(tmp_path: Path) -> None:
+def test_editable_build_removes_marks_of_unlisted_sources(tmp_path: Path) -> None:
     """It would name a manifest that is gone, and what the source launches would be refused."""
     project = projects.copy("inplace", tmp_path / "project")
     projects.back_end(project, editable=True)

@@ -18,7 +18,7 @@ from support.images import cuobjdump
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("front_end")]
+pytestmark = pytest.mark.usefixtures("build_cache", "front_end")
 
 SOURCE = """
 from numba import cuda
@@ -74,7 +74,7 @@ def make(folder: Path, user: str = USER, source: str = SOURCE) -> Path:
 
 
 @pytest.fixture(scope="module")
-def files(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def files(build_cache: Path, front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return content(build_wheel(make(tmp_path_factory.mktemp("linked")), AOTCUDA_ARCH="sm_80;compute_80"))
 
 
@@ -104,7 +104,7 @@ def test_the_callbacks_come_along(files: dict[str, bytes]) -> None:
     assert manifest_of(files, "pkg.user")["callbacks"] == manifest_of(files, "pkg.k")["callbacks"] == expected
 
 
-def test_the_manifest_tells_what_was_linked_and_from_which_sources(files: dict[str, bytes]) -> None:
+def test_manifest_lists_linked_modules_and_sources(files: dict[str, bytes]) -> None:
     manifest = manifest_of(files, "pkg.user")
     assert manifest["linked"] == [
         {"name": "pkg.k", "symbols": ["entry", "shift"]},
@@ -114,7 +114,7 @@ def test_the_manifest_tells_what_was_linked_and_from_which_sources(files: dict[s
     assert "pkg/_user.py" not in {source["path"] for source in manifest_of(files, "pkg.k")["sources"]}
 
 
-def test_what_an_earlier_build_left_in_the_tree_is_not_linked(tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_files_of_an_earlier_build_are_not_linked(tmp_path: Path, files: dict[str, bytes]) -> None:
     project = make(tmp_path, source=SOURCE.replace("x + 7", "x + 8"))
     build = ("build", ".", "--out", ".")
     projects.aotcuda(project, *build, AOTCUDA_ARCH="sm_80;compute_80")
@@ -132,7 +132,7 @@ def test_what_an_earlier_build_left_in_the_tree_is_not_linked(tmp_path: Path, fi
         ('"float32(float32)", abi="c"', '"float32(float32)"', "int shift(T *, float)"),
     ],
 )
-def test_a_function_that_is_declared_otherwise_than_it_was_built_is_refused(
+def test_declaration_that_differs_from_built_function_is_refused(
     tmp_path: Path, old: str, new: str, declared: str
 ) -> None:
     assert USER.count(old) == 1
@@ -144,7 +144,7 @@ def test_a_function_that_is_declared_otherwise_than_it_was_built_is_refused(
 
 
 @pytest.mark.parametrize("change", ["edited", "gone", "another file"])
-def test_an_editable_neighbour_whose_source_was_edited_since_is_refused(tmp_path: Path, change: str) -> None:
+def test_stale_editable_dependency_is_refused(tmp_path: Path, change: str) -> None:
     library = write(tmp_path / "library", SOURCE, module=LIBRARY)
     table = tomllib.loads((library / "pyproject.toml").read_text())["tool"]["aotcuda"]
     (library / "pkg" / "_hooks.py").write_text(HOOKS)
@@ -193,7 +193,7 @@ def test_a_module_of_the_wheel_that_is_not_linked_is_named(tmp_path: Path, forei
         assert said in [f"pkg.user: {key} calls {name}, {remedy}" for name in ("entry", "shift")]
 
 
-def test_a_function_that_fails_is_told_once(tmp_path: Path) -> None:
+def test_failing_function_is_reported_once(tmp_path: Path) -> None:
     done = refused(make(tmp_path, source=SOURCE.replace("x + 7", "x.nothing")))
     lines = projects.lines_of(done.err)
     assert len(lines) == 1

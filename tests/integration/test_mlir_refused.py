@@ -90,14 +90,14 @@ def said(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 @pytest.mark.parametrize("name", BEYOND)
-def test_what_this_compiler_cannot_do_is_refused_by_name(said: dict[str, str], name: str) -> None:
+def test_unsupported_code_is_refused_by_name(said: dict[str, str], name: str) -> None:
     line = said[name]
     assert line.startswith(f'tool.aotcuda.modules."pkg.{name}".{BEYOND[name][2]}'), line
     assert f"pkg/_{name}.py:" in line
 
 
 @pytest.mark.usefixtures("front_end")
-def test_code_that_is_wanted_while_sources_are_imported_is_refused_in_words(tmp_path: Path) -> None:
+def test_compilation_at_import_is_refused(tmp_path: Path) -> None:
     line = "PTX = cuda.compile_ptx(f, 'void(float32[:])')"
     source = f"from numba import cuda\ndef f(x):\n    x[0] = 1\n{line}\n"
     done = refused(write(tmp_path / "project", source, module='kernels.f = "void(float32[:])"'))

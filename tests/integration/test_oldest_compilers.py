@@ -13,6 +13,7 @@ import pytest
 from aotcuda import registry
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of, refused, write
+from support import front_ends
 from support.images import cuobjdump
 
 SOURCE = """
@@ -50,6 +51,7 @@ def oldest() -> str:
     return str(folder)
 
 
+@front_ends.EACH
 def test_the_first_release_that_the_extras_accept_builds(front_end: str, oldest: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", projects.source(SOURCE), module=MODULE)
     files = content(build_wheel(project, PYTHONPATH=oldest, AOTCUDA_ARCH="sm_75;compute_75"))
@@ -62,7 +64,7 @@ def test_the_first_release_that_the_extras_accept_builds(front_end: str, oldest:
 
 
 @pytest.mark.front_end("numba-cuda-mlir")
-def test_what_it_cannot_compile_is_said_with_the_release_that_can(front_end: str, oldest: str, tmp_path: Path) -> None:
+def test_unsupported_code_names_the_release_that_compiles_it(front_end: str, oldest: str, tmp_path: Path) -> None:
     text = "def split(x):\n    return x, (x, True)\n"
     project = write(tmp_path / "project", text, module='functions.split = "Tuple((f4, Tuple((f4, b1))))(f4)"\n')
     assert refused(project, PYTHONPATH=oldest).said == (

@@ -120,7 +120,12 @@ def scikit_build_core_project(folder: Path) -> Path:
     return project
 
 
-@pytest.fixture(scope="module", params=[meson, scikit_build_core], ids=lambda make: make.__name__)
+@pytest.fixture(
+    scope="module",
+    # tests of `cmake` below have the code that scikit-build-core runs
+    params=[meson, pytest.param(scikit_build_core, marks=pytest.mark.matrix)],
+    ids=lambda make: make.__name__,
+)
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(BIN), prepend=":")
@@ -137,7 +142,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return tree(project)
 
 
-def test_the_wheel_is_for_any_system_and_has_what_aotcuda_builds(built: Built, expected: dict[str, bytes]) -> None:
+def test_wheel_is_universal_and_has_the_built_files(built: Built, expected: dict[str, bytes]) -> None:
     assert built.name == "pkg-1.0-py3-none-any.whl"
     generated = {name: data for name, data in expected.items() if name.startswith("pkg/k.")}
     assert len(generated) == 5
@@ -149,7 +154,7 @@ def test_the_wheel_is_for_any_system_and_has_what_aotcuda_builds(built: Built, e
 
 
 @pytest.mark.parametrize("name", ["pkg/_k.py", "csrc/scaled.cu", "csrc/factor.h", "table.txt", "pyproject.toml"])
-def test_a_file_that_was_read_is_a_reason_to_build_again(built: Built, name: str) -> None:
+def test_touched_input_triggers_a_build(built: Built, name: str) -> None:
     path = built.project / name
     before = path.stat().st_mtime_ns
     assert not built.would_build()
@@ -159,7 +164,7 @@ def test_a_file_that_was_read_is_a_reason_to_build_again(built: Built, name: str
     assert not built.would_build()
 
 
-def test_what_an_edit_changes_is_written_and_nothing_else(built: Built) -> None:
+def test_edit_writes_only_changed_files(built: Built) -> None:
     before = built.times()
     (built.project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
     assert built.step().status == 0
@@ -169,7 +174,7 @@ def test_what_an_edit_changes_is_written_and_nothing_else(built: Built) -> None:
     assert not built.would_build()
 
 
-def test_what_was_built_and_is_gone_is_built_again(built: Built) -> None:
+def test_missing_output_is_built_again(built: Built) -> None:
     folder = built.project / "tool" / built.where
     before = tree(folder)
     of_meson = built.where == "pkg"  # where a whole folder is the output
@@ -180,7 +185,7 @@ def test_what_was_built_and_is_gone_is_built_again(built: Built) -> None:
         assert not built.would_build()
 
 
-def test_a_mistake_is_said_until_it_is_gone_and_other_edits_of_pyproject_write_nothing(built: Built) -> None:
+def test_error_is_repeated_until_it_is_fixed(built: Built) -> None:
     config = built.project / "pyproject.toml"
     before, text = built.times(), config.read_text()
     config.write_text(text.replace('"pkg._k"', '"pkg._l"'))
@@ -192,26 +197,6 @@ def test_a_mistake_is_said_until_it_is_gone_and_other_edits_of_pyproject_write_n
     assert built.step().status == 0
     assert built.times() == before
     assert not built.would_build()
-
-
-@pytest.mark.matrix  # test_cli has `--expect`
-def test_a_module_that_meson_does_not_list_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(BIN), prepend=":")
-    project = meson_project(tmp_path / "project")
-    config = project / "pyproject.toml"
-    succeed(project, BIN / "meson", "setup", "tool")
-    text = config.read_text()
-    succeed(project, BIN / "ninja", "-C", "tool")
-    config.write_text(text.replace('modules."pkg.k"', 'modules."pkg.renamed"'))
-    done = run(project, BIN / "ninja", "-C", "tool")
-    assert done.status != 0
-    assert f"aotcuda: {config} has no module pkg.k, which --expect names, but pkg.renamed; " in done.err
-    config.write_text(f'{text}\n[tool.aotcuda.modules."pkg.l"]\nsource = "pkg._k"\nkernels.f = "void(int32[::1])"\n')
-    done = run(project, BIN / "ninja", "-C", "tool")
-    assert done.status != 0
-    assert f"aotcuda: {config} has the module pkg.l, which --expect does not name; " in done.err
-    config.write_text(text)
-    succeed(project, BIN / "ninja", "-C", "tool")
 
 
 class Editable:
@@ -244,6 +229,7 @@ class Editable:
 INSPECT = "from aotcuda.cli import main; import sys; sys.exit(main({}))"
 
 
+@pytest.mark.matrix  # CI packs meson-python's wheels and builds them again
 def test_modules_of_meson_pythons_editable_installs_are_built_and_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,12 +250,12 @@ def test_modules_of_meson_pythons_editable_installs_are_built_and_found(
     assert done.err == 'aotcuda: pkg cannot be looked for: rebuilding the "pkg" editable package failed\n'
 
 
-@pytest.mark.matrix  # meson-python's are installed in CI
+@pytest.mark.matrix  # tests of `cmake` below have the code that builds
 @pytest.mark.parametrize(
     "mode",
     ["redirect", "rebuild", "inplace"],
 )
-def test_scikit_build_cores_editable_installs_are_built_as_the_page_says(
+def test_scikit_build_core_editable_installs_work_as_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setenv("PATH", str(BIN), prepend=":")
@@ -293,7 +279,7 @@ def test_scikit_build_cores_editable_installs_are_built_as_the_page_says(
 
 
 @pytest.mark.matrix  # test_edited_meanwhile has make
-def test_make_builds_again_what_is_edited_or_gone_in_folders_of_any_name(tmp_path: Path) -> None:
+def test_make_rebuilds_edited_and_missing_files(tmp_path: Path) -> None:
     project = write(tmp_path / "year=2024" / "a: project", "flit_core", "flit_core.buildapi")
     command = f"{sys.executable} -m aotcuda build '../a: project' -q --out out --depfile out/d --stamp $@"
     (project.parent / "work").mkdir()
@@ -314,7 +300,7 @@ def test_make_builds_again_what_is_edited_or_gone_in_folders_of_any_name(tmp_pat
 @pytest.fixture
 def cmake(tmp_path: Path) -> Callable[..., Done]:
     """Configures the CMake code that it is given, with `aotcuda_DIR`, for make."""
-    package = succeed(tmp_path, sys.executable, "-m", "aotcuda", "config", "--cmakedir").out.strip()
+    package = projects.aotcuda(tmp_path, "config", "--cmakedir").out.strip()
 
     def configure(text: str, version: str = "") -> Done:
         lines = f"""\
@@ -330,7 +316,8 @@ def cmake(tmp_path: Path) -> Callable[..., Done]:
     return configure
 
 
-def test_any_cmake_project_can_add_a_target_for_a_project_beside_it(cmake: Callable[..., Done], tmp_path: Path) -> None:
+@pytest.mark.matrix  # the next test builds again and installs
+def test_cmake_target_builds_another_project(cmake: Callable[..., Done], tmp_path: Path) -> None:
     project = write(tmp_path / "a project", "flit_core", "flit_core.buildapi")
     done = cmake('aotcuda_build(gpu PROJECT "a project" DIRECTORY "made here")\nmessage(STATUS "${gpu_DIRECTORY}")')
     assert f"-- {tmp_path}/tool/made here\n" in done.out
@@ -344,7 +331,7 @@ def test_any_cmake_project_can_add_a_target_for_a_project_beside_it(cmake: Calla
     assert image.stat().st_mtime_ns != before
 
 
-def test_cmake_installs_what_the_last_build_wrote_and_all_of_it(cmake: Callable[..., Done], tmp_path: Path) -> None:
+def test_cmake_installs_all_files_of_the_last_build(cmake: Callable[..., Done], tmp_path: Path) -> None:
     write(tmp_path / "project", "flit_core", "flit_core.buildapi")
     assert cmake("aotcuda_build(gpu PROJECT project DESTINATION lib)").status == 0
     install = (BIN / "cmake", "--install", "tool", "--prefix", "installed")
@@ -379,7 +366,7 @@ def test_cmake_cleans_no_folder_that_others_may_use(cmake: Callable[..., Done], 
     assert (project / "pkg" / "k.py").is_file()
 
 
-def test_what_is_wrong_is_said_when_cmake_configures(cmake: Callable[..., Done], tmp_path: Path) -> None:
+def test_cmake_reports_errors_when_it_configures(cmake: Callable[..., Done], tmp_path: Path) -> None:
     def said(text: str, version: str = "") -> str:
         done = cmake(text, version)
         assert done.status != 0

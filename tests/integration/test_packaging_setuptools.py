@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
 from integration import projects
 from integration.projects import BUILD, SETUPTOOLS, build_wheel, content, run, succeed
 from integration.running import waiting
-from integration.test_packaging_tools import GENERATED, INSTALLERS, PROOF, installed_alone
+from integration.test_packaging_tools import GENERATED, PROOF, assert_is_for_this_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +80,7 @@ def edit(project: Path, old: str, new: str, file: str = "pyproject.toml") -> Non
 @pytest.mark.parametrize(
     "version", [*(pytest.param(name, marks=pytest.mark.matrix) for name in ("oldest", "before 70.1")), "newest"]
 )
-def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
+def test_checkout_and_sdist_give_the_same_wheel(
     version: str, flat: Path, setuptools: Callable[[str], Path], by_hatchling: dict[str, bytes]
 ) -> None:
     environ = {"PYTHONPATH": str(setuptools(VERSIONS[version])), **THEN}
@@ -94,35 +93,7 @@ def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
     assert build_wheel(flat, *BUILD, **environ).read_bytes() == first  # an sdist, then a wheel from it
 
 
-@pytest.mark.usefixtures("anew")
-@pytest.mark.matrix
-@pytest.mark.usefixtures("from_checkout")
-def test_build_makes_that_wheel_in_its_own_isolation(flat: Path, by_hatchling: dict[str, bytes]) -> None:
-    command = (sys.executable, "-m", "build", "--wheel", "--installer", "uv")
-    assert gained(build_wheel(flat, *command)) == by_hatchling
-
-
-@pytest.mark.matrix  # test_packaging_tools has hatchling's
-@pytest.mark.usefixtures("anew")
-@pytest.mark.usefixtures("from_checkout")
-@pytest.mark.parametrize("installer", INSTALLERS)
-def test_an_installed_package_needs_the_run_time_alone(
-    installer: tuple[str, ...], flat: Path, environment: Path
-) -> None:
-    installed_alone(flat, environment, installer)
-
-
-@pytest.mark.matrix  # test_refused_projects runs uv and pip
-def test_uv_and_pip_make_the_same_wheel_as_setuptools_alone(flat: Path, by_hatchling: dict[str, bytes]) -> None:
-    uv = (sys.executable, "-m", "uv", "build", "--wheel", "--no-build-isolation", "--python", sys.executable)
-    pip = (sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist")
-    for command in (uv, pip):
-        assert gained(build_wheel(flat, *command)) == by_hatchling
-
-
-def test_a_project_without_the_table_is_built_as_if_aotcuda_were_not_there(
-    flat: Path, setuptools: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_project_without_table_is_unaffected(flat: Path, setuptools: Callable[[str], Path], tmp_path: Path) -> None:
     config = flat / "pyproject.toml"
     config.write_text(config.read_text().partition("[tool.aotcuda]")[0])
     watched = "import atexit, sys; atexit.register(lambda: print('imported', *sorted(sys.modules)));"
@@ -137,12 +108,7 @@ def test_a_project_without_the_table_is_built_as_if_aotcuda_were_not_there(
 
 def test_host_abi_makes_a_wheel_for_this_system_alone(flat: Path) -> None:
     edit(flat, "[tool.aotcuda]\n", "[tool.aotcuda]\nhost-abi = true\n")
-    wheel = build_wheel(flat)
-    *_, tag = parse_wheel_filename(wheel.name)
-    assert {(each.interpreter, each.abi) for each in tag} == {("py3", "none")}
-    assert tag <= {*sys_tags()}  # pip would install it here
-    assert {each.platform for each in tag} != {"any"}
-    assert b"Root-Is-Purelib: false" in content(wheel)["flat-1.0.dist-info/WHEEL"]
+    assert_is_for_this_system(build_wheel(flat))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +119,7 @@ def test_host_abi_makes_a_wheel_for_this_system_alone(flat: Path) -> None:
         pytest.param("universal = 1", "false", "py3-none-any", id="Python 2 as well"),
     ],
 )
-def test_a_tag_that_the_project_names_is_its_own(options: str, host_abi: str, tag: str, flat: Path) -> None:
+def test_tag_of_the_project_is_kept(options: str, host_abi: str, tag: str, flat: Path) -> None:
     edit(flat, "[tool.aotcuda]\n", f"[tool.aotcuda]\nhost-abi = {host_abi}\n")
     (flat / "setup.cfg").write_text(f"[bdist_wheel]\n{options}\n")
     assert build_wheel(flat).name == f"flat-1.0-{tag}.whl"
@@ -166,7 +132,7 @@ def native(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("anew")
 @needs_compiler
-def test_a_package_that_needs_its_own_extension_module_is_built_also_from_its_sdist(native: Path) -> None:
+def test_package_with_extension_module_builds_from_sdist(native: Path) -> None:
     """Its sources import the module, its `build` has a list of steps of its own, its version is computed."""
     wheel = build_wheel(native, *BUILD)
     name, number, _, tag = parse_wheel_filename(wheel.name)
@@ -182,31 +148,12 @@ def test_a_package_that_needs_its_own_extension_module_is_built_also_from_its_sd
         assert {"native-1.5/csrc/scale.cu", "native-1.5/csrc/include/scale.h"} <= {*archive.getnames()}
 
 
+@pytest.mark.matrix  # the next editable installs have no extension module, the test before is no editable install
 @needs_compiler
-def test_an_editable_install_of_such_a_package_works(native: Path, with_build_tools: Path) -> None:
+def test_editable_install_with_extension_module_works(native: Path, with_build_tools: Path) -> None:
     install(native, with_build_tools, "strict")
     code = "import native.kernels as k; print(k.scale, k.__aotcuda__, k.__file__)"
     assert f"{native}/" in succeed(native.parent, with_build_tools, "-c", code).out
-
-
-def test_an_sdist_is_made_without_compiling_and_has_what_the_table_names(tmp_path: Path) -> None:
-    project = projects.copy("foreign", tmp_path / "foreign")
-    (project / "_prelude.py").write_text("")
-    for name in ("csrc/generated/from_ptx.ptx", "csrc/headers/deep/inner.h", "data/a.h5", "data/b.txt"):
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text("")
-    (tmp_path / "outside.h").write_text("")
-    keys = 'watch = ["data/*.h5", "../outside.h", "/etc/hostname"]\nprelude = "_prelude"'
-    edit(project, "[tool.aotcuda]\n", f'[tool.setuptools]\npackages = ["foreign"]\n\n[tool.aotcuda]\n{keys}\n')
-    succeed(project, *BUILD, "--sdist", AOTCUDA_ARCH="no arch at all")
-    with tarfile.open(project / "dist" / "foreign-1.0.tar.gz") as archive:
-        names = {name.removeprefix("foreign-1.0/") for name in archive.getnames()}
-    sources = {path.relative_to(project).as_posix() for path in (project / "csrc").glob("*.cu")}
-    wanted = {"_prelude.py", "csrc/generated/from_ptx.ptx", "csrc/headers/deep/inner.h", "data/a.h5"}
-    assert sources
-    assert sources | wanted <= names
-    assert "data/b.txt" not in names
-    assert not [name for name in names if "outside" in name or "hostname" in name]
 
 
 @pytest.fixture
@@ -237,14 +184,15 @@ def state(environment: Path) -> str:
     return succeed(environment.parent, environment, "-c", STATE, PYTHONPATH="").out
 
 
+@pytest.mark.matrix  # CI runs setuptools' editable builds, and installs one of hatchling's
 @pytest.mark.parametrize(
     ("version", "mode", "layout"),
     [
-        pytest.param("oldest", "lenient", "src", marks=pytest.mark.matrix),
-        pytest.param("before 70.1", "strict", "src", marks=pytest.mark.matrix),
+        ("oldest", "lenient", "src"),
+        ("before 70.1", "strict", "src"),
         ("newest", "lenient", "flat"),
-        pytest.param("newest", "strict", "flat", marks=pytest.mark.matrix),
-        pytest.param("newest", "compat", "flat", marks=pytest.mark.matrix),
+        ("newest", "strict", "flat"),
+        ("newest", "compat", "flat"),
     ],
 )
 def test_an_editable_install_of_each_mode_notices_edits(
@@ -299,23 +247,15 @@ def solo(tmp_path: Path) -> Path:
     return project
 
 
-def test_a_module_beside_single_modules_is_in_wheels_and_editable_builds(solo: Path) -> None:
+def test_single_module_project_gets_a_module_beside_it(solo: Path) -> None:
     assert {"solo.py", "solo_kernels.py", "solo_kernels.aotcuda/manifest.json"} <= content(build_wheel(solo)).keys()
     for _ in range(2):
         projects.back_end(solo, editable=True)
         assert {"solo_kernels.py", "solo_kernels.aotcuda/manifest.json"} <= projects.own(solo).keys()
 
 
-@pytest.mark.matrix  # test_packaging_tools has hatchling's
-def test_a_module_beside_single_modules_is_imported_from_editable_installs(solo: Path, with_build_tools: Path) -> None:
-    for _ in range(2):
-        install(solo, with_build_tools)
-        code = "import solo_kernels as k; print(k.axpy, k.fused)"
-        assert "axpy" in succeed(solo.parent, with_build_tools, "-c", code, PYTHONPATH="").out
-
-
 @pytest.mark.parametrize("before", ["editable", "wheel"])
-def test_a_wheel_has_nothing_of_the_builds_before_it(before: str, tmp_path: Path) -> None:
+def test_wheel_has_no_files_of_earlier_builds(before: str, tmp_path: Path) -> None:
     """Setuptools keeps what it packs wheels from, and takes up whatever looks like a module of the source tree."""
     built = []
     for name in ("fresh", "used"):
@@ -330,7 +270,7 @@ def test_a_wheel_has_nothing_of_the_builds_before_it(before: str, tmp_path: Path
     assert used == fresh
 
 
-def test_what_people_wrote_is_packaged_whatever_it_is_called(flat: Path, by_hatchling: dict[str, bytes]) -> None:
+def test_files_with_generated_names_are_packaged(flat: Path, by_hatchling: dict[str, bytes]) -> None:
     """A module that another project's build made and this one carries along is what somebody wrote, too."""
     projects.back_end(flat, editable=True)
     edit(flat, "[tool.aotcuda]\n", '[tool.setuptools.package-data]\nflat = ["**/*"]\n\n[tool.aotcuda]\n')
@@ -353,9 +293,7 @@ def test_clean_removes_what_was_generated_and_nothing_else(flat: Path) -> None:
     assert {name: data for name, data in projects.own(flat).items() if not name.startswith("dist/")} == before
 
 
-def test_a_project_described_by_setup_py_alone_needs_the_table_and_nothing_else(
-    flat: Path, by_hatchling: dict[str, bytes]
-) -> None:
+def test_setup_py_project_needs_only_the_table(flat: Path, by_hatchling: dict[str, bytes]) -> None:
     config = flat / "pyproject.toml"
     head, _, table = config.read_text().partition("[project]")
     config.write_text(head + table[table.index("[tool.aotcuda]") :])
@@ -399,7 +337,7 @@ def test_a_package_in_a_folder_of_another_name_is_refused(flat: Path) -> None:
     )
 
 
-def test_a_source_that_is_not_in_the_wheel_is_refused_with_both_ways_out(flat: Path) -> None:
+def test_source_outside_the_wheel_is_refused(flat: Path) -> None:
     edit(flat, "[tool.aotcuda]\n", '[tool.setuptools]\npackages = ["flat"]\n\n[tool.aotcuda]\nhost-abi = true\n')
     (flat / "constants.py").write_text("STEP = 2\n")
     (flat / "flat" / "_kernels.py").write_text("import constants\n" + (flat / "flat" / "_kernels.py").read_text())
@@ -410,11 +348,6 @@ def test_a_source_that_is_not_in_the_wheel_is_refused_with_both_ways_out(flat: P
     assert not [*flat.glob("dist/*.whl")]
     edit(flat, "[tool.setuptools]\n", '[tool.setuptools]\npy-modules = ["constants"]\n')
     assert any(name.endswith("/constants.py") for name in content(build_wheel(flat)))
-    edit(flat, 'py-modules = ["constants"]\n', "")
-    edit(flat, "host-abi = true\n", 'fallback = "error"\n')
-    shutil.rmtree(flat / "build")
-    shutil.rmtree(flat / "dist")
-    assert not any(name.endswith("constants.py") for name in content(build_wheel(flat)))
 
 
 def test_packages_in_any_folder_are_found(flat: Path, by_hatchling: dict[str, bytes]) -> None:
@@ -468,22 +401,18 @@ def built_before(flat: Path) -> Iterator[Path]:
     assert projects.own(flat) == before
 
 
-def test_an_editable_build_that_setuptools_cannot_finish_leaves_the_source_tree_as_it_was(built_before: Path) -> None:
+def test_failed_editable_build_keeps_the_source_tree(built_before: Path) -> None:
     done = projects.forked_run(built_before, *projects.command(editable=True))
     assert done.status != 0
     assert "it fails" in done.err
 
 
+@pytest.mark.matrix  # the test before ends a build there, test_stopped_builds sends signals
 @pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize(
-    ("number", "editable"),
-    [
-        (signal.SIGINT, True),
-        pytest.param(signal.SIGTERM, True, marks=pytest.mark.matrix),
-        pytest.param(signal.SIGINT, False, marks=pytest.mark.matrix),
-    ],
+    ("number", "editable"), [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGINT, False)]
 )
-def test_a_signal_in_setuptools_turn_leaves_nothing(
+def test_signal_during_setuptools_leaves_nothing(
     number: signal.Signals, editable: bool, built_before: Path, tmp_path: Path
 ) -> None:
     temporary = tmp_path / "temporary"
@@ -493,13 +422,3 @@ def test_a_signal_in_setuptools_turn_leaves_nothing(
         assert build.stopped(number) == (1, "interrupted\n")  # as setuptools reports a KeyboardInterrupt
         assert build.is_gone()
     assert list(temporary.iterdir()) == []
-
-
-def test_the_traceback_is_shown_on_demand_and_nothing_is_written(flat: Path) -> None:
-    edit(flat, "axpy =", "saxpy =")
-    before = projects.own(flat)
-    done = projects.forked_run(flat, *projects.command(editable=True), AOTCUDA_DEBUG="1")
-    assert done.status != 0
-    assert "Traceback (most recent call last):" in done.err
-    assert "SourceError" in done.err
-    assert projects.own(flat) == before

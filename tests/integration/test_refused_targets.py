@@ -12,7 +12,6 @@ from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvrtc
 from integration import projects
-from support import front_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,8 +54,7 @@ def said(folder: Path, source: str, arch: str, module: str, linked: dict[str, by
     return projects.refused(project).said
 
 
-@pytest.mark.front_end(front_ends.NUMBA, front_ends.MLIR)
-def test_one_debug_kernel_beside_ptx_is_named_with_its_option(front_end: str, tmp_path: Path) -> None:
+def test_debug_kernel_beside_ptx_is_refused(front_end: str, tmp_path: Path) -> None:
     kernels = 'kernels.a = "void(float32[::1])"\nkernels.b = "void(float32[::1])"'
     assert said(tmp_path, DEBUG, "compute_75", kernels, {}) == (
         f"{projects.MODULE}.kernels.a: debug=True gives machine code alone, and compute_75 of arch is PTX; "
@@ -64,8 +62,8 @@ def test_one_debug_kernel_beside_ptx_is_named_with_its_option(front_end: str, tm
     )
 
 
-@pytest.mark.parametrize("arch", ["compute_75", "sm_75"])
-def test_ltoir_for_newer_gpus_is_named_with_the_target_that_takes_it(arch: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("arch", ["sm_75", pytest.param("compute_75", marks=pytest.mark.matrix)])
+def test_ltoir_newer_than_the_target_is_refused(arch: str, tmp_path: Path) -> None:
     item = LinkInput(kind="cu", name="f.cu", data=PLAIN.encode())
     code = nvrtc.compile_source(item, parse("sm_80"), Options(), toolchain.include_dirs(), lto=True)
     module = 'link = ["f.ltoir"]\nkernels.a = "void(float32[::1])"'
@@ -75,7 +73,7 @@ def test_ltoir_for_newer_gpus_is_named_with_the_target_that_takes_it(arch: str, 
     )
 
 
-def test_an_instruction_of_newer_gpus_is_named_with_the_first_that_has_it(tmp_path: Path) -> None:
+def test_instruction_of_newer_gpus_is_refused(tmp_path: Path) -> None:
     module = 'link = ["f.cu"]\nkernels.a = "void(float32[::1])"'
     assert said(tmp_path, CALLS, "sm_75", module, {"f.cu": REDUX.encode()}) == (
         f"{projects.MODULE}.link[0]: f.cu does not compile for sm_75: it uses redux, which GPUs before sm_80 do not "
@@ -98,12 +96,15 @@ def f(x, y):
     ("pointer", "arch", "dtype"),
     [
         ("fp8e5", "sm_80", "float8_e5m2"),
-        ("fp8e4b15", "sm_80", "|u1"),
-        ("fp8e4nv", "sm_89", "float8_e4m3fn"),
-        pytest.param("fp8e4nv", "sm_90", "float8_e4m3fn", marks=pytest.mark.matrix),
         ("fp8e4nv", "sm_80", None),
-        pytest.param("fp8e4b8", "sm_90", None, marks=pytest.mark.matrix),
-        pytest.param("fp8e5b16", "sm_90", None, marks=pytest.mark.matrix),
+        *(
+            pytest.param(*case, marks=pytest.mark.matrix)
+            for case in (
+                ("fp8e4b15", "sm_80", "|u1"),
+                ("fp8e4nv", "sm_89", "float8_e4m3fn"),
+                ("fp8e4b8", "sm_90", None),
+            )
+        ),
     ],
 )
 def test_float8_pointers_are_built_where_the_target_has_the_type(
@@ -125,7 +126,12 @@ def test_float8_pointers_are_built_where_the_target_has_the_type(
 
 @pytest.mark.parametrize(
     ("defined", "used"),
-    [("N = 16", "N"), ("N = [16]", "N[0]"), ('N = {"n": 16}', 'N["n"]'), ("N: tl.constexpr = 16", "N")],
+    [
+        ("N = 16", "N"),
+        ("N: tl.constexpr = 16", "N"),
+        pytest.param("N = [16]", "N[0]", marks=pytest.mark.matrix),
+        pytest.param('N = {"n": 16}', 'N["n"]', marks=pytest.mark.matrix),
+    ],
 )
 def test_plain_globals_of_triton_kernels_are_named_with_constexpr(defined: str, used: str, tmp_path: Path) -> None:
     pytest.importorskip("triton")

@@ -107,9 +107,7 @@ WRITE = {"AOTCUDA_BUILD_CACHE_ACCESS": "read-write"}
 NOT_USED = "the build continues without the build cache: s3://wheels/"
 
 
-def test_one_user_fills_the_bucket_and_another_one_reads_it(
-    project: Path, server: tuple[str, Keys], tmp_path: Path
-) -> None:
+def test_one_user_fills_and_another_reads_the_bucket(project: Path, server: tuple[str, Keys], tmp_path: Path) -> None:
     address, keys = server
     first = built(started(project, address, keys["read-write"], tmp_path / "a", **WRITE))
     assert "; 0 of " in first
@@ -124,7 +122,7 @@ def test_one_user_fills_the_bucket_and_another_one_reads_it(
     [("read", WRITE), ("", WRITE), ("", {}), ("stranger", {})],
     ids=["may not write", "no credentials, write", "no credentials, read", "wrong secret"],
 )
-def test_what_the_bucket_refuses_costs_one_warning(
+def test_refused_bucket_access_gives_one_warning(
     who: str, access: dict[str, str], project: Path, server: tuple[str, Keys], tmp_path: Path
 ) -> None:
     address, keys = server
@@ -135,7 +133,7 @@ def test_what_the_bucket_refuses_costs_one_warning(
     assert (tmp_path / "a" / "out" / "pkg" / "kernels.aotcuda" / "kernels.fatbin").is_file()
 
 
-def test_damaged_entries_in_the_bucket_cost_one_warning_and_are_replaced(
+def test_damaged_bucket_entries_are_replaced_with_one_warning(
     project: Path, server: tuple[str, Keys], tmp_path: Path
 ) -> None:
     address, keys = server

@@ -15,6 +15,8 @@ from support import front_ends
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("build_cache")
+
 SOURCE = """
 from numba import cuda
 
@@ -70,7 +72,7 @@ def simulated(folder: Path, code: str, **environ: str) -> projects.Done:
     return projects.run(folder, sys.executable, "-c", code, **environ)
 
 
-def test_what_was_built_runs_from_the_sources_in_the_wheel(installed: Path) -> None:
+def test_packaged_module_runs_in_the_simulator(installed: Path) -> None:
     done = simulated(installed, CODE)
     assert done.out.splitlines() == [
         "True",
@@ -78,7 +80,7 @@ def test_what_was_built_runs_from_the_sources_in_the_wheel(installed: Path) -> N
     ], done.err
 
 
-def test_what_was_never_built_runs_from_the_tree(project: Path) -> None:
+def test_source_tree_runs_in_the_simulator(project: Path) -> None:
     done = simulated(project, CODE)
     assert done.out.splitlines()[0] == "True", done.err
 
@@ -100,7 +102,7 @@ for dtype in ("i4", "i8"):
     assert done.out.split() == ["4", "8"], done.err
 
 
-def test_arguments_that_no_signature_takes_are_refused_where_nothing_may_be_compiled(installed: Path) -> None:
+def test_unpackaged_types_are_refused_without_fallback(installed: Path) -> None:
     code = "import pkg.k, numpy as np\npkg.k.axpy[1, 1](2.0, np.zeros(1), np.zeros(1))"
     assert simulated(installed, code).status == 0
     done = simulated(installed, code, AOTCUDA_FALLBACK="error")
@@ -112,7 +114,7 @@ def test_an_import_touches_no_driver(installed: Path) -> None:
     assert simulated(installed, code, AOTCUDA_LOAD="import").out == "False\n"
 
 
-def test_what_is_no_kernel_and_a_source_that_is_gone_are_said(installed: Path) -> None:
+def test_wrong_launches_and_missing_sources_are_refused(installed: Path) -> None:
     code = """
 import pkg.k
 for launch in (lambda k: k[1], lambda k: k(a=1), lambda k: k[1, 1](a=1), lambda k: k.forall(0)(a=1)):

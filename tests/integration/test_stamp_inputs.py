@@ -22,6 +22,8 @@ from support.stamp_inputs import IGNORED, INPUTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from _pytest.mark.structures import ParameterSet
+
 PAGE = Path(__file__).parents[2] / "docs" / "build-cache.md"
 NOT_EDITED = {
     "the clock, random numbers, the network",
@@ -36,20 +38,21 @@ def installed(front_end: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not is_there, reason=f"{package} is not installed")
 
 
-def of_rows(front_end: str) -> list[str]:
-    """Return the inputs of the first front end; for another one an input of each row, and the late ones."""
+def cases(front_end: str) -> Iterator[ParameterSet]:
+    """Yield the inputs of the first front end; for another one an input of each row, and the late ones.
+
+    CI has the late ones of the others, which their own compilations read. The rest is read by code that all share.
+    """
     rows: dict[str, str] = {}
-    items = stamp_inputs.of(front_end)
-    for name, item in items.items():
-        rows.setdefault(item.row, name)
-    return [name for name, item in items.items() if front_end == FIRST or item.is_late or name in rows.values()]
+    for name, item in stamp_inputs.of(front_end).items():
+        is_first_of_row = rows.setdefault(item.row, name) == name
+        if front_end == FIRST or item.is_late or is_first_of_row:
+            is_of_matrix = front_end != FIRST and not item.is_late
+            marks = [installed(front_end), *[pytest.mark.matrix] * is_of_matrix]
+            yield pytest.param(front_end, name, marks=marks, id=f"{front_end}-{name}")
 
 
-CASES = [
-    pytest.param(front_end, name, marks=installed(front_end), id=f"{front_end}-{name}")
-    for front_end in stamp_inputs.ALL
-    for name in of_rows(front_end)
-]
+CASES = [case for front_end in stamp_inputs.ALL for case in cases(front_end)]
 FRONT_ENDS = [pytest.param(front_end, marks=installed(front_end)) for front_end in stamp_inputs.ALL]
 
 

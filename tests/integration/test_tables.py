@@ -8,6 +8,7 @@ import pytest
 
 from integration import projects
 from integration.projects import MODULE, refused, source, write
+from support import front_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +85,7 @@ NAMES = ("keeping_py_func", "keeping_python_func", "keeping_wrapped", "launching
 PATHS = {"static": "Solver.step", "held": "pkg._k:Solver.kernel", "deep": "push.kernel.inner"}
 
 
+@front_ends.EACH
 def test_kernels_behind_decorators_and_objects_are_built(front_end: str, tmp_path: Path) -> None:
     text = WRAPPED + "".join(f"\nk_{name} = {name}(add)" for name in NAMES)
     tables = [f'kernels.k_{name} = "void(float32[::1], float32[::1])"' for name in NAMES]
@@ -125,7 +127,7 @@ LEADS_NOWHERE = {
 }
 
 
-def test_what_a_path_does_not_lead_to_is_said(front_end: str, tmp_path: Path) -> None:
+def test_wrong_python_path_is_refused(front_end: str, tmp_path: Path) -> None:
     kernels = [
         f'kernels.k{number} = {{ python = "{path}", signature = "void(float32[::1], float32[::1])" }}'
         for number, path in enumerate(LEADS_NOWHERE)
@@ -165,7 +167,7 @@ def open_(x):
 """
 
 
-def test_signatures_are_those_of_the_decorator_where_the_table_has_none(front_end: str, tmp_path: Path) -> None:
+def test_table_without_signatures_uses_the_decorators(front_end: str, tmp_path: Path) -> None:
     tables = 'kernels.one = {}\nkernels.several = { launch-bounds = 64 }\nkernels.open_ = "void(int32[::1])"\n'
     tables += "functions.helper = {}\n"
     project = write(tmp_path / "project", source(DECLARED), module=tables)
@@ -182,7 +184,7 @@ def test_signatures_are_those_of_the_decorator_where_the_table_has_none(front_en
     assert built["functions"][0]["prototype"] == "float helper(float x, int n);"
 
 
-def test_what_has_no_signature_anywhere_is_refused_with_the_ways_to_one(front_end: str, tmp_path: Path) -> None:
+def test_function_without_signature_is_refused(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(DECLARED), module="kernels.open_ = {}\nfunctions.wide = {}\n")
     kernel, function = projects.lines_of(refused(project).err)
     assert kernel.startswith(f"{MODULE}.kernels.open_: there is no signature, neither here nor in a @cuda.jit(...) of ")
@@ -198,7 +200,7 @@ types = { C2 = "complex64[:, ::1]", V = "R[::1]", R = "float32", P = "pkg._other
 """
 
 
-def test_names_for_types_are_taken_in_every_signature(front_end: str, tmp_path: Path) -> None:
+def test_type_names_of_the_table_work_in_signatures(front_end: str, tmp_path: Path) -> None:
     text = source(
         "from numba import cuda\n\ndef f(*x):\n    pass\n\ndef k(z, v, p, s):\n    v[0] = p[0].mass + z[0, 0].real\n"
     )
@@ -227,7 +229,7 @@ types.pkg = "pkg._other:pkg"
 """
 
 
-def test_a_type_that_a_module_has_may_be_called_there_as_any_type_of_the_table(front_end: str, tmp_path: Path) -> None:
+def test_table_types_may_share_names_with_module_types(front_end: str, tmp_path: Path) -> None:
     kernel = 'kernels.k = "void(particles, a[::1], b[::1], pkg[::1])"'
     text = "def k(p, x, y, z):\n    x[0].y = p[0].particle + y[0].x + z[0].pkg\n"
     project = write(tmp_path / "project", text, aotcuda=ELSEWHERE, module=kernel)
@@ -249,7 +251,7 @@ NO_TYPES = {
 }
 
 
-def test_a_name_that_is_no_type_is_said(front_end: str, tmp_path: Path) -> None:
+def test_unknown_type_name_is_refused(front_end: str, tmp_path: Path) -> None:
     types = (
         'types = { field = "complex128[:, ::1]", float32 = "float64", A = "flaot32[:]", B = "pkg._k:nothing", C = "3" }'
     )
@@ -286,7 +288,7 @@ def test_a_module_has_kernels_of_several_sources(front_end: str, tmp_path: Path)
     assert origins == {"f": "pkg._k:f", "g": "pkg._other:g", "same": "pkg._other:same"}
 
 
-def test_a_name_that_two_sources_have_must_be_told_apart(front_end: str, tmp_path: Path) -> None:
+def test_ambiguous_name_of_two_sources_is_refused(front_end: str, tmp_path: Path) -> None:
     tables = 'kernels.same = "void(float32[::1])"\nkernels.h = "void(float32[::1])"\n'
     both, missing = projects.lines_of(refused(several(tmp_path / "project", tables)).err)
     assert both == (
@@ -311,7 +313,7 @@ both = Both(add)
 
 
 @pytest.mark.front_end("numba-cuda")
-def test_a_kernel_is_taken_rather_than_its_twin_for_the_host(front_end: str, tmp_path: Path) -> None:
+def test_cuda_kernel_is_preferred_to_host_function(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", TWINS, module="kernels.both = {}")
     (kernel,) = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")["kernels"]
     assert kernel["overloads"][0]["signature"] == "void(float32[::1])"

@@ -47,7 +47,7 @@ def files(wheel: Path) -> dict[str, bytes]:
 
 
 class TestTheWheel:
-    def test_its_build_prints_what_aotcuda_says_alone(self, built: tuple[Path, str]) -> None:
+    def test_build_prints_only_lines_of_aotcuda(self, built: tuple[Path, str]) -> None:
         """And not what Triton's bindings list as they end, where a process has kept something of it."""
         wheel, said = built
         assert [line for line in said.splitlines() if not line.startswith("aotcuda")] == [f"dist/{wheel.name}"]
@@ -108,7 +108,7 @@ class TestTheWheel:
             assert found[symbol, arch] == (own, int(shared)), (symbol, arch)
 
     def test_inspect_names_variants_and_resources(self, wheel: Path) -> None:
-        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        done = projects.aotcuda(wheel.parent, "inspect", "--json", wheel)
         modules = {item["name"]: item for item in json.loads(done.out)["modules"]}
         (matmul,) = [item for item in modules["tritonkernels.tensor_cores"]["symbols"] if item["name"] == "matmul"]
         assert matmul["abi"] == "triton"
@@ -194,7 +194,7 @@ class TestLaunches:
 
         return run
 
-    def test_add_takes_the_variant_that_tritons_own_rule_takes(self, cuda, launch) -> None:
+    def test_launch_selects_the_variant_of_tritons_rule(self, cuda, launch) -> None:
         x, y, out = (cuda.allocate(4 * 4096) for _ in range(3))
         code = "".join(
             f"kernels.add[({-(-n // block)},)](Array({x}), Array({y}), Array({out + shift}), {n}, BLOCK={block})\n"
@@ -208,7 +208,7 @@ class TestLaunches:
         ]
         assert bytes.fromhex(found[1]["parameters"]) == struct.pack("<QQQi4xQQ", x, y, out, 4095, 0, 0)
 
-    def test_configs_are_chosen_by_the_arguments_and_the_grid_is_told(self, cuda, launch) -> None:
+    def test_arguments_select_config_and_grid(self, cuda, launch) -> None:
         x = cuda.allocate(4 * 8192)
         grid = "lambda meta: (-(-meta['n'] // meta['BLOCK']),)"
         found = launch(f"for n in (4096, 8192): kernels.scale[{grid}](Array({x}), 0.5, n)\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,7 +61,7 @@ def make(folder: Path, source: str, targets: str) -> Path:
 def build(folder: Path, source: str, targets: str) -> tuple[Path, str]:
     """Return the images, and what was said."""
     project = make(folder, source, targets)
-    done = projects.succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--out", "out")
+    done = projects.aotcuda(project, "build", ".", "--out", "out")
     return project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin", done.err
 
 
@@ -72,14 +71,14 @@ def numbers(fatbin: Path, target: str, *candidates: float) -> list[float]:
     return [number for number in candidates if struct.pack(">f", number).hex() in text]
 
 
-def test_a_kernel_is_answered_as_by_its_target(tmp_path: Path) -> None:
+def test_kernel_sees_the_capability_of_its_target(tmp_path: Path) -> None:
     fatbin, said = build(tmp_path, SOURCE, '"sm_80", "sm_90a"')
     assert numbers(fatbin, "sm_80", 1, 80, 90) == [80]
     assert numbers(fatbin, "sm_90a", 1, 80, 90) == [90]
     assert "asked" not in said
 
 
-def test_a_source_is_imported_for_each(tmp_path: Path) -> None:
+def test_triton_source_is_imported_for_each_target(tmp_path: Path) -> None:
     fatbin, said = build(tmp_path, IMPORTED, '"sm_80", "sm_90a"')
     candidates = (0, 80_163, 90_227)
     assert numbers(fatbin, "sm_80", *candidates[1:]) == [80_163]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,7 +49,7 @@ def test_the_module_gains_data_alone(files: dict[str, bytes]) -> None:
     assert "rebuild" not in manifest_of(files, "tritoninplace.norm"), "Triton's own JIT serves what is missing"
 
 
-def test_kernels_are_exact_and_say_how_triton_binds_their_arguments(files: dict[str, bytes]) -> None:
+def test_kernels_record_exact_argument_binding(files: dict[str, bytes]) -> None:
     norm = kernels(files)["norm"]
     assert norm["exact"] is True
     assert norm["defined"] == "tritoninplace.norm:norm:12"
@@ -66,7 +65,7 @@ def test_kernels_are_exact_and_say_how_triton_binds_their_arguments(files: dict[
     assert not any(parameter.get("optional") for item in norm["overloads"] for parameter in item["parameters"])
 
 
-def test_options_of_a_variant_are_compiled_and_say_how_it_is_launched(files: dict[str, bytes]) -> None:
+def test_variant_options_reach_code_and_launch(files: dict[str, bytes]) -> None:
     _, _, special = kernels(files)["norm"]["overloads"]
     assert special["launches"] == {"sm_90a": {"threads": 128, "shared": 8, "cluster": [2, 1, 1], "dependent": True}}
     assert special["cooperative"] is True
@@ -112,7 +111,7 @@ OTHER_PARAMETERS = (
 )
 
 
-def test_a_variant_that_a_target_cannot_have_is_left_out_there(tmp_path: Path) -> None:
+def test_unsupported_variant_is_left_out_of_a_target(tmp_path: Path) -> None:
     copy = with_clusters(tmp_path, "warn")
     said = projects.back_end(copy).err
     reason = "num_ctas > 1 requires NVIDIA SM90+"
@@ -127,17 +126,17 @@ def test_a_variant_that_a_target_cannot_have_is_left_out_there(tmp_path: Path) -
     (plain, special) = manifest["kernels"][0]["overloads"]
     assert [sorted(item["launches"]) for item in (plain, special)] == [["sm_80", "sm_86", "sm_90a"], ["sm_90a"]]
     for command in ("check", "inspect"):
-        done = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", command, "--json", wheel)
+        done = projects.aotcuda(tmp_path, command, "--json", wheel)
         (module,) = json.loads(done.out)["modules"]
         assert [(item["kernel"], item["target"], item["variants"]) for item in module["left_out"]] == [
             ("norm", "sm_80", 1),
             ("norm", "sm_86", 1),
         ]
-        done = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", command, wheel)
+        done = projects.aotcuda(tmp_path, command, wheel)
         assert "left out" in done.out
 
 
-def test_a_recorded_kernel_that_the_source_has_otherwise_is_refused_where_triton_would_not_serve_it(
+def test_changed_kernel_outside_in_place_is_refused(
     tmp_path: Path,
 ) -> None:
     copy = with_clusters(tmp_path, "warn")
@@ -147,8 +146,8 @@ def test_a_recorded_kernel_that_the_source_has_otherwise_is_refused_where_triton
     assert said == OTHER_PARAMETERS.replace("tritoninplace.norm", "tritoninplace.k")
 
 
-def test_with_incomplete_error_it_ends_the_build(tmp_path: Path) -> None:
-    done = projects.run(with_clusters(tmp_path, "error"), *projects.command())
+def test_incomplete_error_ends_the_build(tmp_path: Path) -> None:
+    done = projects.forked_run(with_clusters(tmp_path, "error"), *projects.command())
     said = done.err
     assert done.status
     assert "kernels.norm: 1 of its 2 variants cannot be had for sm_80" in said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tomllib
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import pytest
 
 from aotcuda.binary import fatbin
 from integration import projects, test_reproducible
-from integration.projects import BUILD, HATCHLING, build_wheel, content, manifest_of
+from integration.projects import HATCHLING, build_wheel, content, manifest_of
 from integration.test_fallback import Machine
 from support.front_ends import MLIR, installed
 from support.images import cuobjdump, resource_usage
@@ -75,7 +74,7 @@ class TestManifests:
             compilers = {OLD, MLIR, "numba", "llvmlite"} & manifests[name]["toolchain"].keys()
             assert compilers == ({MLIR} if front_end == MLIR else {OLD, "numba", "llvmlite"})
 
-    def test_each_lays_its_arrays_out_as_its_front_end_does(self, manifests: dict[str, Manifest]) -> None:
+    def test_arrays_have_the_layout_of_their_front_end(self, manifests: dict[str, Manifest]) -> None:
         for name, front_end in FRONT_ENDS.items():
             for kernel in manifests[name]["kernels"]:
                 arrays = [item for item in kernel["overloads"][0]["parameters"] if item["kind"] == "array"]
@@ -87,7 +86,7 @@ class TestManifests:
         assert found["waves"] == found["polynomials"] | {"mixed/_waves.py"}
         assert found["fields"] == found["waves"] | {"mixed/_fields.py"}
 
-    def test_a_late_build_would_take_the_modules_own_front_end(self, manifests: dict[str, Manifest]) -> None:
+    def test_fallback_uses_the_modules_own_front_end(self, manifests: dict[str, Manifest]) -> None:
         for name, manifest in manifests.items():
             (own,) = manifest["rebuild"]["table"]["modules"].values()
             assert own.get("frontend", OLD) == FRONT_ENDS[name]
@@ -148,15 +147,8 @@ class TestBuilds:
         assert [name for name, data in content(wheel).items() if content(other)[name] != data] == []
         assert other.read_bytes() == wheel.read_bytes()
 
-    @pytest.mark.matrix  # test_packaging_tools has one front end's
-    def test_it_is_the_same_by_way_of_an_sdist(self, wheel: Path, cached: dict[str, str], tmp_path: Path) -> None:
-        project = projects.copy("mixed", tmp_path / "mixed")
-        assert build_wheel(project, *BUILD, **cached).read_bytes() == wheel.read_bytes()
-        assert list((project / "dist").glob("*.tar.gz"))
-
-    def test_modules_are_what_they_would_be_without_those_that_link_them(
-        self, files: dict[str, bytes], tmp_path: Path
-    ) -> None:
+    @pytest.mark.matrix  # test_linked_modules has the files of a module that others link
+    def test_linking_does_not_change_the_linked_module(self, files: dict[str, bytes], tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
         config = project / "pyproject.toml"
         before, fields, _ = config.read_text().partition('[tool.aotcuda.modules."mixed.fields"]')
@@ -177,7 +169,7 @@ def no_compiler(folder: Path, package: str) -> Path:
 
 
 class TestMissingCompilers:
-    def test_the_module_that_asked_for_it_is_named_with_the_extra(self, tmp_path: Path) -> None:
+    def test_missing_compiler_names_module_and_extra(self, tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
         path = no_compiler(tmp_path / "path", "numba_cuda_mlir")
         done = projects.refused(project, PYTHONPATH=str(path))
@@ -187,7 +179,7 @@ class TestMissingCompilers:
             "pip install 'aotcuda[mlir-cu13]'\n"
         )
 
-    def test_a_front_end_of_the_project_is_the_projects_key(self, tmp_path: Path) -> None:
+    def test_missing_project_compiler_names_the_project_key(self, tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
         path = no_compiler(tmp_path / "path", "numba")
         done = projects.refused(project, PYTHONPATH=str(path))
@@ -196,7 +188,7 @@ class TestMissingCompilers:
         )
         assert done.said.endswith("; install it with: pip install 'aotcuda[cu13]'")
 
-    def test_neither_is_imported_for_the_other(self, tmp_path: Path) -> None:
+    def test_front_end_does_not_import_the_other(self, tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
         for name, other in (("_polynomials", "numba_cuda_mlir"), ("_waves", "numba"), ("_fields", "numba_cuda_mlir")):
             source = project / "mixed" / f"{name}.py"
@@ -231,27 +223,25 @@ WRONG = {
 
 
 @pytest.mark.parametrize("own", [OLD, MLIR])
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_of_the_other_compiler_is_refused_by_name(case: str, own: str, tmp_path: Path) -> None:
-    text, named = WRONG[case]
+def test_object_of_the_other_compiler_is_refused(own: str, tmp_path: Path) -> None:
     packages = {OLD: ("numba", "numba"), MLIR: ("numba_cuda_mlir", "numba_cuda_mlir.types")}
     other = MLIR if own == OLD else OLD
-    project = projects.write(
-        tmp_path / "project", text.format(*packages[other]), module='kernels.k = "void(float32[::1])"'
-    )
-    config = project / "pyproject.toml"
-    config.write_text(config.read_text().replace("[tool.aotcuda]\n", f'[tool.aotcuda]\nfrontend = "{own}"\n'))
-    done = projects.refused(project)
-    assert done.said == (
-        f'tool.aotcuda.modules."pkg.k".kernels.k: {named} is made by {other}, and the front end of pkg.k is {own}; '
-        f'set frontend = "{other}" for the module, or import it from {packages[own][0]}'
-    )
+    kernel = 'kernels.k = "void(float32[::1])"'
+    rest = "\n".join(f'[tool.aotcuda.modules."pkg.{case}"]\nsource = "pkg._{case}"\n{kernel}' for case in WRONG)
+    plain = "def k(x):\n    x[0] = 1\n"
+    project = projects.write(tmp_path / "project", plain, aotcuda=f'frontend = "{own}"', module=kernel, rest=rest)
+    for case, (text, _) in WRONG.items():
+        (project / "pkg" / f"_{case}.py").write_text(text.format(*packages[other]))
+    assert projects.lines_of(projects.refused(project).err) == [
+        f'tool.aotcuda.modules."pkg.{case}".kernels.k: {named.replace("_k", f"_{case}")} is made by {other}, and the '
+        f'front end of pkg.{case} is {own}; set frontend = "{other}" for the module, or import it from '
+        f"{packages[own][0]}"
+        for case, (_, named) in WRONG.items()
+    ]
 
 
-@pytest.mark.parametrize("caller", [OLD, MLIR])
-def test_another_packages_functions_are_linked_whoever_compiled_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str
-) -> None:
+@pytest.mark.parametrize("caller", [pytest.param(OLD, marks=pytest.mark.matrix), MLIR])  # the wheel above has both
+def test_functions_of_either_compiler_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str) -> None:
     callee = MLIR if caller == OLD else OLD
     monkeypatch.setattr(projects.FrontEnd, "name", callee)
     library = projects.write(tmp_path / "library", CALLED, module='functions.doubled = "float32(float32)"')
@@ -316,9 +306,10 @@ class TestFallback:
         assert (again["images"], again["heavy"]) == (said["images"], [])
 
     @pytest.mark.parametrize(
-        ("module", "kernel", "caller"), [("waves", "reverse", "evaluate"), ("fields", "differences", "damp")]
+        ("module", "kernel", "caller"),
+        [pytest.param("waves", "reverse", "evaluate", marks=pytest.mark.matrix), ("fields", "differences", "damp")],
     )
-    def test_for_a_gpu_older_than_all_that_is_linked_that_is_compiled_too(
+    def test_older_gpu_compiles_linked_modules_too(
         self, installed: Machine, module: str, kernel: str, caller: str
     ) -> None:
         """By its own front end, and what it links in its turn: fields links waves, and waves links polynomials."""
@@ -340,7 +331,7 @@ class TestFallback:
         assert line.startswith("aotcuda.errors.NoImageError: ")
         return line.partition("the JIT fallback failed: ")[2]
 
-    def test_what_that_takes_and_is_missing_is_said(self, installed: Machine, tmp_path: Path) -> None:
+    def test_missing_sources_of_linked_module_are_reported(self, installed: Machine, tmp_path: Path) -> None:
         before = "mixed.waves links mixed.polynomials, whose packaged code is for sm_80 and later GPUs; "
         path = f"{no_compiler(tmp_path / 'path', 'numba')}:{installed.path}"
         said = self.refusal(installed, PYTHONPATH=path)
@@ -357,29 +348,8 @@ class TestFallback:
             "install a version of it that was built for sm_75 too"
         )
 
-    @pytest.mark.matrix  # test_fallback has an edited tree
-    def test_an_edited_source_tree_compiles_what_is_linked_too(self, machine: Machine) -> None:
-        from aotcuda.builder import api, source_tree
-
-        project = projects.copy("mixed", machine.root)
-        table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
-        source_tree.install(api.build(table, project, editable=True), project)
-        assert machine.run("differences:<f4", MODULE="mixed.fields")["tiers"]["differences"] == ["exact"]
-        source = project / "mixed" / "_polynomials.py"
-        before = source.read_text()
-        source.write_text(before.replace("* x + 2", "* x + 3"))
-        edited = machine.run("differences:<f4", MODULE="mixed.fields")
-        assert edited["tiers"]["damp"] == ["jit"]
-        (manifest,) = late_manifests(machine)
-        assert manifest["frontend"] == OLD
-        (cubin,) = machine.cache.rglob("kernels.cubin")
-        code = code_of(cuobjdump(cubin.read_bytes(), "--dump-sass"), "damp")
-        assert re.search(r"DADD .*, 3 ;", code)
-        assert not re.search(r"DADD .*, 2 ;", code)
-        source.write_text(before)
-        assert machine.run("differences:<f4", MODULE="mixed.fields")["tiers"]["damp"] == ["exact"]
-
-    def test_a_source_tree_that_was_never_built_compiles_what_is_linked_too(self, machine: Machine) -> None:
+    @pytest.mark.matrix  # test_fallback has a tree of one front end
+    def test_unbuilt_source_tree_compiles_linked_modules(self, machine: Machine) -> None:
         projects.copy("mixed", machine.root)
         first = machine.run("differences:<f4", MODULE="mixed.fields")
         assert first["tiers"] == {"axpy": ["jit"] * 2, "damp": ["jit"], "differences": ["jit"]}

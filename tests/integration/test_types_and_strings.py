@@ -58,6 +58,7 @@ def test_a_type_is_a_parameter_of_its_own(by_type: dict, name: str) -> None:
     assert after["offset"] > parameter["offset"]
 
 
+@front_ends.EACH
 def test_the_c_header_has_a_member_for_it(front_end: str, tmp_path: Path) -> None:
     signature = 'kernels.by_type = "void(float64[::1], int8, NumberClass(float64), float64)"'
     files = content(build_wheel(write(tmp_path / "project", BY_TYPE, module=signature)))
@@ -65,7 +66,7 @@ def test_the_c_header_has_a_member_for_it(front_end: str, tmp_path: Path) -> Non
     assert f"{'void *' if front_end == 'numba-cuda' else 'double '}t; /* NumberClass(float64) */" in header
 
 
-def test_what_numba_prints_of_a_type_is_taken_too(front_end: str, tmp_path: Path) -> None:
+def test_printed_numba_type_is_accepted(front_end: str, tmp_path: Path) -> None:
     printed = "void(float32[::1], int8, class(float32), float32)"
     project = write(tmp_path / "project", BY_TYPE, module=f'kernels.by_type = "{printed}"')
     (kernel,) = manifest_of(content(build_wheel(project)), "pkg.k")["kernels"]
@@ -89,6 +90,7 @@ kernels.in_records = "void(named[::1])"
 """
 
 
+@front_ends.EACH
 def test_arrays_of_strings_are_taken_or_refused_by_name(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", STRINGS, module=STRING_KERNELS)
     if front_end == front_ends.MLIR:
@@ -107,7 +109,8 @@ def test_arrays_of_strings_are_taken_or_refused_by_name(front_end: str, tmp_path
     assert records["dtype"] == "|V64{id:<i4@0,name:<U12@4,code:|S12@52}"
 
 
-def test_a_dtype_is_taken_or_refused_with_what_takes_its_place(front_end: str, tmp_path: Path) -> None:
+@front_ends.EACH
+def test_dtype_parameter_is_accepted_or_refused(front_end: str, tmp_path: Path) -> None:
     signature = 'kernels.by_type = "void(float32[::1], int8, DType(float32), float32)"'
     project = write(tmp_path / "project", BY_TYPE.replace("t(after)", "after"), module=signature)
     if front_end == front_ends.MLIR:
@@ -143,9 +146,7 @@ functions.moves = "float32(both)"
 """
 
 
-def test_signatures_name_types_of_the_source_first_and_then_of_the_functions_own_module(
-    front_end: str, tmp_path: Path
-) -> None:
+def test_type_names_are_found_in_source_then_in_function_module(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", NAMED, module=NAMED_KERNELS)
     (project / "pkg" / "_defined.py").write_text(projects.source(DEFINED))
     files = content(build_wheel(project))

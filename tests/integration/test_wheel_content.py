@@ -13,6 +13,8 @@ from integration import projects
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("build_cache")
+
 KERNELS = "from numba import cuda\n\n@cuda.jit\ndef f(x):\n    x[0] = 1\n"
 FUNCTION = 'extern "C" __device__ int g() { return 1; }'
 HATCHLING = """\
@@ -138,7 +140,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_wheel_lacks_or_calls_otherwise_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+def test_package_missing_from_the_wheel_is_refused(name: str, tmp_path: Path) -> None:
     (back_end, choice, lies, source), said = REFUSED[name]
     project = write(tmp_path, back_end, choice, lies=lies, source=source)
     projects.put(project, {"other/__init__.py": ""})
@@ -147,31 +149,35 @@ def test_what_the_wheel_lacks_or_calls_otherwise_is_refused_in_one_line(name: st
 
 
 def sdist(project: Path, back_end: str) -> set[str]:
-    """Make an sdist; return the names in it, without the folder that they all lie in."""
+    """Make an sdist, which compiles nothing; return the names in it, without the folder that they all lie in."""
+    nothing_to_compile_for = {"AOTCUDA_ARCH": "no arch at all"}
     if back_end == "hatchling":
-        projects.succeed(project, sys.executable, "-m", "hatchling", "build", "-t", "sdist")
+        projects.succeed(project, sys.executable, "-m", "hatchling", "build", "-t", "sdist", **nothing_to_compile_for)
     else:
         code = "from setuptools import build_meta; build_meta.build_sdist('dist')"
-        projects.succeed(project, sys.executable, "-W", "ignore", "-c", code)
+        projects.succeed(project, sys.executable, "-W", "ignore", "-c", code, **nothing_to_compile_for)
     (made,) = (project / "dist").glob("*.tar.gz")
     with tarfile.open(made) as archive:
         return {name.partition("/")[2] for name in archive.getnames()}
 
 
 @pytest.mark.parametrize("packer", ["hatchling", "setuptools"])
-def test_an_sdist_has_all_files_that_the_table_names_and_no_records(packer: str, tmp_path: Path) -> None:
+def test_sdist_has_files_of_the_table_and_no_records(packer: str, tmp_path: Path) -> None:
     choice = "" if packer == "hatchling" else '[tool.setuptools.packages.find]\nwhere = ["src"]'
     project = write(tmp_path, packer, choice, lies="src/ripple")
     config = project / "pyproject.toml"
     linked = ["csrc/a.cu", "csrc/b.ptx", "csrc/c.o", "out/d.ltoir"]
+    keys = 'watch = ["data/*.h5", "../outside.h", "/etc/hostname"]\nprelude = "_prelude"'
     text = config.read_text().replace("targets.wheel.hooks", "hooks")
+    text = text.replace("[tool.aotcuda]", f"[tool.aotcuda]\n{keys}")
     config.write_text(f"{text}link = {linked}\noptions.include-dirs = ['inc']\n")
-    headers = ["csrc/a.h", "inc/deep/x.cuh"]
-    projects.put(project, dict.fromkeys([*linked, *headers, ".aotcuda-record.json"], ""))
+    read = ["csrc/a.h", "inc/deep/x.cuh", "_prelude.py", "data/a.h5"]
+    projects.put(project, dict.fromkeys([*linked, *read, "../outside.h", ".aotcuda-record.json"], ""))
     projects.put(project, {".gitignore": "*.ptx\n*.o\nout/\ninc/\n.aotcuda-record.json\n"})
     (project / ".git").mkdir()
     found = sdist(project, packer)
-    assert {*linked, *headers, "src/ripple/_kernels.py"} <= found
+    assert {*linked, *read, "src/ripple/_kernels.py"} <= found
+    assert not [name for name in found if "outside" in name or "hostname" in name or name.startswith("src/ripple/k")]
     assert ".aotcuda-record.json" not in found
     (project / ".gitignore").unlink()
     (project / "dist").rename(project.parent / "dist")
@@ -190,7 +196,7 @@ LACKING = {
 
 
 @pytest.mark.parametrize("name", LACKING)
-def test_the_wheels_own_hook_table_refuses_sdists_with_other_files(name: str, tmp_path: Path) -> None:
+def test_wheel_hook_refuses_sdists_with_other_files(name: str, tmp_path: Path) -> None:
     files, fact = LACKING[name]
     project = linking(tmp_path)
     projects.put(project, files)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NUMBA, MLIR = ALL = ("numba-cuda", "numba-cuda-mlir")
+EACH = pytest.mark.front_end(*ALL)
+"""For tests that CI runs with each front end, since they test code that each has of its own."""
 
 # What numba-cuda-mlir 0.6.0 refuses in the packages under tests/packages; tests/integration/test_mlir_refused.py has
 # what is said of it.
@@ -65,7 +67,7 @@ def _imports(match: re.Match[str]) -> str:
 
 
 def parametrize(metafunc: pytest.Metafunc, names: tuple[str, ...], marks: Mapping[str, pytest.MarkDecorator]) -> None:
-    """Run a test that asks for the fixture `front_end` with each of `names`, or with those that it is marked for.
+    """Run a test that asks for the fixture `front_end` with the front ends that its mark names, or with `names`.
 
     A test that has parameters of that name itself is left alone; `marks` are what the tests of a front end are given.
     """

@@ -430,12 +430,7 @@ def _store(thread: _Thread, one: _Instruction) -> None:
         thread.memory.store(address + number * size, size, thread._get(register))
 
 
-_TO_INTEGER: dict[str, Callable[[float], int]] = {
-    "rni": round,
-    "rmi": math.floor,
-    "rpi": math.ceil,
-    "rzi": math.trunc,
-}
+_TO_INTEGER: dict[str, Callable[[float], int]] = {"rni": round, "rmi": math.floor, "rpi": math.ceil, "rzi": math.trunc}
 
 
 def _convert(thread: _Thread, one: _Instruction) -> None:

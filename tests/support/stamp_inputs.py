@@ -193,11 +193,7 @@ INPUTS = {
         LINKED, edit=substitute("csrc/k.cu", "5", "6"), where="", front_ends=("cuda-cpp",), changes=ALL
     ),
     "a module that a source imports": Input(
-        MODULES,
-        _OWN_MODULE,
-        write("helper.py", "SCALE = 1\n"),
-        write("helper.py", "SCALE = 2\n"),
-        where="pkg/data",
+        MODULES, _OWN_MODULE, write("helper.py", "SCALE = 1\n"), write("helper.py", "SCALE = 2\n"), where="pkg/data"
     ),
     "a module that nothing imports": Input(
         MODULES, edit=write("pkg/unused.py", "SCALE = 2\n"), where="", front_ends=ALL, changes=()
@@ -248,9 +244,7 @@ INPUTS = {
         edit=write("user.ini", "[a]\n"),
     ),
     "a file by a path in bytes": Input(
-        FILES,
-        "import os\nwith open(os.fsencode(HERE / 'scale.txt'), 'rb') as F:\n    VALUE = F.read()\n",
-        *_SCALE,
+        FILES, "import os\nwith open(os.fsencode(HERE / 'scale.txt'), 'rb') as F:\n    VALUE = F.read()\n", *_SCALE
     ),
     "a Python file that is run as text": Input(
         FILES,
@@ -311,10 +305,7 @@ INPUTS = {
         write("b/c"),
     ),
     "the modules in a folder": Input(
-        FOLDERS,
-        "import pkgutil\nVALUE = len(list(pkgutil.iter_modules([str(HERE)])))\n",
-        write("a.py"),
-        write("b.py"),
+        FOLDERS, "import pkgutil\nVALUE = len(list(pkgutil.iter_modules([str(HERE)])))\n", write("a.py"), write("b.py")
     ),
     "a variable": Input(
         VARIABLES, "import os\nVALUE = os.environ['READ_A']\n", variables=({"READ_A": "1"}, {"READ_A": "2"})
@@ -326,9 +317,7 @@ INPUTS = {
         VARIABLES, "import os\nVALUE = os.getenvb(b'READ_C')\n", variables=({"READ_C": "1"}, {"READ_C": "2"})
     ),
     "a variable in a path": Input(
-        VARIABLES,
-        "import os\nVALUE = os.path.expandvars('$READ_D/x')\n",
-        variables=({"READ_D": "1"}, {"READ_D": "2"}),
+        VARIABLES, "import os\nVALUE = os.path.expandvars('$READ_D/x')\n", variables=({"READ_D": "1"}, {"READ_D": "2"})
     ),
     "the presence of a variable, in bytes": Input(
         VARIABLES, "import os\nVALUE = int(b'READ_E' in os.environb)\n", variables=({}, {"READ_E": "1"})
@@ -337,10 +326,7 @@ INPUTS = {
         VARIABLES, "import os\nVALUE = os.environ.get('READ_F')\n", variables=({"READ_F": "1"}, {"READ_F": None})
     ),
     "a file of recorded variants": Input(
-        RECORDED,
-        edit=substitute("pkg/k.variants.json", "32", "64"),
-        where="",
-        front_ends=("triton",),
+        RECORDED, edit=substitute("pkg/k.variants.json", "32", "64"), where="", front_ends=("triton",)
     ),
     "a watched file": Input(
         WATCHED,
@@ -354,10 +340,7 @@ INPUTS = {
         WATCHED, "VALUE = (HERE / 'a.h5').exists()\n", edit=write("a.h5"), front_ends=ALL, where="watched"
     ),
     "a watched variable": Input(
-        WATCHED,
-        _GETENV % "WATCHED_A",
-        variables=({"WATCHED_A": "1"}, {"WATCHED_A": "2"}),
-        front_ends=ALL,
+        WATCHED, _GETENV % "WATCHED_A", variables=({"WATCHED_A": "1"}, {"WATCHED_A": "2"}), front_ends=ALL
     ),
     "a new watched variable": Input(WATCHED, _GETENV % "WATCHED_B", variables=({}, {"WATCHED_B": "1"}), front_ends=ALL),
     "an installed distribution": Input(
@@ -516,10 +499,7 @@ _VARIANTS = {
     "source": "pkg._k",
     "triton": "3.9.0",
     "kernels": {
-        "recorded": {
-            "parameters": ["x", "BLOCK"],
-            "variants": [{"types": ["*i64"], "constexprs": {"BLOCK": 32}}],
-        }
+        "recorded": {"parameters": ["x", "BLOCK"], "variants": [{"types": ["*i64"], "constexprs": {"BLOCK": 32}}]}
     },
 }
 _CUTILE = """\

@@ -17,7 +17,7 @@ def test_a_target_prints_as_it_was_written(text):
 
 
 @pytest.mark.parametrize("text", ["sm90", "sm_", "sm_9", "sm_1234", "compute_9x", "lto_90", "sm_9o", "sm_٩٠", "sm_a"])
-def test_what_is_no_target_is_refused_with_the_right_form(text):
+def test_unknown_target_is_refused_with_the_right_form(text):
     with pytest.raises(ValueError, match="write sm_XY for machine code or compute_XY for PTX"):
         arch.parse(text)
 
@@ -70,7 +70,7 @@ def test_tegra_takes_ptx_rather_than_a_desktop_gpus_code():
     assert sorted(fitting, key=fitting.__getitem__) == ["compute_80", "compute_75"]
 
 
-def test_of_targets_with_one_number_the_more_specific_comes_first():
+def test_more_specific_target_of_one_number_comes_first():
     fitting = {text: arch.preference(arch.parse(text), (10, 0)) for text in ("sm_100", "sm_100f", "sm_100a")}
     assert sorted(fitting, key=fitting.__getitem__) == ["sm_100a", "sm_100f", "sm_100"]
 

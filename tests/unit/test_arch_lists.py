@@ -80,11 +80,11 @@ def test_pytorchs_spaces_are_separators_in_the_variable():
         (["Hopper"], "expected sm_XY (machine code) or compute_XY (PTX)"),
     ],
 )
-def test_what_would_have_to_be_guessed_says_what_to_write(items, says):
+def test_ambiguous_target_is_refused_with_its_correction(items, says):
     assert says in refusal(*items)
 
 
-def test_what_to_write_is_always_accepted():
+def test_corrections_of_targets_are_accepted():
     """The corrections that errors name, for every near miss of every number: each is a target, and of that number."""
     forms = ("sm{}", "SM_{}", "sm-{}", "sm {}", "compute{}", "Compute_{}", "{}", "{}.", "lto_{}", "{}+ptx", "{}-Real")
     for form, number in itertools.product(forms, ("75", "90a", "100", "100f", "120")):

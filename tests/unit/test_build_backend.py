@@ -38,7 +38,7 @@ def test_the_table_names_files_and_modules_and_headers_lie_beside(project):
     ],
 )
 @pytest.mark.parametrize("module", ["src/pkg/_kernels.py", "src/pkg/sub/deep.py"])
-def test_what_sources_link_is_found_by_its_name(source, module, project):
+def test_linked_files_of_sources_are_found_by_name(source, module, project):
     root, write = project
     write(module, f"{source}\n")
     for name in ("src/pkg/native/add.cu", "src/pkg/native/add.h", "build/lib/pkg/native/add.cu", ".venv/x/add.cu"):

@@ -33,7 +33,7 @@ def put(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["made", "replaced"])
-def test_what_a_killed_build_leaves_is_whole_or_missing(tmp_path: Path, damaged: bool) -> None:
+def test_killed_build_leaves_whole_entries_or_none(tmp_path: Path, damaged: bool) -> None:
     seen = set()
     for number in range(1, 1000):
         folder = tmp_path / str(number)  # the cache's own folders are made as well

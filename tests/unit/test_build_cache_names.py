@@ -42,14 +42,14 @@ def test_a_value_comes_back_as_it_was(value: object) -> None:
     assert repr(again) == repr(value)
 
 
-def test_what_was_compiled_comes_back_as_it_was() -> None:
+def test_compiled_kernel_comes_back_unchanged() -> None:
     data = serialization.encode([KERNEL, (KERNEL,)])
     assert serialization.decode(data) == [KERNEL, (KERNEL,)]
     assert data.partition(b"\n")[2] == b"\x00code1", "the same bytes are kept once"
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, Path("a"), parse("sm_90"), type, lambda: 1, 1j])
-def test_what_cannot_be_kept_is_refused(value: object) -> None:
+def test_value_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(ForeignValueError):
         serialization.encode([value])
 
@@ -81,7 +81,7 @@ def test_an_entry_makes_nothing_but_values(data: object) -> None:
 
 
 @pytest.mark.parametrize("data", [pickle.dumps(KERNEL), b"", b"\n", b"{\n", b"\xff\n", b"[" * 100000])
-def test_what_is_no_json_is_no_entry(data: bytes) -> None:
+def test_entry_that_is_no_json_is_refused(data: bytes) -> None:
     with pytest.raises(ForeignValueError):
         serialization.decode(data)
 
@@ -112,6 +112,6 @@ def listed(value: object) -> object:
     return [listed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def test_what_has_no_canonical_form_has_no_digest() -> None:
+def test_value_without_canonical_form_has_no_digest() -> None:
     with pytest.raises(NamelessError, match="a object has no canonical form"):
         hashing.digest({"a": [object()]})

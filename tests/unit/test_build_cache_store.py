@@ -51,7 +51,7 @@ def bucket() -> Iterator[str]:
     MemoryFileSystem.store.clear()
 
 
-def test_what_was_kept_is_found_by_its_name(tmp_path: Path) -> None:
+def test_stored_entry_is_found_by_name(tmp_path: Path) -> None:
     put(opened(where(tmp_path / "cache")))
     store = opened(where(tmp_path / "cache"))
     assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
@@ -101,7 +101,7 @@ def test_damage_is_said_once_for_each_place(tmp_path: Path, bucket: str) -> None
     assert store.problems == []
 
 
-def test_what_another_build_replaces_meanwhile_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_that_another_build_replaces_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(where(tmp_path / "cache"))
     put(store, value=["old"])
     original = stores.entries.read_record
@@ -115,15 +115,6 @@ def test_what_another_build_replaces_meanwhile_is_not_damaged(tmp_path: Path, mo
     monkeypatch.setattr(stores.entries, "read_record", read_record)
     assert store.get(any_of(NAME)) == {NAME: ["new"]}
     assert store.problems == []
-
-
-def test_an_entry_under_anothers_name_counts_as_missing(tmp_path: Path) -> None:
-    store = opened(where(tmp_path / "cache"))
-    put(store)
-    files = Files(str(tmp_path / "cache"))
-    files.make(OTHER[:2])
-    Path(files.path(NAME)).rename(files.path(OTHER))
-    assert store.get(any_of(NAME, OTHER)) == {}
 
 
 def test_an_entry_of_another_format_counts_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,14 +145,14 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -
     assert opened(where(folder)).get(any_of(OTHER)) == {}
 
 
-def test_nor_is_an_entry_that_others_can_write(tmp_path: Path) -> None:
+def test_entry_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     store = opened(where(tmp_path / "cache"))
     put(store)
     Path(Files(str(tmp_path / "cache")).path(NAME)).chmod(0o777)
     assert store.get(any_of(NAME)) == {}
 
 
-def test_what_is_there_is_taken_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_are_read_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(opened(where(tmp_path / "cache")))
     store = opened(where(tmp_path / "cache"))
 
@@ -177,7 +168,7 @@ def test_what_is_there_is_taken_where_nothing_can_be_written(tmp_path: Path, mon
     assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
 
 
-def test_what_cannot_be_kept_is_left_out(tmp_path: Path) -> None:
+def test_value_that_cannot_be_stored_is_left_out(tmp_path: Path) -> None:
     store = opened(where(tmp_path / "cache"))
     store.put({NAME: object(), OTHER: 1}, "unit", {NAME: "a", OTHER: "b"})
     assert store.get(any_of(NAME, OTHER)) == {OTHER: 1}
@@ -196,6 +187,27 @@ def test_the_cap_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")
     stores.trim(found)
     assert set(store.get(any_of(*names))) == {names[0], names[4]}
+
+
+def test_cache_is_looked_through_when_it_may_be_full_or_once_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, looked, original = where(tmp_path / "cache"), [], stores.entries.trim
+    monkeypatch.setattr(stores.entries, "trim", lambda *given: looked.append(1) or original(*given))
+    monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")
+    store = opened(found)
+    for number in range(4):
+        put(store, f"{number:064x}", bytes(10_000))
+        stores.trim(found)
+    assert len(looked) == 3, "the first time, and twice because of what was written since"
+    now = stores.time.time()
+    monkeypatch.setattr(stores.time, "time", lambda: now + 86_401)
+    stores.trim(found)
+    assert len(looked) == 4
+    (tmp_path / "cache" / "v1" / "written").write_bytes(b"damaged\n")
+    stores.trim(found)
+    assert len(looked) == 5
+    assert len(list(Files(str(tmp_path / "cache")).stored())) == 2
 
 
 def test_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
@@ -249,14 +261,6 @@ def test_a_url_is_read_only_unless_it_is_to_be_written(tmp_path: Path, bucket: s
     put(opened(where(tmp_path / "one", bucket)))
     assert MemoryFileSystem.store == {}
     assert opened(where(None, bucket)).get(any_of(NAME)) == {}
-
-
-def test_equal_entries_are_equal_objects(tmp_path: Path, bucket: str) -> None:
-    put(opened(where(tmp_path / "one", bucket, sends=True)))
-    (first,) = [file.getvalue() for file in MemoryFileSystem.store.values()]
-    put(opened(where(tmp_path / "two", bucket, sends=True)))
-    (second,) = [file.getvalue() for file in MemoryFileSystem.store.values()]
-    assert first == second
 
 
 def altered(data: bytes) -> Iterator[bytes]:
@@ -360,7 +364,9 @@ def test_compilers_settings_have_entries_of_their_own(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(("access", "writes", "sends"), [("read", True, False), ("read-write", True, True)])
-def test_who_writes_a_url(monkeypatch: pytest.MonkeyPatch, access: str, *, writes: bool, sends: bool) -> None:
+def test_url_is_written_only_with_access_read_write(
+    monkeypatch: pytest.MonkeyPatch, access: str, *, writes: bool, sends: bool
+) -> None:
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "s3://bucket")
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", access)
     found = settings.find([], (), Path())
@@ -457,7 +463,7 @@ def test_a_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) ->
     assert "localhost:1/x" in problem or "host/x" in problem
 
 
-def test_what_is_missing_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def without(error: ImportError) -> str | None:
         def opened(_: str) -> NoReturn:
             raise error

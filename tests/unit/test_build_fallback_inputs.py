@@ -11,7 +11,7 @@ from aotcuda.builder import assembly
     ("folder", "kept"),
     [("src", ["mypkg/data/*.csv", "/etc/tables"]), (".", ["src/mypkg/data/*.csv", "data/**/*.h5", "/etc/tables"])],
 )
-def test_what_to_watch_is_relative_to_the_folder_that_holds_the_package(tmp_path, folder, kept):
+def test_watched_files_are_relative_to_the_folder_of_the_package(tmp_path, folder, kept):
     """Files outside that folder are not in the wheel."""
     table = {"watch": ["src/mypkg/data/*.csv", "data/**/*.h5", "/etc/tables"]}
     found = assembly._as_installed(table, tmp_path, tmp_path / folder)

@@ -29,14 +29,44 @@ def found(root, include_dirs=(), source="csrc/a.cu"):
     return [path.relative_to(root).as_posix() for path in sorted(Headers([item], root.resolve(), include_dirs).own)]
 
 
-def test_quotes_and_brackets_are_followed_through_headers(project):
-    root = project(
-        csrc__a_cu='#include "b.h"\n  #  include <c.h>\n',
-        csrc__b_h='#include "deep/d.h"',
-        inc__c_h="",
-        csrc__deep__d_h="",
-    )
-    assert found(root, ["inc"]) == ["csrc/a.cu", "csrc/b.h", "csrc/deep/d.h", "inc/c.h"]
+FOLLOWED = {
+    "quotes and brackets, through headers": (
+        {"a.cu": '#include "b.h"\n  #  include <c.h>\n', "b.h": '#include "deep/d.h"', "inc/c.h": "", "deep/d.h": ""},
+        "b.h deep/d.h inc/c.h",
+    ),
+    "a header's neighbours first": (
+        {"a.cu": '#include "x/b.h"', "x/b.h": '#include "c.h"', "x/c.h": "", "c.h": ""},
+        "x/b.h x/c.h",
+    ),
+    "the first folder that has it": ({"a.cu": "#include <c.h>", "inc/c.h": "", "inc2/c.h": ""}, "inc/c.h"),
+    "headers in a circle": (
+        {"a.cu": '#include "b.h"', "b.h": '#include "c.h"', "c.h": '#include "b.h"'},
+        "b.h c.h",
+    ),
+    "brackets, not beside the file that includes": (
+        {"a.cu": '#include "sub/a.h"', "inc/sub/a.h": "#include <b.h>", "inc/sub/b.h": "", "inc/b.h": ""},
+        "inc/b.h inc/sub/a.h",
+    ),
+    "quotes, beside the file that includes and no other": (
+        {
+            "a.cu": '#include "sub/a.h"',
+            "inc/sub/a.h": '#include "d/c.h"',
+            "inc/sub/d/c.h": '#include "b.h"',
+            "inc/sub/b.h": "",
+            "inc2/b.h": "",
+        },
+        "inc/sub/a.h inc/sub/d/c.h inc2/b.h",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_includes_are_followed_as_the_compiler_does(tmp_path, name):
+    files, headers = FOLLOWED[name]
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert found(tmp_path, ["inc", "inc2"], "a.cu") == ["a.cu", *headers.split()]
 
 
 WRITTEN = [
@@ -80,28 +110,13 @@ def test_an_include_is_found_however_it_is_written(project, line):
     ],
     ids=ascii,
 )
-def test_what_cannot_be_followed_is_told(project, line):
+def test_includes_that_cannot_be_followed_are_reported(project, line):
     root = project(csrc__a_cu=f"int one;\n{line}\n", csrc__b_h="")
     item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
     assert "csrc/a.cu" in Headers([item], root.resolve(), []).hidden(Options())
 
 
-def test_a_header_finds_its_neighbours_first(project):
-    root = project(csrc__a_cu='#include "x/b.h"', csrc__x__b_h='#include "c.h"', csrc__x__c_h="", csrc__c_h="")
-    assert found(root) == ["csrc/a.cu", "csrc/x/b.h", "csrc/x/c.h"]
-
-
-def test_the_first_folder_that_has_it_wins(project):
-    root = project(csrc__a_cu="#include <c.h>", one__c_h="", two__c_h="")
-    assert found(root, ["two", "one"]) == ["csrc/a.cu", "two/c.h"]
-
-
-def test_headers_in_a_circle_end(project):
-    root = project(csrc__a_cu='#include "b.h"', csrc__b_h='#include "c.h"', csrc__c_h='#include "b.h"')
-    assert found(root) == ["csrc/a.cu", "csrc/b.h", "csrc/c.h"]
-
-
-def test_what_lies_outside_the_project_is_not_its_own(project, tmp_path):
+def test_headers_outside_the_project_are_not_its_own(project, tmp_path):
     (tmp_path / "outside.h").write_text("")
     root = project(csrc__a_cu='#include "../../outside.h"\n#include <cuda_fp16.h>\n')
     assert found(root) == ["csrc/a.cu"]
@@ -128,23 +143,6 @@ def test_headers_elsewhere_and_where_others_would_be_found_are_told(project, tmp
     assert headers.others == {root.parent / "outside.h", root.parent / "beside.h"}
     folders = ("csrc", "one", "two", "three")
     assert headers.missing == {root / "csrc/c.h", root / "one/c.h", *(root / folder / "none.h" for folder in folders)}
-
-
-def test_brackets_do_not_look_beside_the_file_that_includes(project):
-    files = {"inc__sub__a_h": "#include <b.h>", "inc__sub__b_h": "", "inc__b_h": ""}
-    root = project(csrc__a_cu='#include "sub/a.h"', **files)
-    assert found(root, ["inc"]) == ["csrc/a.cu", "inc/b.h", "inc/sub/a.h"]
-
-
-def test_quotes_look_beside_the_file_that_includes_and_not_beside_those_that_include_it(project):
-    files = {
-        "inc__sub__a_h": '#include "d/c.h"',
-        "inc__sub__d__c_h": '#include "b.h"',
-        "inc__sub__b_h": "",
-        "inc2__b_h": "",
-    }
-    root = project(csrc__a_cu='#include "sub/a.h"', **files)
-    assert found(root, ["inc", "inc2"]) == ["csrc/a.cu", "inc/sub/a.h", "inc/sub/d/c.h", "inc2/b.h"]
 
 
 @pytest.mark.parametrize(

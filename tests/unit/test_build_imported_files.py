@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         "real//pkg/a.py",
     ],
 )
-def test_they_are_those_that_links_lead_to(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_modules_are_resolved_paths(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere" / "pkg").mkdir(parents=True)
     (tmp_path / "real" / "pkg").mkdir(parents=True)
     for folder in ("elsewhere", "real"):
@@ -46,7 +46,7 @@ def test_they_are_those_that_links_lead_to(tmp_path: Path, path: str, monkeypatc
     assert imports.files_of(["m0"]) == imports.files_of(["m1"]) == imports.files_of(["m0", "m1"]) == expected
 
 
-def test_what_has_no_file_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_without_a_file_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("gone")
     module.__file__ = str(tmp_path / "gone.py")
     monkeypatch.setitem(sys.modules, "gone", module)

@@ -70,7 +70,7 @@ def test_the_projects_own_are_not_looked_for_elsewhere(
     assert not [name for name in editable.asked if name.startswith(("ownpkg", "ownplain", "ownspace.part"))]
 
 
-def test_others_are(editable: Editable, tmp_path: Path) -> None:
+def test_other_projects_are_found_by_their_finder(editable: Editable, tmp_path: Path) -> None:
     """A neighbour that is installed in the same way, and one that shares a namespace with the project."""
     imports.prepare_imports([str(tmp_path / HERE)], {"ownspace.part.kernels": ["k"]})
     for name in ("othpkg", "ownspace.other"):
@@ -102,7 +102,7 @@ def test_bytecode_is_not_trusted_of_the_projects_own(
     assert found == (2 if is_read else 1)
 
 
-def test_nor_of_its_packages_where_they_are_installed(
+def test_bytecode_of_an_installed_package_is_not_trusted(
     editable: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The JIT fallback compiles the sources of an installed package."""

@@ -77,7 +77,7 @@ STORES
 """
 
 
-def test_what_the_assembler_spilled_is_what_ptxas_says_of_the_same_code(tmp_path: Path) -> None:
+def test_spilled_bytes_are_those_that_ptxas_reports(tmp_path: Path) -> None:
     """ptxas itself, of the same toolkit, is asked."""
     loads = "".join(f"  ld.volatile.global.f32 %f{at}, [%r+{4 * at}];\n" for at in range(64))
     stores = "".join(f"  st.volatile.global.f32 [%r+{4 * at}], %f{63 - at};\n" for at in range(64))

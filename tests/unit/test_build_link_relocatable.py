@@ -68,7 +68,7 @@ def both_ways(target: str, options: Options, size: int) -> tuple[Linked, Linked]
         ("sm_120", Options(), 1),
     ],
 )
-def test_they_take_the_same_resources(target: str, options: Options, size: int) -> None:
+def test_groups_take_the_same_resources_as_one_link(target: str, options: Options, size: int) -> None:
     (whole, spilled), (linked, spilled_in_groups) = both_ways(target, options, size)
     assert spilled_in_groups == spilled
     assert spilled.keys() >= KERNELS.keys()
@@ -97,12 +97,12 @@ def instructions(data: bytes) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("source", LOSING.values(), ids=LOSING)
 @pytest.mark.parametrize("target", ["sm_75", "sm_120"])
-def test_what_would_lose_by_it_is_not_made(target: str, source: str) -> None:
+def test_kernels_that_need_a_whole_link_are_not_grouped(target: str, source: str) -> None:
     assert nvjitlink.relocatable("m", [ltoir(source, target, Options())], parse(target), Options(), [])[0] == b""
 
 
 @pytest.mark.parametrize(("target", "made"), [("sm_75", False), ("sm_120", True)])
-def test_nor_what_calls_a_function_in_place_of_an_instruction(target: str, made: bool) -> None:
+def test_kernels_that_call_functions_for_instructions_are_not_grouped(target: str, made: bool) -> None:
     source = "extern __C__ __global__ void k(int *x) { x[threadIdx.x] = __shfl_down_sync(x[99], *x, 1); }"
     item = ltoir(source, target, Options())
     assert bool(nvjitlink.relocatable("m", [item], parse(target), Options(), [])[0]) == made

@@ -24,15 +24,8 @@ SUFFIXES = (
 TAKEN = ("k.py", "k.pyi", "k/__init__.py", "k/inner.py", "k/deep/inner.py", *(f"k{suffix}" for suffix in SUFFIXES))
 TAKEN += tuple(f"k/inner{suffix}" for suffix in SUFFIXES)
 FREE = (
-    "_k.py",
-    "kk.abi3.so",
-    "k.cu",
-    "k.so.1",
-    "k.other.so",
-    "k/sources/a.cu",
-    "k/not-a-name.py",
-    "k/no-name/inner.py",
-)
+    "_k.py", "kk.abi3.so", "k.cu", "k.so.1", "k.other.so", "k/sources/a.cu", "k/not-a-name.py", "k/no-name/inner.py",
+)  # fmt: skip
 FREE += ("k.aotcuda/sources/pkg/_k.py", "k/__pycache__/inner.cpython-311.pyc", "sub/k.py", "sub/k.abi3.so")
 
 
@@ -74,7 +67,7 @@ def test_files_that_python_imports_by_other_names_are_no_conflict(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["k.py", "k.pyi", "k/inner.py", "k/__init__.py"])
-def test_what_an_earlier_build_wrote_may_lie_there(name: str, tmp_path: Path) -> None:
+def test_generated_files_of_an_earlier_build_are_no_conflict(name: str, tmp_path: Path) -> None:
     put(tmp_path / "pkg" / name, GENERATED)
     assert why_refused(tmp_path) is None
     put(tmp_path / "pkg" / "k.abi3.so")

@@ -31,6 +31,6 @@ def test_joined_is_what_the_packer_writes_of_all(
 @pytest.mark.parametrize(
     "data", [b"\x50\xed\x55\xba\1\0\x10\0" + bytes([9, *[0] * 7]) + b"x", b"another form of 24 bytes"]
 )
-def test_what_is_of_another_form_is_not_joined(data: bytes) -> None:
+def test_fatbins_of_another_form_are_not_joined(data: bytes) -> None:
     with pytest.raises(ToolchainError, match="unknown form"):
         nvfatbin.joined([data, data])

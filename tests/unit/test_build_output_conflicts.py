@@ -64,7 +64,7 @@ def test_a_stamp_replaces_stamps_alone(project: Path) -> None:
     )
 
 
-def test_what_a_build_before_wrote_may_be_replaced_even_if_it_was_read(project: Path) -> None:
+def test_files_of_an_earlier_build_may_be_replaced(project: Path) -> None:
     (project / "k.d").write_bytes(b"k.s: \\\n  /p/a.py\n/p/a.py:\n")
     (project / "k.s").write_text('{"folder": "."}')
     (project / "touched").touch()

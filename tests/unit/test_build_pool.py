@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import io
 import os
 import pickle
 import select
@@ -74,12 +73,12 @@ def test_no_more_than_the_given_number_run_at_a_time(tmp_path: Path) -> None:
     assert max(run(*[Task(str(number), count) for number in range(8)], jobs=3)) <= 3
 
 
-def test_what_a_task_raises_is_raised() -> None:
+def test_error_of_a_task_is_raised() -> None:
     with pytest.raises(LinkError, match=r"^it cannot be linked$"):
         run(Task("good", int), failing(LinkError("it cannot be linked")))
 
 
-def test_of_several_errors_the_first_is_whole_and_the_others_are_lines_below_it() -> None:
+def test_first_error_is_whole_and_others_are_lines_below_it() -> None:
     tasks = [
         failing(CompileError("one\n    in detail")),
         Task("good", int),
@@ -120,27 +119,6 @@ def test_an_error_that_nobody_foresaw_is_told_by_its_type(capfd: pytest.CaptureF
         run(failing(ZeroDivisionError("by zero"), title="a task"))
     assert str(caught.value) == "a task: ZeroDivisionError: by zero (AOTCUDA_DEBUG=1 shows where)"
     assert capfd.readouterr().err == ""
-
-
-def test_debugging_shows_where_an_error_arose(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AOTCUDA_DEBUG", "1")
-    with pytest.raises(BuildError):
-        run(failing(ZeroDivisionError("by zero")))
-    with pytest.raises(CompileError):
-        run(failing(CompileError("expected")))
-    assert capfd.readouterr().err.count(f'File "{Path(__file__)}"') == 2
-
-
-def test_a_source_that_closes_what_is_printed_to_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = io.StringIO()
-    closed.close()
-    monkeypatch.setattr("sys.stdout", closed)
-    monkeypatch.setattr("sys.stderr", None)
-    assert run(Task("one", int)) == [0]
-    with pool.spare(lambda *_: 0, print) as call:
-        assert call(None) == 0
 
 
 def descriptors() -> set[int]:
@@ -247,17 +225,6 @@ def test_gathered_attempts_go_on_after_a_failure_and_are_raised_together() -> No
     assert done == [1]
 
 
-def test_a_spare_process_starts_from_the_state_before_the_block() -> None:
-    with pool.spare(lambda given, _: [*STATE, given, os.getpid()], print) as call:
-        STATE.append(7)
-        try:
-            given, pid = call("given")
-        finally:
-            STATE.clear()
-    assert given == "given"
-    assert pid != os.getpid()
-
-
 def test_a_spare_process_runs_tasks_of_its_own_and_tells_what_they_raise() -> None:
     with pool.spare(lambda *_: run(Task("one", lambda: 1), Task("two", lambda: b"x" * 3_000_000)), print) as call:
         assert call(None) == [1, b"x" * 3_000_000]
@@ -312,14 +279,6 @@ def test_a_flow_goes_on_while_another_is_at_its_first_round() -> None:
     os.close(writing)
 
 
-def test_what_others_wait_for_is_started_first() -> None:
-    told: list[str] = []
-    first = in_rounds((0, [Task("a1", int)]), (1, [Task("a2", int), Task("a3", int)]))
-    second = in_rounds((0, [Task("b1", int)]), (1, [Task("b2", int)]))
-    assert flows.flow([first, second], 1, telling(told)) == [[0, 0, 0], [0, 0]]
-    assert told == ["a1", "a2", "a3", "b1", "b2"]
-
-
 def test_the_errors_are_those_of_the_lowest_rank_whatever_was_quicker() -> None:
     told: list[str] = []
     quick = in_rounds((0, [Task("quick", int)]), (3, [failing(LinkError("not linked"), "linked")]))
@@ -329,12 +288,3 @@ def test_the_errors_are_those_of_the_lowest_rank_whatever_was_quicker() -> None:
         flows.flow([quick, slow, last], 1, telling(told))
     assert str(caught.value).splitlines() == ["one", "two", "three"]
     assert sorted(told) == ["last", "linked", "quick", "s1", "s2", "slow"]
-
-
-def test_after_a_failure_no_later_round_is_begun() -> None:
-    told: list[str] = []
-    broken = in_rounds((0, [failing(CompileError("broken"), "broken")]))
-    other = in_rounds((0, [Task("compiled", int)]), (1, [Task("looked at", int)]), (3, [Task("linked", int)]))
-    with pytest.raises(CompileError, match="broken"):
-        flows.flow([broken, other], 1, telling(told))
-    assert told == ["broken", "compiled"]

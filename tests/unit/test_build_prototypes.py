@@ -27,14 +27,7 @@ def check(declaration, rest=""):
     return prototypes.check_source(source, item, TARGET, Options(), [], "tool.aotcuda.modules.x.link[0]")
 
 
-@pytest.mark.parametrize(
-    "declaration",
-    [
-        "double twice(float)",
-        "float twice(double)",
-        "float twice(float, int)",
-    ],
-)
+@pytest.mark.parametrize("declaration", ["double twice(float)", "float twice(double)", "float twice(float, int)"])
 def test_another_declaration_is_refused_with_the_right_one(declaration):
     with pytest.raises(LinkError) as caught:
         check(f'extern "C" __device__ {declaration};')

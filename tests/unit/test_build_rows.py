@@ -98,28 +98,17 @@ def test_units_share_processes_in_rows_that_grow_shorter() -> None:
     )
 
 
-def test_what_leaves_something_is_the_last_of_its_process() -> None:
+def test_unit_that_changes_state_is_the_last_of_its_process() -> None:
     processes, ended = compiled(12, lambda _: "leaves something")
     assert len(set(processes)) == 12
     assert sum(task.steps for task in ended) == 12
-
-
-def test_units_that_the_build_has_are_not_compiled() -> None:
-    units = [*map(Unit, range(4))]
-    item = SimpleNamespace(units=units, compiled_for=lambda _: TARGETS)
-    job = SimpleNamespace(jobs=2, plans=[item])
-    have: dict[Any, Any] = {(unit, target): 0 for unit in (units[1], units[3]) for target in TARGETS}
-    flow: Any = source_loading.compiling(job, Front(id), item, dict.fromkeys(units), TARGETS, CompileCache(), have)  # type: ignore[arg-type]
-    (found,) = flows.flow([flow], 2, id)
-    assert list(found) == [(unit, target) for unit in units for target in TARGETS]
-    assert [found[unit, TARGETS[0]] == 0 for unit in units] == [False, True, False, True]
 
 
 def warn(number: int) -> None:
     telemetry.add(telemetry.Telemetry(warnings=[f"of k{number}"]))
 
 
-def test_what_warns_is_the_last_of_its_process() -> None:
+def test_unit_that_warns_is_the_last_of_its_process() -> None:
     processes, _ = compiled(12, warn)
     assert len(set(processes)) == 12
     assert sorted(telemetry.take().warnings) == sorted(f"of k{number}" for number in range(12))
@@ -159,15 +148,3 @@ def abort() -> None:
 def test_a_compiler_that_crashes_takes_its_own_unit_down(end: Callable[[], object], told: str) -> None:
     with pytest.raises(BuildError, match=told):
         compiled(16, lambda number: end() if number == 2 else None)
-
-
-def test_a_unit_that_is_refused_behind_others_alone_is_compiled() -> None:
-    seen: list[int] = []
-
-    def first_alone(number: int) -> None:
-        seen.append(number)
-        if len(seen) > 1:
-            raise CompileError("not behind another one")  # noqa: EM101
-
-    processes, _ = compiled(12, first_alone)
-    assert len(set(processes)) == 12

@@ -45,7 +45,7 @@ def test_each_front_end_is_a_stage_of_its_own() -> None:
     assert split(NEW, a=("", []), b=(OLD, []), c=("", [])) == [(NEW, "a c"), (OLD, "b")]
 
 
-def test_what_is_linked_comes_first() -> None:
+def test_linked_modules_come_first() -> None:
     assert split(a=("", ["b"]), b=("", ["c"]), c=("", [])) == [(OLD, "c"), (OLD, "b"), (OLD, "a")]
     assert split(a=("", ["b"]), b=(NEW, ["c"]), c=("", [])) == [(OLD, "c"), (NEW, "b"), (OLD, "a")]
 
@@ -107,7 +107,7 @@ def test_a_result_depends_on_what_it_links(run) -> None:
     assert [result.toolchain["compiler"] for result in results] == [OLD, NEW, OLD]
 
 
-def test_what_links_a_module_that_failed_is_not_tried_and_all_else_is(run) -> None:
+def test_modules_that_link_a_failed_module_are_not_built(run) -> None:
     workers = Workers("c")
     with pytest.raises(AotcudaError, match=r"^c does not compile$"):
         run(workers, **CHAIN)
@@ -120,7 +120,7 @@ def test_errors_of_both_front_ends_are_told_together(run) -> None:
     assert str(caught.value).splitlines() == ["a does not compile", "b does not compile"]
 
 
-def test_what_is_handed_to_a_job_and_wanted_of_it_is_so_of_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stage_gets_linkable_and_wanted_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by a late build that compiled another package's functions, or that is asked for them."""
     workers = Workers()
     monkeypatch.setattr(stages.process, "run", workers)

@@ -40,7 +40,7 @@ def swept(folder: Path, name: str, *, age: float = 0) -> bool:
     return not (folder / name).exists()
 
 
-def test_what_a_dead_process_left_goes(tmp_path: Path, dead: str) -> None:
+def test_files_of_a_dead_process_are_removed(tmp_path: Path, dead: str) -> None:
     assert swept(tmp_path, dead)
     assert swept(tmp_path, f".kernels.aotcuda.{dead}")
     (tmp_path / f".kernels.py.{dead}").touch()
@@ -48,7 +48,7 @@ def test_what_a_dead_process_left_goes(tmp_path: Path, dead: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_living_process_has_stays(tmp_path: Path) -> None:
+def test_files_of_a_living_process_stay(tmp_path: Path) -> None:
     assert not swept(tmp_path, temporary.name(""), age=30 * DAY)
 
 
@@ -57,7 +57,7 @@ def test_a_process_number_that_was_given_out_again_is_another_process(tmp_path: 
     assert swept(tmp_path, changed(temporary.name(""), start=str(int(start) - 1)))
 
 
-def test_what_another_machine_or_container_has_stays_until_it_is_old(tmp_path: Path, dead: str) -> None:
+def test_files_of_another_machine_stay_until_they_are_old(tmp_path: Path, dead: str) -> None:
     elsewhere = changed(dead, place="0" * 12)
     assert not swept(tmp_path, elsewhere, age=6 * DAY)
     os.utime(tmp_path / elsewhere, (0, 0))
@@ -65,7 +65,7 @@ def test_what_another_machine_or_container_has_stays_until_it_is_old(tmp_path: P
     assert not (tmp_path / elsewhere).exists()
 
 
-def test_what_belongs_to_somebody_else_stays(tmp_path: Path, dead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_user_stay(tmp_path: Path, dead: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     assert not swept(tmp_path, dead)
 

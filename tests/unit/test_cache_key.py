@@ -36,7 +36,7 @@ def make(tmp_path, files):
     return lambda *case, **table: cache_key.key(inputs(tmp_path, files, **table).case(*(case or CASE), (13, 0)))
 
 
-def test_it_is_the_same_in_every_process(tmp_path, files, make):
+def test_key_is_the_same_in_every_process(tmp_path, files, make):
     script = (
         "from aotcuda.runtime.jit import cache_key as key; from aotcuda.common.jit_build import Request; import sys;"
         f"r = Request('mypkg.kernels', {{'arch': ['sm_80']}}, {str(tmp_path)!r}, {str(tmp_path)!r},"
@@ -136,14 +136,14 @@ class TestWhetherAnEntryIsGood:
         monkeypatch.setenv("SOME_TILE", "16")
         monkeypatch.delenv("SOME_OTHER", raising=False)
 
-    def test_it_is_not_when_a_file_of_the_project_was_edited(self, good):
+    def test_entry_is_stale_after_an_edit_of_the_project(self, good):
         is_good, own, _ = good
         times = own.stat()
         own.write_text("2\n")
         os.utime(own, ns=(times.st_atime_ns, times.st_mtime_ns))  # its content counts, whatever its time
         assert not is_good()
 
-    def test_it_is_not_when_another_packages_file_has_changed(self, good):
+    def test_entry_is_stale_after_a_change_of_another_package(self, good):
         is_good, _, foreign = good
         foreign.write_text("{1}")
         assert not is_good()
@@ -151,7 +151,7 @@ class TestWhetherAnEntryIsGood:
         assert not is_good()
 
     @pytest.mark.parametrize(("name", "value"), [("SOME_TILE", "32"), ("SOME_TILE", None), ("SOME_OTHER", "")])
-    def test_it_is_not_when_a_variable_that_was_read_has_changed(self, good, monkeypatch, name, value):
+    def test_entry_is_stale_after_a_change_of_a_read_variable(self, good, monkeypatch, name, value):
         is_good, _, _ = good
         if value is None:
             monkeypatch.delenv(name)

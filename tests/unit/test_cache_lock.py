@@ -110,7 +110,7 @@ def test_a_lock_that_is_renewed_is_not_taken_over(path, clock):
     assert cache_lock.acquire(path, never, 200) is None
 
 
-def test_who_lost_a_lock_does_not_give_back_the_new_holders(path):
+def test_lost_lock_of_a_new_holder_is_not_released(path):
     held = cache_lock.acquire(path, never, 0)
     held_by(path, b"another-host pid:[1]\n1\n7\n")
     held.release()

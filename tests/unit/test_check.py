@@ -129,7 +129,7 @@ def test_the_fallback_serves_where_it_has_a_recipe_and_says_what_to_install(pack
         (("sm_80",), {}, "Jetson AGX Orin@13.0", "Jetson AGX Orin@13.0: mypkg.kernels has no image"),
     ],
 )
-def test_what_ci_requires(package, capsys, targets, changes, require, unmet):
+def test_required_gpus_are_checked(package, capsys, targets, changes, require, unmet):
     code, out, error = run(capsys, package(*targets, **changes), "--require", require)
     assert code == (0 if unmet is None else 1)
     assert error.startswith(unmet or "")
@@ -173,7 +173,7 @@ def test_bad_input_is_one_line_that_says_what_to_write(package, capsys, argument
     assert says in error
 
 
-def test_what_cannot_be_checked_says_why(package, tmp_path, capsys):
+def test_targets_that_cannot_be_checked_are_refused(package, tmp_path, capsys):
     folder = package(functions=("add",))
     fatbin = next(tmp_path.rglob("kernels.fatbin"))
     assert "is an image without a manifest, so its toolchain is unknown" in run(capsys, str(fatbin))[2]

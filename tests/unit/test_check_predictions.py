@@ -95,16 +95,6 @@ def test_the_fallback_is_predicted_where_the_run_time_would_ask_it(cuda, wheel, 
             assert (cell.takes == "jit") == (would_ask and not renamed), (capability, version)
 
 
-def test_tiers_have_the_names_that_the_run_time_gives_them(cuda):
-    for capability, targets in (((9, 0), "sm_90a"), ((8, 6), "sm_80"), ((12, 0), "compute_75")):
-        kernel = manifests.kernel("axpy", "void(float32)")
-        folder = manifests.write(cuda.packages, [kernel], targets=(targets,))
-        cuda.set(devices="{}.{}".format(*capability))
-        cuda._fake.fake_reset()
-        (tier,) = fresh_import().__aotcuda__.tiers["axpy"]
-        assert predict(read(folder), Gpu("", capability), Driver("", (13, 0))).takes == tier.tier
-
-
 def test_every_reason_is_the_run_times_own(cuda):
     """Why an image is taken, and why each of the others is not, in the words of the module itself."""
     kernel = manifests.kernel("axpy", "void(float32)")

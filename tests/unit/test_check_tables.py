@@ -9,7 +9,7 @@ import pytest
 from aotcuda.arch import parse
 from aotcuda.builder import toolchain
 from aotcuda.common import gpu_facts
-from aotcuda.gpus import BY_NUMBER, CAPABILITIES
+from aotcuda.gpus import CAPABILITIES
 from aotcuda.tools.check import gpus
 
 
@@ -39,23 +39,6 @@ def test_the_pages_table_of_gpus_is_that_of_the_module():
                 f"up to {row.last_driver}" if row.last_driver else "no last one",
             )
             assert f"| {' | '.join(cells)} |" in page
-
-
-@pytest.mark.parametrize(
-    ("name", "number", "first", "last"),
-    [
-        ("P100", (6, 0), "525.60", "580.65"),
-        ("V100", (7, 0), "525.60", "580.65"),
-        ("Jetson AGX Xavier", (7, 2), "525.60", "580.65"),
-        ("T4", (7, 5), "525.60", "615"),
-        ("RTX 5090", (12, 0), "570.26", "615"),
-    ],
-)
-def test_a_gpu_is_known_to_these_driver_branches(name, number, first, last):
-    found = gpus.gpu(name).capability
-    assert found == number
-    known = [branch for branch in gpu_facts.branches() if gpu_facts.knows_gpu(branch.cuda, BY_NUMBER[found])]
-    assert (str(known[0]), str(known[-1])) == (first, last)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_bash_completes_the_command(words: list[str], offered: list[str], capsys
     assert found.stdout.split() == offered
 
 
-def test_what_is_given_in_several_turns_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_options_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str] | None] = []
     monkeypatch.setattr("aotcuda.tools.cache.warming.warm", lambda module, wanted, cuda: asked.append(wanted) or [])
     for given in (["sm_75", "sm_90"], ["sm_75", "--arch", "sm_90"], ["sm_75", "sm_80", "--arch", "sm_90"]):
@@ -81,14 +81,6 @@ def test_a_problem_is_one_line_on_standard_error_and_exit_code_1(
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err == f"aotcuda: {wheel} is no readable wheel; it was truncated or altered\n"
-
-
-def test_the_traceback_is_shown_on_demand(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AOTCUDA_DEBUG", "1")
-    assert main(["inspect", "nothing.at.all"]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("Traceback (most recent call last)")
-    assert error.endswith("aotcuda: there is no file, folder or importable module nothing.at.all\n")
 
 
 @pytest.mark.parametrize(
@@ -152,18 +144,6 @@ def test_a_failed_build_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: 
     fake_build(monkeypatch, build_project)
     assert main(["build"]) == 1
     assert capsys.readouterr() == ("", "aotcuda: _kernels.py:7: no such attribute\n")
-
-
-def test_a_compilers_tabs_are_spaces_and_its_marks_stay_under_what_they_mark(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def build_project(project: Path, out: Path | None, warn: object, **_: object) -> list[Path]:
-        message = "refused\n  \tfloat x = y;\n  \t          ^\x1b[31m"
-        raise CompileError(message)
-
-    fake_build(monkeypatch, build_project)
-    assert main(["build"]) == 1
-    assert capsys.readouterr().err == "aotcuda: refused\n        float x = y;\n                  ^\\x1b[31m\n"
 
 
 def test_build_without_its_extra_says_what_to_install(

@@ -53,10 +53,9 @@ def test_arch(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
-    ["sm90", "sm_9", "sm_90b", "SM_90", "sm_9000", "lto_90", "Native", "sm_90 ", "sm_90\n", "sm_\u0669\u0660"],
+    "bad", ["sm90", "sm_9", "sm_90b", "SM_90", "sm_9000", "lto_90", "Native", "sm_90 ", "sm_90\n", "sm_\u0669\u0660"]
 )
-def test_what_is_no_target(bad: str) -> None:
+def test_unknown_target_is_refused(bad: str) -> None:
     with pytest.raises(ConfigError, match=r"^tool\.aotcuda\.arch\[1\]: expected sm_XY \(machine code\) or compute_XY"):
         parse(tomllib.loads(top("")) | {"arch": ["sm_90", bad]}, environ={})
 
@@ -103,7 +102,7 @@ def test_module_names(text: str, expected: str) -> None:
 
 
 @cases("config.txt", "what clashes")
-def test_what_clashes(text: str, expected: str) -> None:
+def test_clashing_names_are_refused(text: str, expected: str) -> None:
     assert_refused(f"{ARCH}\n{text}", expected)
 
 

@@ -43,7 +43,7 @@ def test_files_of_cuda_cpp_are_named(project: Path, capsys: pytest.CaptureFixtur
     ]
 
 
-def test_what_the_tables_have_is_not_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_in_tables_are_not_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "raw.cu").write_text("__global__ void k() {}\n")
     table = '[tool.aotcuda.modules."pkg.{}"]\nfrontend = "{}"\nsource = {}\n'
     (project / "pyproject.toml").write_text(HATCHLING + table.format("c", "cuda-cpp", '"raw.cu"'))
@@ -81,20 +81,3 @@ def test_the_run_time_is_missed_where_the_dependencies_lack_it(
     (project / "raw.cu").write_text("__global__ void k() {}\n")
     (project / "pyproject.toml").write_text(HATCHLING + metadata)
     assert told == any("the run time" in line for line in said(project, capsys))
-
-
-@pytest.mark.parametrize(
-    ("pyproject", "hatch"),
-    [
-        ("[tool.hatch.build.hooks.aotcuda]\n", ""),
-        ("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", ""),
-        ("", "[build.targets.wheel.hooks.aotcuda]\n"),
-    ],
-)
-def test_the_hook_is_found_wherever_it_is_turned_on(
-    pyproject: str, hatch: str, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "raw.cu").write_text("__global__ void k() {}\n")
-    (project / "pyproject.toml").write_text(HATCHLING + pyproject)
-    (project / "hatch.toml").write_text(hatch)
-    assert not [line for line in said(project, capsys) if "the hook" in line]

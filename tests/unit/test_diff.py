@@ -153,7 +153,7 @@ def axpy(manifest: dict[str, Any]) -> dict[str, Any]:
         (lambda m: m["files"]["kernels"].update(bytes=1), False, "-> 1 bytes"),
     ],
 )  # fmt: skip
-def test_what_breaks_users_and_what_does_not(
+def test_breaking_changes_are_marked(
     whole: dict[str, Any], change: Callable[[dict[str, Any]], object], breaks: bool, says: str
 ) -> None:
     new = copy.deepcopy(whole)
@@ -187,7 +187,7 @@ def test_equal_builds_have_no_differences(wheels, capsys):
     assert run(capsys, *wheels()) == (0, "mypkg.kernels\n    no differences\n", "")
 
 
-def test_what_breaks_comes_first_and_is_named_on_standard_error(wheels, capsys):
+def test_breaking_changes_come_first_and_fail_the_command(wheels, capsys):
     def change(whole):
         whole["load"] = "first-use"
         whole["kernels"] = whole["kernels"][:1]
@@ -249,7 +249,7 @@ def _with_more_registers(cubin: bytes, more: int) -> bytes:
     return bytes(data)
 
 
-def test_what_has_no_manifest_cannot_be_compared(wheels, capsys, tmp_path):
+def test_targets_without_manifest_cannot_be_compared(wheels, capsys, tmp_path):
     old, _ = wheels()
     fatbin = next((tmp_path / "new").rglob("kernels.fatbin"))
     code, out, error = run(capsys, old, str(fatbin))

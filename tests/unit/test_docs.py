@@ -50,7 +50,7 @@ def broken(page, text):
 
 
 @pytest.mark.parametrize("page", [*PAGES, *FRAGMENTS], ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_points_to_is_there(page):
+def test_links_and_paths_of_a_page_exist(page):
     assert list(broken(ROOT / "CHANGELOG.md" if page in FRAGMENTS else page, page.read_text())) == []
 
 

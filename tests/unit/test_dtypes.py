@@ -86,11 +86,3 @@ def test_small_floats_have_one_name_in_every_library(name):
 def test_dtypes_of_ml_dtypes_are_known_by_their_names(name):
     dtype = np.dtype(getattr(pytest.importorskip("ml_dtypes"), name))
     assert (arrays.element(dtype), arrays.item_bytes(arrays.element(dtype))) == (name, dtype.itemsize)
-
-
-@pytest.mark.parametrize("name", CODES)
-def test_tensors_of_pytorch_say_the_same_by_dtype_and_dlpack(name):
-    torch = pytest.importorskip("torch")
-    tensor = torch.zeros(8, dtype=getattr(torch, name))
-    told, _ = dlpack._open(tensor.__dlpack__(max_version=(1, 0)))
-    assert (arrays.element(tensor.dtype), (told.code, told.bits)) == (name, CODES[name])

@@ -31,7 +31,7 @@ def test_scalars_have_numbas_own_types(value, name):
 
 
 @pytest.mark.parametrize("value", [None, "text", 2**64, -(2**63) - 1, (), object(), np.zeros(3), np.datetime64(1, "s")])
-def test_what_has_no_type_has_no_signature(value):
+def test_values_without_a_type_have_no_signature(value):
     assert signatures.of((value,)) is None
     assert signatures.of((1, (2, value))) is None
 

@@ -212,6 +212,6 @@ def test_a_link_is_followed_only_where_it_may_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
-def test_what_is_no_path_is_unreadable(path: str) -> None:
+def test_text_that_is_no_path_is_unreadable(path: str) -> None:
     with pytest.raises(foreign.UnreadableError):
         foreign.content(path)

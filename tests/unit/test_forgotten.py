@@ -126,17 +126,6 @@ def test_inspect_of_an_installed_package_has_the_hint(
         list(targets.find(target))
 
 
-def test_inspect_of_a_package_in_a_source_tree_names_its_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project(tmp_path, CONFIGURED)
-    (tmp_path / "src").mkdir()
-    monkeypatch.syspath_prepend(installed(tmp_path / "src"))
-    for target in ("barepkg", str(tmp_path), str(tmp_path / "src" / "barepkg")):
-        with pytest.raises(TargetError, match=rf"; {tmp_path}/pyproject\.toml has \[tool\.aotcuda\], and does not"):
-            list(targets.find(target))
-
-
 def test_inspect_of_a_wheel_is_one_line_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel = tmp_path / "barepkg-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:

@@ -178,7 +178,7 @@ def test_launch_bounds_are_the_declarations(settle):
     assert front.compile_kernel(unit, files, TARGET).launch_bounds == (128, 3)
 
 
-def test_what_the_table_says_of_a_pointer_is_what_it_may_be(settle):
+def test_pointer_may_be_an_array_of_its_own_type_alone(settle):
     allowed = {
         "float2 *": "complex64[::1]",
         "float4 *": "float32[:, ::1]",

@@ -261,7 +261,7 @@ def test_a_target_that_tileiras_lacks_is_named_with_those_that_it_has(front: Any
         front.check_target(target_of("sm_99a"), "AOTCUDA_ARCH")
 
 
-def test_what_the_compiler_is_told_is_what_launches_check(build: Any) -> None:
+def test_assumptions_of_the_compiler_are_checked_by_launches(build: Any) -> None:
     even, aligned, plain = build({"python": "rows", "signature": "float16[:, ::1]"})
     assert "divisor" not in repr(plain.parameters)
     for found, extents in ((even, 16), (aligned, None)):

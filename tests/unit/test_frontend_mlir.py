@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda_mlir", reason="extra mlir-cu13")
-import numba_cuda_mlir
 
-from aotcuda.builder.frontends.numba import target_dependence
-from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir, patches, types
+from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir, types
 from aotcuda.builder.frontends.protocol import External
 
 OLD = """\
@@ -141,31 +139,3 @@ def test_known_parameters_are_constants_in_the_kernel_alone(head: str) -> None:
     made = llvm_ir.with_constants(other + text + other, "k", {2: 0, 3: 1})
     body = "  %5 = mul i64 1, %20\n  %6 = phi i64 [ 0, %4 ], [ 1, %9 ]\n"
     assert made == f"{other}define ptx_kernel void @k({head}) !dbg !5 {{\n{body}}}\n{other}"
-
-
-@pytest.mark.parametrize(
-    ("look", "seen"),
-    [
-        ("options['chip']", True),
-        ("options.get('chip')", True),
-        ("options.pop('chip')", True),
-        ("options.items()", True),
-        ("list(options.values())", True),
-        ("{**options}", True),
-        ("dict(options)", True),
-        ("options.copy()['chip']", True),
-        ("'%(chip)s' % options", True),
-        ("options['lto'], options.get('debug'), list(options), 'chip' in options", False),
-        ("options.copy()", False),
-    ],
-)
-def test_who_looks_at_the_target_in_a_compilations_options_is_seen(look: str, *, seen: bool) -> None:
-    options = patches._Options({"chip": "sm_90", "lto": True})
-    given = {"options": options.copy()}
-    with target_dependence.watching((9, 0), "sm_90") as watch:
-        eval(compile(look, "<a toolkit>", "eval"), given)
-    assert watch.named == seen
-    with target_dependence.watching((9, 0), "sm_90") as watch:
-        place = f"{numba_cuda_mlir.__path__[0]}/lowering.py"
-        assert eval(compile("options['chip']", place, "eval"), {"options": options}) == "sm_90"
-    assert not watch.named

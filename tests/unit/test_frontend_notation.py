@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from support import front_ends
@@ -40,6 +40,7 @@ NUMBERS = st.sampled_from(["i1", "i4", "f8", "c8"])
 RECORDS = records(NUMBERS | records(NUMBERS))
 
 
+@settings(max_examples=50)
 @given(RECORDS, RECORDS)
 def test_records_of_other_layouts_are_spelled_otherwise(notation: Any, one: np.dtype, other: np.dtype) -> None:
     first, second = (notation.parse("void(r)", {"r": dtype})[0][0] for dtype in (one, other))
@@ -47,6 +48,7 @@ def test_records_of_other_layouts_are_spelled_otherwise(notation: Any, one: np.d
     assert notation.spell(first) != notation.spell(second)
 
 
+@settings(max_examples=50)
 @given(RECORDS, st.integers(0, 3), st.integers(0, 3))
 def test_gaps_are_spelled(notation: Any, dtype: np.dtype, before: int, behind: int) -> None:
     assert dtype.names is not None

@@ -10,7 +10,7 @@ import pytest
 
 from aotcuda.arch import parse
 from aotcuda.builder.config.model import Options
-from aotcuda.builder.frontends.numba_cuda import compiler, patches
+from aotcuda.builder.frontends.numba_cuda import compiler
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink
 
@@ -65,7 +65,7 @@ def test_the_linker_makes_the_same_of_code_without_a_library_that_it_does_not_ca
     assert b".text.k" in made[0][1][0]
 
 
-def test_what_calls_the_library_gets_it() -> None:
+def test_code_that_calls_libdevice_is_linked_with_it() -> None:
     sine = '%"s" = call float @"__nv_sinf"(float %"d")\n  store volatile float %"s", float* %"p"'
     called = text(declared='declare float @"__nv_sinf"(float)', called=sine)
     code = compiler._compile([text("other"), called], settings("sm_90"), parse("sm_90"))
@@ -88,69 +88,15 @@ def test_what_calls_the_library_gets_it() -> None:
         ("%freme = srem i64 %x, %y", False),
     ],
 )
-def test_what_may_call_the_library(line: str, *, may: bool) -> None:
+def test_calls_of_libdevice_are_found(line: str, *, may: bool) -> None:
     assert bool(compiler._MAY_CALL_LIBDEVICE.search(line.encode())) == may
 
 
-def test_what_is_wrong_is_found_for_each_target() -> None:
+def test_invalid_code_is_refused_for_each_target() -> None:
     wrong = re.sub(r"store float", "store atomic volatile float", text())
     for target in ("sm_75", "sm_80"):
         with pytest.raises(compiler.nvvm.nvvmError):
             compiler._compile([wrong], settings(target), parse(target))
-
-
-class Registry:
-    """A registry, which is its own loader."""
-
-    registry_items = ("items",)
-
-    def __init__(self, *items: str) -> None:
-        self.items = [*items]
-        self.looked_at = 0
-
-    def new(self) -> list[str]:
-        new = self.items[self.looked_at :]
-        self.looked_at = len(self.items)
-        return new
-
-
-class Context:
-    """A context, which registers a lowering as it meets an attribute."""
-
-    def __init__(self) -> None:
-        self.own = Registry("attribute")
-        self.other = Registry("function")
-        self.installed: list[str] = []
-        self.asked: list[Registry] = []
-        self._registries: dict[Registry, Registry] = {}
-
-    def refresh(self) -> None:
-        for registry in (self.own, self.other):
-            self.install_registry(registry)
-
-    def install_registry(self, registry: Registry) -> None:
-        self.asked.append(self._registries.setdefault(registry, registry))
-        for one in registry.new():
-            self.installed.append(one)
-            if one == "attribute":
-                registry.items.append("its lowering")
-
-
-class Apart(Context):
-    """A context that nothing is registered for."""
-
-    def refresh(self) -> None:
-        pass
-
-
-@pytest.fixture
-def context(monkeypatch: pytest.MonkeyPatch) -> Context:
-    for name, kind in (("CUDATargetContext", Context), ("CUDATypingContext", Apart)):
-        for method in ("refresh", "install_registry"):
-            monkeypatch.setattr(kind, method, getattr(kind, method))  # which is put back
-        monkeypatch.setattr(patches.target, name, kind)
-    patches._refresh_when_there_is_something_new()
-    return Context()
 
 
 INSTALLED = """
@@ -177,6 +123,6 @@ assert extended in context._defns
 """
 
 
-def test_all_that_is_registered_is_installed() -> None:
+def test_registered_lowerings_are_installed() -> None:
     done = subprocess.run([sys.executable, "-c", INSTALLED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -35,10 +35,10 @@ def texts(data: str) -> list[str]:
 
 
 @pytest.mark.parametrize("data", OWN.values(), ids=OWN)
-def test_what_is_a_kernels_own_leaves_it_alone(data: str) -> None:
+def test_private_definitions_leave_a_kernel_self_contained(data: str) -> None:
     assert is_self_contained(texts(data))
 
 
 @pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS)
-def test_what_others_can_name_does_not(data: str) -> None:
+def test_shared_definitions_make_a_kernel_depend_on_others(data: str) -> None:
     assert not is_self_contained(texts(data))

@@ -13,7 +13,7 @@ import pytest
 
 from aotcuda.arch import parse as target_of
 from aotcuda.binary import cubin
-from aotcuda.builder import api, plan, stub
+from aotcuda.builder import plan, stub
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
@@ -68,7 +68,7 @@ class TestTheTable:
         assert [", ".join(map(str, item.types)) for item in found] == wanted
         assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
 
-    def test_what_the_source_keeps_from_being_specialised_is_not(self) -> None:
+    def test_do_not_specialize_of_the_source_is_honoured(self) -> None:
         (unit,) = units({"signature": "*fp32, i32, i32:1"})
         kept = [", ".join(map(str, item.types)) for item in config.specialised(unit, {0: {16}, 1: {1, 16}, 2: {16}})]
         assert kept == ["*fp32, i32, i32:1"]
@@ -82,10 +82,7 @@ class TestTheTable:
         (made,) = plan.make(parse(table(kernel, arch=("sm_80", "sm_90", "compute_80")), environ={}))
         launched = "maxnreg=64, launch_pdl=True, launch_cooperative_grid=True"
         assert [(unit.signature, list(map(str, made.compiled_for(unit)))) for unit in made.units] == [
-            (
-                f"void(*i8; num_warps=8, num_stages=3, {launched}) on sm_90a",
-                ["sm_90a"],
-            ),
+            (f"void(*i8; num_warps=8, num_stages=3, {launched}) on sm_90a", ["sm_90a"]),
             ("void(*i8; num_warps=4, num_stages=3, enable_fp_fusion=True) on sm_80", ["sm_80"]),
         ]
         assert [str(target) for target in made.targets] == ["sm_80", "sm_90a", "compute_80"]
@@ -119,24 +116,9 @@ class TestTheTable:
             ([{"constexprs": {"A": 1}, "signature": "*i8:16"}, {"constexprs": {"A": 2}, "signature": "*i8"}], "A", "A"),
         ],
     )
-    def test_what_no_config_decides_has_to_be_named(self, configs: list[Any], tuned: str, named: str) -> None:
+    def test_constants_that_configs_do_not_decide_are_named(self, configs: list[Any], tuned: str, named: str) -> None:
         (unit, *_) = units({"signatures": ["*fp32", "*i8", "*i8:16"], "configs": configs})
         assert config.undecided(unit.configs, {*tuned}) == {*named}
-
-    @pytest.mark.parametrize(
-        ("signature", "when", "launched"),
-        [
-            ("*fp32, i32:1", 1, True),
-            ("*fp32, i32:1", [2, 9], False),
-            ("*fp32, i32:16", 33, False),
-            ("*fp32, i32:16", [31, 33], True),
-            ("*fp32, i32:16", 4096, True),
-            ("*fp32, i32", 33, True),
-        ],
-    )
-    def test_variants_that_no_argument_fits_are_known(self, signature: str, when: Any, launched: bool) -> None:
-        (unit,) = units({"signature": signature, "configs": [{"when": {"n": when}}]})
-        assert config.launched(unit, ["x", "n"]) is launched
 
     @pytest.mark.parametrize(
         ("arch", "wanted"),
@@ -318,7 +300,7 @@ def test_table_that_does_not_fit_the_source_is_refused(sources: str, text: str, 
 @pytest.mark.parametrize(
     ("python", "place"), [("wrong", "12: tl.store(x, undefined)"), ("calling", "16: return tl.minimun(value, 1.0)")]
 )
-def test_what_triton_refuses_has_the_users_line_in_helpers_too(sources: str, python: str, place: str) -> None:
+def test_errors_of_triton_have_the_users_line(sources: str, python: str, place: str) -> None:
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
     (unit,) = units({"signature": "*fp32:16", "python": python}, source=sources)
@@ -375,7 +357,7 @@ def left_out_by(variants: list[Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_tritons_jit_would_compute_has_to_be_named_and_its_defaults_hold(
+def test_launches_may_leave_out_defaults_and_constants_of_configs(
     sources: str, kernel: Any, wanted: dict[str, Any]
 ) -> None:
     kernel = {"python": "both.fn", "signature": "*fp32:16, i32:16", **kernel}
@@ -459,16 +441,3 @@ def test_no_variable_that_triton_reads_reaches_a_build() -> None:
     in_cpp = {"ALLOW_LHS_TMEM_LAYOUT_CONVERSION", "DISABLE_LLVM_OPT", "DISABLE_MMA_V3", "LLVM_PASS_PLUGIN_PATH"}
     names = {name for name in declared | in_cpp if not _OF_OTHERS.match(name)}
     assert names.intersection(process.environment(dict.fromkeys(names, "1"), "triton")) == set()
-
-
-def test_a_build_gives_the_same_whatever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("triton")
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg" / "__init__.py").write_text("")
-    (tmp_path / "pkg" / "_k.py").write_text(SOURCE)
-    given = table({"signature": ADD, "specialise": "exact", "constexprs": {"BLOCK": 64}})
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
-    before = api.build(given, tmp_path).files
-    for name, value in {"DISABLE_PTXAS_OPT": "1", "PTXAS_OPTIONS": "--opt-level=0", "DISABLE_LLVM_OPT": "1"}.items():
-        monkeypatch.setenv(name, value)
-    assert api.build(given, tmp_path).files == before

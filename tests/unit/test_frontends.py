@@ -39,7 +39,7 @@ def test_extras_pin_the_compilers_that_the_table_says() -> None:
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("cuda", [12, 13, 14])
-def test_what_is_told_to_install_is_an_extra_that_there_is(name: str, jit: bool, cuda: int) -> None:
+def test_install_commands_name_existing_extras(name: str, jit: bool, cuda: int) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     found = re.fullmatch(r"aotcuda\[(.+)\]", registry.requirement(name, jit=jit, cuda=cuda))
     assert found is not None

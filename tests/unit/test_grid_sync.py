@@ -50,7 +50,7 @@ CASES = [
     *((target, form) for target in ("sm_75", "sm_90", "sm_100") for form in ("ltoir", "ptx", "cubin")),
     *((target, "ltoir") for target in ("sm_80", "sm_89", "sm_90a", "sm_103", "sm_110", "sm_120", "sm_121")),
 ]
-OF_CI = [("sm_75", "ltoir"), ("sm_90", "ltoir"), ("sm_90", "ptx"), ("sm_90", "cubin"), ("sm_120", "ltoir")]
+OF_CI = [("sm_90", "ltoir"), ("sm_90", "ptx"), ("sm_90", "cubin"), ("sm_120", "ltoir")]
 
 
 LOWEST = {7: "75", 8: "75", 9: "90", 10: "100", 11: "100", 12: "100"}
@@ -74,8 +74,7 @@ def assembled(item: LinkInput, target: arch.Target, folder: Path) -> LinkInput:
 
 
 @pytest.mark.parametrize(
-    ("name", "form"),
-    [pytest.param(*case, marks=[pytest.mark.matrix] * (case not in OF_CI)) for case in CASES],
+    ("name", "form"), [pytest.param(*case, marks=[pytest.mark.matrix] * (case not in OF_CI)) for case in CASES]
 )
 def test_kernels_that_synchronize_the_grid_are_found_in_machine_code(name, form, tmp_path):
     target = arch.parse(name)

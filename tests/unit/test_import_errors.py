@@ -11,7 +11,7 @@ import aotcuda
 from aotcuda import errors
 
 
-def test_it_is_found_while_another_thread_has_imported_but_not_set_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_found_while_another_thread_imports_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The import system sets a package's attribute behind the import's end, where nobody waits any more."""
     monkeypatch.delattr(aotcuda, "errors")
     assert aotcuda.errors is errors
@@ -32,7 +32,7 @@ def test_it_is_found_while_another_thread_has_imported_but_not_set_it(monkeypatc
         "from aotcuda.runtime.launch_config import dimensions",
     ],
 )
-def test_it_is_found_whatever_was_imported_first(first: str) -> None:
+def test_errors_are_found_after_any_first_import(first: str) -> None:
     script = f"{first}\nimport aotcuda\nprint(aotcuda.errors.LaunchError is aotcuda.LaunchError)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

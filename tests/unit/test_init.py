@@ -112,7 +112,7 @@ kernels.typed = "void(float64[:])" # mine
 
 
 @pytest.mark.parametrize("rest", BEGUN.values(), ids=BEGUN)
-def test_what_is_there_stays_and_a_second_run_changes_nothing(rest: str, tmp_path: Path) -> None:
+def test_existing_tables_stay_and_a_second_run_changes_nothing(rest: str, tmp_path: Path) -> None:
     path = make(tmp_path, PROJECT + rest)
     before = load(path)
     assert cli.main(["init", str(tmp_path)]) == 0
@@ -136,13 +136,6 @@ def _contains(after: object, before: object) -> None:
         assert after[: len(before)] == before
     else:
         assert after == before
-
-
-def test_a_project_without_kernels_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = make(tmp_path, PROJECT, "def jit(): pass\n")
-    assert cli.main(["init", str(tmp_path)]) == 0
-    assert path.read_text() == PROJECT
-    assert "no kernel was found" in capsys.readouterr().out
 
 
 SETUPTOOLS = "[tool.setuptools.packages.find]\n"

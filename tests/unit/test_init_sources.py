@@ -154,7 +154,7 @@ KERNEL = "@triton.jit\ndef kernel(x):\n    {}\n"
         ("from .utils import softcap", "tl.store(x, 1)", False),
     ],
 )
-def test_what_a_kernel_of_another_module_calls_is_no_kernel(imports: str, call: str, device: bool) -> None:
+def test_function_called_by_another_modules_kernel_is_no_kernel(imports: str, call: str, device: bool) -> None:
     triton = "from aotcuda.triton import triton, tl\n"
     found = sources.without_helpers(
         {

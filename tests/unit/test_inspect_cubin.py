@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import struct
 
@@ -109,23 +108,6 @@ def test_every_truncation_is_an_error_that_names_the_file() -> None:
     for length in range(len(data)):
         with pytest.raises(ImageError, match=r"^the\.cubin (is not|cannot be read as) a cubin"):
             cubin.read(data[:length], "the.cubin")
-
-
-@pytest.mark.parametrize("arch", ["sm_75", "sm_120"])
-def test_flipped_bits_give_an_answer_or_an_image_error(arch: str) -> None:
-    data = images.numba_cubin(arch)
-    generator = random.Random(arch)
-    messages = []
-    for _ in range(2000):
-        damaged = bytearray(data)
-        for _ in range(generator.choice((1, 2, 10, 100))):
-            damaged[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
-        try:
-            cubin.read(bytes(damaged), "image")
-        except ImageError as error:
-            messages.append(str(error))
-    assert len(messages) > 200
-    assert not any("\n" in message for message in messages)
 
 
 def test_other_files_are_told_from_cubins() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import struct
 import sys
@@ -70,24 +69,6 @@ def test_every_truncation_is_an_error_that_names_the_file(mode: str) -> None:
     for length in range(len(data)):
         with pytest.raises(ImageError, match=r"^test\.fatbin cannot be read as a fatbin: .* truncated"):
             fatbin.read(data[:length], "test.fatbin")
-
-
-@pytest.mark.parametrize("mode", ["none", "size", "speed"])
-def test_flipped_bits_give_images_or_an_image_error(mode: str) -> None:
-    data = packed(mode)
-    generator = random.Random(mode)
-    messages = []
-    for _ in range(1000):
-        damaged = bytearray(data)
-        for _ in range(generator.choice((1, 2, 10))):
-            # Headers are few among all the bytes; half of the flips go to the first of them.
-            damaged[generator.randrange(generator.choice((112, len(data))))] ^= 1 << generator.randrange(8)
-        try:
-            fatbin.read(bytes(damaged), "test.fatbin")
-        except ImageError as error:
-            messages.append(str(error))
-    assert len(messages) > 100
-    assert not any("\n" in message for message in messages)
 
 
 @pytest.mark.parametrize("mode", ["size", "speed"])

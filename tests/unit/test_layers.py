@@ -13,11 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {
-    "aotcuda": ROOT,
-    "hatch_aotcuda": ROOT / "hatch_plugin",
-    "setuptools_aotcuda": ROOT / "setuptools_plugin",
-}
+PACKAGES = {"aotcuda": ROOT, "hatch_aotcuda": ROOT / "hatch_plugin", "setuptools_aotcuda": ROOT / "setuptools_plugin"}
 
 
 def modules() -> dict[str, Path]:

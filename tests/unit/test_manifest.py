@@ -26,7 +26,7 @@ def content(folder):
     return json.loads((folder / manifest.FILE_NAME).read_bytes())
 
 
-def test_what_is_dumped_reads_back_equal_and_dumps_equal(folder):
+def test_dumped_manifest_reads_back_equal(folder):
     data = (folder / manifest.FILE_NAME).read_bytes()
     parsed = manifest.parse(data, "manifest.json", sha256=manifest.digest(data))
     assert manifest.dump(parsed) == data
@@ -34,7 +34,7 @@ def test_what_is_dumped_reads_back_equal_and_dumps_equal(folder):
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"3", b"{}", b'{"format": 1', b"\xff\xfe", b"[" * 100_000])
-def test_what_is_no_manifest_is_called_truncated_or_altered(data):
+def test_data_that_is_no_manifest_is_refused(data):
     with pytest.raises(ManifestError, match=r"some/manifest\.json .*truncated or altered"):
         manifest.parse(data, "some/manifest.json")
 
@@ -107,7 +107,7 @@ def test_a_pipe_is_no_manifest_and_is_not_waited_for(folder):
 
 
 @pytest.mark.parametrize("data", [b" " * (manifest.LARGEST + 1), b"[" * 1_000_001, b"," * 2_000_001])
-def test_what_is_too_much_is_not_decoded(data, monkeypatch):
+def test_manifest_that_is_too_large_is_not_decoded(data, monkeypatch):
     monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it was decoded"))
     with pytest.raises(ManifestError, match=r"^manifest\.json is no manifest: .* bytes are more than it may have"):
         manifest.parse(data, "manifest.json")
@@ -290,7 +290,7 @@ def test_parts_that_variants_share_stand_once_in_the_file_and_are_one_object(tmp
         lambda kernel: kernel["overloads"][3].update(launches=[0]),
         lambda kernel: kernel["overloads"][3].pop("parameters"),
         lambda kernel: kernel.update(overloads=None),
-        lambda kernel: kernel["shared"].append([0] * 10**6) or kernel["overloads"][0].update(parameters=[-1] * 1000),
+        lambda kernel: kernel["shared"].append([0] * 10**5) or kernel["overloads"][0].update(parameters=[-1] * 1000),
     ],
 )
 @pytest.mark.parametrize("digest", [True, False])

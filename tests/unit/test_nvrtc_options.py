@@ -17,6 +17,7 @@ from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink, nvrtc
 from aotcuda.errors import CompileError, ConfigError
+from support.errors import assert_message, cases
 from support.images import cuobjdump
 
 KEY = Key("options.nvrtc-options", "nvrtc-options")
@@ -117,51 +118,11 @@ def test_fast_math_flushes_subnormal_numbers_in_cuda_cpp(by):
     assert "fma.rn.ftz.f32" in by(MATH, Options(fastmath=True), "compute_75")
 
 
-REFUSED = """
---fmad=false            is set by a key of its own; write fma = false, or fma = true
--fmad=false             is set by a key of its own; write fma = false, or fma = true
---fmad|false            is set by a key of its own; write fma = false, or fma = true
--fma=0                  is set by a key of its own; write fma = false, or fma = true
--use_fast_math          is set by a key of its own; write fastmath = true
---use_fast_math         is set by a key of its own; write fastmath = true
--maxrregcount=32        is set by a key of its own; write max-registers = 64, with the number
---maxrregcount|32       is set by a key of its own; write max-registers = 64, with the number
--G                      is set by a key of its own; write debug = true
--g                      is set by a key of its own; write debug = true
--lineinfo               is set by a key of its own; write lineinfo = true
---dopt=on               is set by a key of its own; write opt-level = 3
--O3                     is set by a key of its own; write opt-level = 3, with the level
--arch=sm_80             is set by a key of its own; list the targets in arch
--arch|sm_80             is set by a key of its own; list the targets in arch
--Icsrc                  is set by a key of its own; name the folder in include-dirs
--I csrc                 is set by a key of its own; name the folder in include-dirs
--I|csrc                 is set by a key of its own; name the folder in include-dirs
--dlto                   cannot be used in a build; remove it
--rdc=false              cannot be used in a build; remove it
--dc                     cannot be used in a build; remove it
---restrict              cannot be used in a build; write __restrict__ at the parameters
---extra-device-vectorization  cannot be used in a build; remove it
---device-stack-protector=true cannot be used in a build; remove it
--pch                    cannot be used in a build; remove it
--time=x.csv             cannot be used in a build; remove it
---ftz                   has no value; write --ftz=true
---ftz=1                 must be true or false; write --ftz=true
--w=true                 takes no value; write -w
--std c++17              has no value; write -std=VALUE
---fnad=false            is no option of NVRTC; did you mean --fmad?
---extended-lambda       is no option of NVRTC
--Xcompiler=-O2          is no option of NVRTC
-fmad=false              is no option of NVRTC
-"""
-
-
-@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
-def test_other_options_are_refused_with_what_to_do(line):
-    option, problem = re.split(r"\s{2,}|(?<=true) (?=cannot)", line, maxsplit=1)
+@cases("nvrtc_options.txt", "options")
+def test_other_options_are_refused_with_what_to_do(text, expected):
     with pytest.raises(ConfigError) as caught:
-        nvrtc_options.OptionList().read(["-w", *option.split("|")], KEY)
-    shown = option.replace("|", " ")
-    assert str(caught.value).startswith(f'options.nvrtc-options[1]: "{shown}" {problem}')
+        nvrtc_options.OptionList().read(["-w", *text.split("|")], KEY)
+    assert_message(str(caught.value), f'options.nvrtc-options[1]: "{text.replace("|", " ")}" {expected}')
 
 
 HARMLESS = """-w --std=c++20 -UX -default-device -device-int128 -minimal -no-cache -no-err-no -no-source-include

@@ -31,10 +31,7 @@ def bench() -> Iterator[Callable[[str], Any]]:
 
 def test_tables_of_pages_are_those_of_the_results(bench: Callable[[str], Any]) -> None:
     results, systems = bench("results"), bench("systems")
-    for page, written in (
-        (RESULTS / "README.md", results.fill),
-        (ROOT / "docs" / "systems.md", systems.page),
-    ):
+    for page, written in ((RESULTS / "README.md", results.fill), (ROOT / "docs" / "systems.md", systems.page)):
         text = page.read_text(encoding="utf-8")
         assert written(text) == text, f"{page} is not what its script in bench makes of docs/results; run that"
 

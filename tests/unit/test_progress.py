@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import io
-import random
-import re
 import sys
-from typing import TYPE_CHECKING
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
 from aotcuda.builder import progress, report
 from aotcuda.builder.worker import flows, pool, telemetry
 from aotcuda.builder.worker.telemetry import Step
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Terminal(io.StringIO):
@@ -67,7 +60,7 @@ def test_a_line_on_a_terminal_is_written_over_and_fits() -> None:
         (None, {"AOTCUDA_PROGRESS": "lines"}, progress.Progress),
     ],
 )
-def test_what_is_shown_is_what_the_stream_can_show(
+def test_progress_has_the_form_that_the_stream_can_show(
     stream: io.StringIO | None, environ: dict[str, str], expected: type[progress.Progress]
 ) -> None:
     assert type(progress.make(stream, environ)) is expected
@@ -104,21 +97,6 @@ def test_the_summary_counts_and_the_slowest_steps_are_said_on_demand() -> None:
         assert len(found) == 11
 
 
-@pytest.mark.parametrize(
-    ("reused", "made", "expected"),
-    [(None, 0, "40 B"), (0, 14, "0 of 14 steps"), (1, 0, "1 of 1 step from"), (0, 0, "0 of 0 steps from")],
-)
-def test_the_summary_says_what_came_from_the_cache_where_there_is_one(
-    reused: int | None, made: int, expected: str
-) -> None:
-    summary = report.Summary(
-        modules=1, kernels=0, functions=3, targets=1, seconds=0.04, size=40, reused=reused, made=made
-    )
-    (line,) = summary.lines()
-    assert line.startswith("built 1 module: 3 device functions for 1 target; 40 B in 0.0 s")
-    assert expected in line
-
-
 def warning() -> int:
     import warnings
 
@@ -128,7 +106,7 @@ def warning() -> int:
 
 @pytest.mark.filterwarnings("always:mind the gap")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixture[str]) -> None:
+def test_telemetry_of_children_comes_with_their_results(capfd: pytest.CaptureFixture[str]) -> None:
     telemetry.take()
     with telemetry.collecting_warnings("/project"):
         warning()
@@ -141,7 +119,7 @@ def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixtur
     assert capfd.readouterr().err == ""
 
 
-def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> None:
+def test_largest_files_of_a_too_large_wheel_are_named() -> None:
     files = {"pkg/k.py": b"x", "pkg/k.aotcuda/kernels.fatbin": bytes(89_999_998), "pkg/k.aotcuda/manifest.json": b""}
     assert report.size_warnings(files) == []
     (text,) = report.size_warnings(files | {"pkg/j.aotcuda/functions.fatbin": bytes(2_500)})
@@ -149,17 +127,3 @@ def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> N
         "what was built takes 90.0 MB, and package indexes usually refuse wheels of more than 100.0 MB"
     )
     assert ": pkg/k.aotcuda/kernels.fatbin 90.0 MB, pkg/j.aotcuda/functions.fatbin 2.5 kB, pkg/k.py 1 B; name" in text
-
-
-def test_of_a_wheel_that_is_whole_all_counts_as_it_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "_LIMIT", 10_000)
-    wheel = tmp_path / "pkg-1.0-py3-none-any.whl"
-    with ZipFile(wheel, "w", ZIP_DEFLATED) as archive:
-        archive.writestr("pkg/zeros.bin", bytes(50_000))
-        archive.writestr("pkg/small.bin", random.Random(1).randbytes(8_000))
-    assert report.wheel_warnings(wheel) == []
-    with ZipFile(wheel, "a", ZIP_DEFLATED) as archive:
-        archive.writestr("pkg/data.bin", random.Random(2).randbytes(9_000))
-    (text,) = report.wheel_warnings(wheel)
-    assert text.startswith(f"{wheel.name} takes 17.")
-    assert re.search(r": pkg/data.bin 9\.0 kB, pkg/small.bin 8\.0 kB, pkg/zeros.bin \d+ B; ", text)

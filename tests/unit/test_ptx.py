@@ -125,6 +125,6 @@ def test_threads_may_read_one_place_and_write_their_own() -> None:
 @pytest.mark.parametrize(
     "body", ["bar.sync 0;", "vote.sync.any.pred %p1, %p1, -1;", "bra $L__BB0_2; $L__BB0_2: bra $L__BB0_2;"]
 )
-def test_what_it_cannot_run_is_refused(body: str) -> None:
+def test_unsupported_instructions_are_refused(body: str) -> None:
     with pytest.raises(ptx.UnsupportedError):
         run(body)

@@ -35,10 +35,7 @@ ENDS = {
     "fork": ("import os\nc()\np = os.fork()\nc()\nif p: os.waitpid(p, 0)\nelse: c(); os._exit(0)", 4),
     "fork, both at once": (f"import os\nc()\np = os.fork()\n{BOTH}", 200001),
     "daemon": ("import os\nos.closerange(3, 256)\nc()\nlog.entry({**F, 'line': 2}, dict).count(0, str)", 2),
-    "threads": (
-        THREADS,
-        20000,
-    ),
+    "threads": (THREADS, 20000),
     "many": ("for i in range(9000): log.entry({**F, 'line': i}, dict).count(0, str)", 9000),
     "many GPUs": ("for i in range(5): e.count(i, lambda: f'GPU {i}')", 5),
 }

@@ -50,7 +50,7 @@ def test_a_wider_signature_takes_a_narrower_one(packaged: str, asked: str) -> No
 
 @pytest.mark.parametrize("adopt", [False, True])
 @pytest.mark.parametrize(("packaged", "asked"), NOT_TAKEN)
-def test_what_a_launch_would_refuse_is_not_taken(packaged: str, asked: str, adopt: bool) -> None:
+def test_signature_that_a_launch_would_refuse_does_not_match(packaged: str, asked: str, adopt: bool) -> None:
     assert not notation.takes(notation.parse(packaged, {}), notation.parse(asked, {}), adopt=adopt)
 
 
@@ -62,7 +62,7 @@ def test_numbers_of_python_adopt_a_type_only_where_the_run_time_lets_them(packag
 
 
 @pytest.mark.parametrize("text", ["", "void(", "float32", "void(x=1)", "a b"])
-def test_what_is_no_signature_raises(text: str) -> None:
+def test_text_that_is_no_signature_raises(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         notation.parse(text, {})
 

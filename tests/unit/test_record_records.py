@@ -85,7 +85,7 @@ def test_a_file_of_something_else_is_left_alone(text: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["pipe", "folder", "/dev/zero"])
-def test_what_is_no_file_is_refused_and_not_waited_for(name: str, tmp_path: Path) -> None:
+def test_special_files_are_refused_without_waiting(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError, match=f"^{tmp_path / name}: is .*, not a regular file; remove it"):

@@ -35,7 +35,7 @@ def written_as(*records: Record) -> dict[str, Any]:
     return found
 
 
-def test_what_has_all_combinations_is_lists_of_values_with_defaults_first() -> None:
+def test_all_combinations_become_lists_with_defaults_first() -> None:
     records = [launch_of("*fp32:16", A=a, B=b, num_warps=w) for a in (1, 2) for b in ("x", None) for w in (8, 4)]
     assert written_as(*records) == {
         "signatures": ["*fp32:16"],
@@ -65,7 +65,7 @@ def test_constants_are_for_the_types_that_they_were_launched_with() -> None:
     ]
 
 
-def test_of_several_configs_for_the_same_arguments_that_of_most_launches_is_written() -> None:
+def test_config_of_most_launches_is_written() -> None:
     records = [
         launch_of("*fp32:16, i32:16", count=2, BLOCK=64, HEAD=8, when={"n": 64}, **TUNED),
         launch_of("*fp32:16, i32:16", count=3, BLOCK=128, HEAD=8, when={"n": 64}, num_warps=8, **TUNED),
@@ -121,6 +121,6 @@ def test_a_launch_with_none_is_covered(kernel: dict[str, Any], covered: bool) ->
         (launch_of("*fp32", A={"dtype": "pi32_t"}), 'A: "tl.pi32_t" is no type that a constexpr can be'),
     ],
 )
-def test_what_a_build_would_refuse_is_refused_with_its_reason(record: Record, said: str | None) -> None:
+def test_launches_that_a_build_would_refuse_are_refused(record: Record, said: str | None) -> None:
     found = variants.refused(record, for_table=True)
     assert found is None if said is None else (found or "").startswith(said)

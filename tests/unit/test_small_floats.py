@@ -101,7 +101,7 @@ def test_a_launch_rounds_the_numbers_of_python_and_numpy(cuda, name, value):
     ],
 )
 @pytest.mark.usefixtures("path")
-def test_what_is_out_of_range_or_no_real_number_is_refused(cuda, name, value, said):
+def test_values_out_of_range_are_refused(cuda, name, value, said):
     with pytest.raises(ArgumentError, match=said):
         cuda.package(taking(name)).k[1, 32](value, 5)
     assert cuda.launches() == []

@@ -25,7 +25,7 @@ def served(ask: Callable[[Any], object], first: tuple[int, int] = (8, 0)) -> lis
     return [target for target in TARGETS if watch.serves(target)]
 
 
-def test_who_asks_nothing_is_served_for_all() -> None:
+def test_compilation_without_questions_serves_all_targets() -> None:
     assert served(lambda _: None) == TARGETS
     assert served(lambda capability: (capability, [capability], len(capability), bool(capability))) == TARGETS
 
@@ -82,22 +82,6 @@ def test_every_look_inside_is_a_question_for_the_capability_itself(look: Callabl
     assert served(look) == [(8, 0)]
 
 
-def test_answers_are_those_of_a_tuple() -> None:
-    for plain in TARGETS:
-        with target_dependence.watching(plain):
-            it = Capability(plain)
-            assert it == plain
-            assert (it != plain, it < (8, 6), it >= (8, 0), it[0], it[-1]) == (
-                False,
-                plain < (8, 6),
-                plain >= (8, 0),
-                *plain,
-            )
-            assert [hash(it), str(it), f"{it}"] == [hash(plain), str(plain), f"{plain}"]
-            assert [tuple(it), it.plain] == [plain, plain]
-            assert isinstance(it, tuple)
-
-
 def test_targets_of_one_capability_differ_where_the_name_was_asked_for() -> None:
     with target_dependence.watching((9, 0), "sm_90") as watch:
         assert watch.serves((9, 0), "sm_90a")
@@ -128,19 +112,6 @@ def test_without_a_compilation_nothing_is_noted() -> None:
         ("WARP_SIZE", TARGETS),
     ],
 )
-def test_what_is_asked_of_the_gpu_meanwhile_is_answered_and_noted(
-    attribute: str, expected: list[tuple[int, int]]
-) -> None:
+def test_properties_of_the_gpu_are_answered_and_noted(attribute: str, expected: list[tuple[int, int]]) -> None:
     device = gpu.Gpu(RuntimeError)
     assert served(lambda _: getattr(device, attribute)) == expected
-
-
-def test_a_refusal_is_an_answer_too() -> None:
-    def ask(_: object) -> None:
-        with pytest.raises(RuntimeError, match="a build cannot tell MULTIPROCESSOR_COUNT"):
-            _ = gpu.Gpu(RuntimeError).MULTIPROCESSOR_COUNT
-
-    assert served(ask) == TARGETS
-    with target_dependence.watching((8, 0)) as watch:
-        _ = gpu.Gpu(RuntimeError).MAX_THREADS_PER_MULTIPROCESSOR
-    assert not watch.serves((11, 0))  # of which it is not known

@@ -99,10 +99,7 @@ def test_variants_that_are_equal_are_made_once_and_the_tables_kernel_counts(tmp_
         (content([]), "kernels.add.variants[0].types is not a list"),
         (content({**VARIANT, "types": [1]}), "kernels.add.variants[0].types is no list of types"),
         (content({**VARIANT, "constexprs": {"z": 1}}), "variants[0].constexprs has a name that the kernel's param"),
-        (
-            content({**VARIANT, "num_warps": 3}),
-            "kernels.add.variants[0].num_warps is no option, or has",
-        ),
+        (content({**VARIANT, "num_warps": 3}), "kernels.add.variants[0].num_warps is no option, or has"),
         (content({**VARIANT, "num_warps": True}), "kernels.add.variants[0].num_warps is no option, or has no"),
         (content({**VARIANT, "warps": 4}), "kernels.add.variants[0].warps is no option, or has no value of one"),
         (content({**VARIANT, "arch": ["sm90"]}), "kernels.add.variants[0].arch is no list of targets"),

@@ -35,6 +35,8 @@ def render(module: str, kernels: Iterable[Kernel], header: c_types.Scope | None 
             yield c_types.comment(f'"{symbol}": {kernel["name"]}, {overload["signature"]}')
             for arch, launch in overload.get("launches", {}).items():
                 yield f"/* {arch}: blocks of {launch['threads']} threads, {launch['shared']} bytes of shared memory */"
+                if "scratch" in launch:
+                    yield f"/* {arch}: reserved[0]: global memory, {launch['scratch']['bytes']} bytes for a block */"
             if overload.get("one_by_one"):
                 yield from (_ONE_BY_ONE, "")
                 continue

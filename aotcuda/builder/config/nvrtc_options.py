@@ -32,7 +32,7 @@ class Option:
         long: Its long name, without dashes; the linker's options have only short ones.
         short: Its short name, without dashes; empty if there is none.
         value: `""` for an option without a value, `"bool"` for true or false, `"text"` for anything else.
-        fate: How a build treats it: NVRTC alone gets it, NVRTC and nvJitLink get it, a key sets it, or it is refused.
+        fate: `"alone"`, NVRTC gets it; `"both"`, NVRTC and nvJitLink get it; `"key"`, a key sets it; or `"refused"`.
         note: For `"both"` the linker's option, with `{}` for the value. For `"key"` and `"refused"` the remedy.
     """
 
@@ -44,7 +44,7 @@ class Option:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Return the option as command lines have it."""
+        """Return the option in the form of a command line."""
         return tuple(dash + name for dash, name in (("--", self.long), ("-", self.short)) if name)
 
 
@@ -146,7 +146,7 @@ NVJITLINK = (
     Option("", "split-compile-extended", "text", "refused", "remove it: builds share the work out themselves"),
     Option("", "nvvm-latest", "", "refused", _LINKER),
 )
-"""Options that nvJitLink has and NVRTC has not, or spells otherwise."""
+"""Options that NVRTC lacks or spells differently from nvJitLink."""
 
 _BY_SPELLING = {spelling: option for option in (*NVRTC, *NVJITLINK) for spelling in option.spellings}
 _LETTERS = {option.short: option for option in (*NVRTC, *NVJITLINK) if len(option.short) == 1 and option.value}

@@ -52,7 +52,7 @@ def tool_schema(tool_name: str) -> dict[str, Any]:
 
 
 def markdown() -> str:
-    """Return the tables of docs/configuration.md: for each kind of table its keys, then each of them in an example."""
+    """Return the tables of docs/configuration.md: the keys of each kind of table, and an example with all keys."""
     return "\n".join(line for title, header, cls in sections() for line in _section(title, header, cls))
 
 
@@ -104,7 +104,7 @@ def _default(constant: object, entry: Setting) -> str:
 
 
 def _has_own_section(entry: Setting) -> bool:
-    """Return True if the value holds tables with known keys, which are described by themselves."""
+    """Return True if the value holds tables with known keys, which have descriptions of their own."""
     shape = entry.shape.default if isinstance(entry.shape, OfFrontEnd) else entry.shape
     inner = shape.item if isinstance(shape, ListOf) else shape.value if isinstance(shape, TableOf) else shape
     return isinstance(inner, Record)

@@ -1,4 +1,4 @@
-"""Import the two sides of a front end that `aotcuda.registry` names."""
+"""Import a front end of `aotcuda.registry`: its configuration side, or its compiler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tables(name: str) -> Tables:
 
 
 def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
-    """Return the compiler of the front end called `name`; errors begin with `asker`, its key and modules.
+    """Return the compiler side of the front end called `name`; errors begin with `asker`, the table's key and modules.
 
     Raises:
         ToolchainError: It is not installed.
@@ -49,7 +49,7 @@ def prepared(
     Unless `warm` is false, they are ready to compile.
 
     Raises:
-        ToolchainError: They are not installed, or are not such as it takes.
+        ToolchainError: They are not installed, or are not of a supported version.
     """
     try:
         versions = front.prepare(root)

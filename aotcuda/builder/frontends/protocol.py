@@ -402,7 +402,7 @@ class Tables(Protocol):
         """Return the units of a module: its kernels' in the configuration's order, then its functions'."""
 
     def target(self, wanted: Target) -> Target:
-        """Return the target to build where the configuration requests `wanted`; without this, just that.
+        """Return the target to build for the configured target `wanted`; by default `wanted` itself.
 
         Raises:
             ValueError: Nothing can be; what to write instead.

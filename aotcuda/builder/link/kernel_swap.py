@@ -1,7 +1,7 @@
 """Put kernels of one PTX text into another text of the same link, which was generated with other options.
 
-nvJitLink takes options for a whole link. Where one kernel has an option of its own, the link is made twice, and the
-second text lends that kernel, with the functions that it calls.
+nvJitLink takes options for a whole link. If one kernel has an option of its own, the module is linked twice, and that
+kernel, with the functions that it calls, comes from the second text.
 """
 
 from __future__ import annotations

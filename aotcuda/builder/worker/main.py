@@ -1,8 +1,8 @@
 """The worker: a process of its own that imports the compiler and the user's modules, and builds everything.
 
 `aotcuda.builder.worker.process` starts it in a clean environment, below a reaper (`process_tree`). It reads a pickled
-`Job` from standard input, and sends a message for each step, then one with the result or the error. User modules may
-print as they like; their output goes to standard error.
+`Job` from standard input, and sends a message for each step, then one with the result or the error. The output of user
+modules goes to standard error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main(sender: Sender) -> int:
 
 
 def _timed(tell: Callable[..., None]) -> Callable[..., None]:
-    """Return `tell` with the times of the worker's own steps collected."""
+    """Return a function that collects the times of the worker's own steps and calls `tell`."""
     phases = telemetry.Phases()
 
     def told(*, step: str, done: int, total: int, slowest: str = "") -> None:
@@ -219,8 +219,8 @@ def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
 def _one_thread() -> Iterator[None]:
     """Load NumPy in the block with a BLAS that starts no threads, unless the user has set their number.
 
-    OpenBLAS stops its threads before each fork and starts them after it: a twelfth of a build's processor time. What
-    sources compute by it then comes out the same, however many cores there are.
+    OpenBLAS stops its threads before each fork and starts them after it: a twelfth of a build's processor time. The
+        results of sources then do not depend on the number of cores.
     """
     name = "OPENBLAS_NUM_THREADS"
     if name in os.environ:
@@ -239,15 +239,15 @@ _M_MMAP_THRESHOLD = -3
 
 
 def _keep_freed_memory() -> None:
-    """Have this process and its children keep what they free, for what they allocate next.
+    """Let this process and its children reuse freed memory instead of returning it to the system.
 
     The compilers build up and free some megabytes for each link and each program. By default all of it is returned to
-    the system, which hands it out again page by page: three in four of the page faults of a link, and each takes 1 to 9
+    the system, which maps it again page by page: three in four of the page faults of a link, and each takes 1 to 9
     µs.
     """
     with suppress(AttributeError):  # a C library without such settings
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the most that there may be
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the largest possible value
         mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 

@@ -1,4 +1,4 @@
-"""Make of a module's parts the files of a wheel, or one bare cubin for the JIT fallback."""
+"""Package a compiled module: as files of a wheel, or as one cubin for the JIT fallback."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.parts import Parts
 
     Compile = Callable[[ModulePlan, LinkInput, Sequence[Target]], Mapping[Target, bytes]]
-    """Compiles CUDA C++ for targets: to LTOIR for machine code, to PTX for PTX."""
+    """A function that compiles CUDA C++ for targets: to LTOIR for `sm_*`, to PTX for `compute_*`."""
 
 
 class JitPackager:
-    """Leaves images as they are: for the one GPU of this machine, with no packer installed."""
+    """A packager that does not change images, for the GPU of this machine; it needs no nvFatbin."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -37,7 +37,7 @@ class JitPackager:
         return plan.ltoir_targets
 
     def tools(self) -> dict[str, str]:
-        """Return the versions of tools that no other build needs."""
+        """Return the versions of the tools that only this packager uses."""
         return {}
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:  # noqa: ARG002
@@ -45,11 +45,11 @@ class JitPackager:
         return None
 
     def images(self, parts: Parts) -> tuple[Image, ...]:
-        """Return a module's images, of which each is packed for the wheel."""
+        """Return a module's images, each packed for the wheel."""
         return parts.images
 
     def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:  # noqa: ARG002
-        """Return the module as it leaves the worker, with its `packed` images; JIT builds keep no functions."""
+        """Return the worker's result for a module, with its `packed` images; JIT builds store no functions."""
         return BuiltModule(
             plan=parts.plan,
             images=parts.images,
@@ -73,7 +73,7 @@ class JitPackager:
 
 
 class WheelPackager(JitPackager):
-    """Packs what a wheel gains: fatbins, what users of the functions link, what the JIT fallback would build from."""
+    """A packager for wheels: fatbins, files that users of the functions link, and the inputs of the JIT fallback."""
 
     def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
         """Add a target for PTX."""
@@ -116,7 +116,7 @@ class WheelPackager(JitPackager):
         )
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:  # noqa: ARG002
-        """Return what a user of the wheel would link."""
+        """Return the files that a user of the wheel links."""
         return inputs.packaged(
             parts.name, built.function_fatbin, parts.declared(), built.function_links, built.callbacks
         )
@@ -128,9 +128,9 @@ def make(job: Job) -> JitPackager:
 
 
 def _function_links(parts: Parts, compile_source: Compile) -> Iterator[tuple[str, bytes]]:
-    """Yield what users of the exported functions link: CUDA C++ compiled to LTOIR, the rest as it is."""
+    """Yield the files that users of the exported functions link: CUDA C++ compiled to LTOIR, other files unchanged."""
     for number, item in enumerate(parts.called):
-        path = Path(item.name)  # or the name of a module, maybe with a file of its
+        path = Path(item.name)  # or the name of a module, possibly with one of its files
         plain = path.stem if path.suffix in linkable.KINDS else path.name
         stem = f"link{number}_" + re.sub(r"\W+", "_", plain)
         if item.kind == "cu":

@@ -44,7 +44,7 @@ class Parts:
 
     Attributes:
         merged: Its exported functions as LTOIR or PTX, for each of the packager's targets; empty when it has none.
-        foreign: Symbols of what was linked in, by the name of the item.
+        foreign: Symbols of linked items, by the name of the item.
         linked: The same items, as the bill of materials has them.
         called: The inputs that have to be linked wherever its exported functions are.
         files: The project's files that it links or is compiled from, with the headers that they include.

@@ -1,7 +1,7 @@
 """Results of decorators in a source that is packaged in place: kernels, device functions, host functions.
 
-They are made while the source is imported, so they do nothing but keep the function. A kernel looks for its packaged
-one when it is first launched.
+They are made while the source is imported, so they only store the function. A kernel finds its packaged kernel at its
+first launch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NONE: dict[Any, Any] = {}  # of options, or of launchers; never written
 
-_FunctionType: Any = type(lambda: None)  # the module types is not needed for it
+_FunctionType: Any = type(lambda: None)  # this avoids an import of the module types
 
 
 class Function(Proxy):
@@ -33,7 +33,7 @@ class Function(Proxy):
     def __init__(
         self, package: str, decorator: str, function: FunctionType, args: tuple[object, ...], options: dict[str, object]
     ) -> None:
-        # Few objects are made here, and none that is not needed: the garbage collector counts them.
+        # This makes as few objects as possible, because each may start the garbage collector.
         self.__module__, self.__name__, self.__qualname__, self.__doc__ = (
             function.__module__,
             function.__name__,
@@ -127,8 +127,8 @@ class Kernel(Function):
 
         Raises:
             LaunchError: The grid, the block or the shared memory is not a possible one.
-            ArgumentError: The stream is none.
-            ManifestError: What was packaged was altered.
+            ArgumentError: The stream is not a stream.
+            ManifestError: A packaged file was altered.
             DependencyError: It is not packaged, and Numba is not installed.
         """
         is_exact = type(configuration) is tuple and are_exact(configuration)
@@ -182,7 +182,7 @@ class Kernel(Function):
 
         Raises:
             ManifestError: It was altered.
-            StaleBuildError: The source is another one than the images were built from.
+            StaleBuildError: The source has changed since the build.
         """
         if self._found is None:
             from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (not before something is launched)
@@ -209,7 +209,7 @@ def cuda_jit(package: str) -> Callable[..., Any]:
     """Return `cuda.jit` of a package."""
 
     def jit(func_or_sig: object = None, device: object = False, *rest: object, **options: Any) -> Any:
-        if rest:  # what follows by position, in Numba's order
+        if rest:  # further positional arguments, in Numba's order
             options |= dict(zip(("inline", "forceinline", "link", "debug", "opt", "lineinfo"), rest, strict=False))
         if device:
             options["device"] = device

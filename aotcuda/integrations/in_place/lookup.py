@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotcuda.integrations.in_place.sources import InPlaceModule, Source
     from aotcuda.runtime.kernel import Kernel
 
-_checked: dict[Source, str | None] = {}  # by source, why its images are not its own
+_checked: dict[Source, str | None] = {}  # by source, the reason why its images are stale
 
 
 def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
@@ -33,17 +33,17 @@ def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
 def packaged(kernel: object, function: FunctionType, resolve: Callable[[Any], object]) -> Kernel | None:
     """Return the packaged kernel of a decorated function, or None.
 
-    A packaged kernel is that of the object that has its name in the source, if that begins in the line that the build
-    saw; or, where a decorator of the source's own has wrapped it, that of the function that is defined there.
+    A kernel is packaged if the object of its name in the source begins in the line that the build recorded. If a
+    decorator of the source has wrapped the object, the wrapped function is compared.
 
     Args:
         kernel: The object that the compiler's decorator made.
         function: The Python function.
-        resolve: Returns the object that the compiler's decorator made from an object of a source; None for others.
+        resolve: A function that returns the compiler's kernel inside an object of a source; None for other objects.
 
     Raises:
-        ManifestError: What the build left was altered.
-        StaleBuildError: The source is another one than the images were built from.
+        ManifestError: A file of the build was altered.
+        StaleBuildError: The source has changed since the build.
     """
     source = sources.of(function.__globals__)
     if source is None:

@@ -155,7 +155,7 @@ class TypeProxy(NumbaProxy):
 
 
 def exception(package: str, words: str, make: Callable[[], Any]) -> Any:
-    """Return a class of Numba's errors or warnings; before Numba is imported, a class without instances.
+    """Return a class of Numba's errors or warnings, or a class without instances if Numba is not imported.
 
     `except` clauses and warning filters name such classes, and they accept no proxies. Numba's warning about copies of
     host arrays is aotcuda's own warning in place.

@@ -1,7 +1,8 @@
 """Packaged device functions inside `@cuda.jit` kernels of numba-cuda-mlir.
 
-As in `numba_cuda` here, a `_numba_type_` with a case for each packaged signature. The compiler lowers calls of its
-own `ExternFunction` objects; each overload has one, and a call selects it by its types.
+A packaged function has a `_numba_type_` with an overload for each packaged signature, as in the module `numba_cuda`.
+The compiler lowers calls of its own `ExternFunction` objects; each overload has one, and a call selects it by its
+types.
 
 The patches at the end pass link items from helpers to kernels. `aotcuda/registry.py` has the tested releases.
 """
@@ -66,9 +67,9 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
 
 
 def _call_with_tuples(builder: Any, target: Any, function: ExternFunction, args: Any) -> None:
-    """Lower a call as the compiler lowers those of its own device functions, whose tuples are their items.
+    """Lower a call as the compiler lowers calls of its own device functions: tuples are passed as their items.
 
-    What it does for C functions takes a tuple for one MLIR type, of which there is none.
+    Its lowering of C functions needs one MLIR type for a tuple, and MLIR has none.
     """
     result = function.sig.return_type
     results = [builder.get_return_type(item) for item in _items(result)]
@@ -100,7 +101,7 @@ def _bring(builder: Any, items: Iterable[Any]) -> None:
         if not any(item is other for other in brought):
             brought.append(item)
         builder.link_external_item(item)  # takes each object once
-    # The compiler's default is LTO if an LTOIR file is linked. It does not support that these fatbins hold LTOIR.
+    # The compiler's default is LTO if an LTOIR file is linked. It does not detect LTOIR in these fatbins.
     options = builder.targetoptions
     if not any(options.get(name) for name in ("_lto_explicit", "_compile_output", "debug")):
         builder.targetoptions = {**options, "lto": True}
@@ -126,7 +127,7 @@ def _bring_from_helpers() -> None:
 
 
 def _keep_out_of_the_disk_cache() -> None:
-    # What `cache=True` writes has neither the callbacks nor a sign of which wheel's code is in it.
+    # The files of `cache=True` record neither the callbacks nor the wheel whose code they contain.
     original = caching.MLIRCacheImpl.check_cachable
 
     def check_cachable(self: Any, cres: Any) -> bool:

@@ -58,6 +58,9 @@ class TensorDescriptor(Kind):
             return f"is a tensor descriptor with {found}, where {self.wanted(parameter)}"
         return None if _is_whole(given) else f"is a tensor descriptor with {_shown(given)}, which no kernel takes"
 
+    def wanted(self, parameter: Parameter) -> str:
+        return f"{parameter['type']} is packaged"
+
     def given(self, parameter: Parameter, block: bytes) -> str:
         return parameter["type"]
 

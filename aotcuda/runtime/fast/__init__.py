@@ -27,10 +27,10 @@ _VERSION = 30
 _VARIABLE = "AOTCUDA_EXTENSION"
 
 _MOST = 0xFFFFFFFF
-"""The largest dimension of a grid that the driver's call has room for."""
+"""The largest dimension of a grid in the driver's call."""
 
-_found: list[Any] = []  # the module or None, once it was looked for
-_missing: list[str] = []  # why it is None, then
+_found: list[Any] = []  # the module, or None if it was not found; unset before the search
+_missing: list[str] = []  # the reason why it is None
 _lock = new_lock()  # held while specializations are made: launchers of a kernel share them
 
 
@@ -44,7 +44,7 @@ def in_use() -> Any:
 
 
 def why_not() -> str | None:
-    """Return why launches go without the extension; None if they do not."""
+    """Return the reason why launches do not use the extension; None if they use it."""
     return None if in_use() is not None else " ".join(_missing)
 
 
@@ -74,10 +74,10 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
     module = in_use()
     if module is None or configuration.largest() > _MOST:  # no grid has so many; a launch raises the error
         return None
-    driver = sys.modules.get("aotcuda.runtime.driver")  # without it nothing was started that a fork could be after
+    driver = sys.modules.get("aotcuda.runtime.driver")  # without it CUDA was not started, so no fork can be too late
     if driver is not None and getattr(driver, "forked", False):
         return None
-    if configuration.attributes is not None:  # whether a kernel can take them is known of this configuration alone
+    if configuration.attributes is not None:  # the kernel's limits were checked for this configuration alone
         return module.Specializations()
     with _lock:
         return cache.share_specializations(module.Specializations)
@@ -108,15 +108,15 @@ def layered(
 ) -> Any:
     """Return the fast path of launches with Triton's heuristics and autotuners; None without the extension.
 
-    Its method `with_grid(launcher, grid)` returns what launches.
+    Its method `with_grid(launcher, grid)` returns a callable that launches.
 
     Args:
-        layers: These, from the outside, and what the innermost is around.
+        layers: The heuristics and autotuners from the outside, and the innermost function.
         kinds: Of each, `h` for heuristics or `t` for an autotuner.
         cache_type: The type of an autotuner's `cache`, if it is not dict.
         config_type: The type of configs.
-        literals: What a launch has to be given as the launcher computes it, where the layers may not: the name, the
-            argument, and the value where that is None.
+        literals: Arguments that the launcher computes itself: the name, the argument that is tested for None, and the
+            value for None.
     """
     module = in_use()
     arg_names = layers[0].arg_names

@@ -1,6 +1,6 @@
-"""Take fatbins apart: some of the images alone, or those of several fatbins as one.
+"""Select images of fatbins: some images of one, or the images of several as one.
 
-A Tegra GPU's driver might take another image than is promised to run; split wheels have their images in several files.
+A Tegra GPU's driver may choose an image that is not certain to run; split wheels have their images in several files.
 `aotcuda.binary.fatbin` documents the format. Entries are copied as they are, so nothing is decompressed.
 """
 
@@ -26,7 +26,7 @@ def only(fatbins: Sequence[bytes], archs: Collection[str], where: str) -> bytes:
     Args:
         fatbins: The fatbins that hold them.
         archs: Targets as manifests have them: `sm_87`, `compute_75`.
-        where: What to call it in errors.
+        where: The fatbin's name in errors.
 
     Raises:
         ManifestError: They cannot be taken apart, or lack one of the images.

@@ -32,7 +32,7 @@ def packaged(manifest: Manifest, package_root: str) -> Request | None:
 
 
 def project(module: str, package_root: str, files: tuple[str, ...] = ()) -> Request | None:
-    """Return the request for a module of the project that its package is in; None if no pyproject.toml names it.
+    """Return the request for a module of the project that contains its package; None if no pyproject.toml names it.
 
     Search the package's folder and those above it, up to a folder of installed packages.
     """

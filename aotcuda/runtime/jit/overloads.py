@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class JitOverloads:
-    """Overloads that the images do not hold on any GPU, and kernels that they do not hold on some."""
+    """Overloads that the packaged images lack on all GPUs, and kernels that they lack on some."""
 
     def __init__(self, module: str, library: Library, fallback: Fallback, live: Mark) -> None:
         """Take the module's name, its packaged images, and the validity flag of the overloads."""
@@ -44,13 +44,13 @@ class JitOverloads:
         return overload in self._cases
 
     def is_idle(self) -> bool:
-        """Return True if no launch of these overloads is under way."""
+        """Return True if no launch of these overloads is in progress."""
         return all(table.is_idle() for table in self._wider.copy().values())
 
     def select(self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int) -> Selection | None:
         """Select as `OverloadTable.select` does, for arguments that no overload of the kernel in `table` takes.
 
-        None if they are more or fewer than it takes, or the fallback may not compile it for them.
+        Return None if their number is wrong, or if the fallback may not compile for them.
 
         Raises:
             ArgumentError: One of them cannot be read, or what was compiled for their types does not take them.
@@ -79,18 +79,18 @@ class JitOverloads:
     ) -> tuple[DeviceKernel, bool]:
         """Return an overload on a GPU, compiled if need be, and True if launches may cache it.
 
-        They may not if it came with callbacks of its own, which have to see each context.
+        They may not if it has callbacks of its own, which must run for each context.
 
         Args:
             overload: The overload.
             device: The GPU's ordinal.
-            choice: What that GPU takes of the packaged images, or why nothing.
+            choice: The packaged image for the GPU, or the reason why there is none.
             concerned: As for `Loader.enter`.
-            where: As there.
+            where: As for `Loader.enter`.
 
         Raises:
-            LaunchError: As there.
-            AotcudaError: It could not be compiled, or takes its arguments otherwise than what is packaged.
+            LaunchError: As for `Loader.enter`.
+            AotcudaError: It could not be compiled, or its argument layout differs from the packaged one.
         """
         guest = self._guests.get((overload, device))
         if guest is None:
@@ -117,7 +117,7 @@ class JitOverloads:
         return kernel, False
 
     def _drop(self, library: Library) -> None:
-        """Put images out of use whose setup has failed: the next launch that needs them starts anew, with others."""
+        """Discard images whose setup has failed: the next launch that needs them loads new ones."""
         self._fallback.drop(library)
         for key, (other, _) in list(self._guests.items()):
             if other is library:
@@ -143,7 +143,7 @@ class JitOverloads:
 
 
 def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
-    """Raise ArgumentError unless the JIT build lays this overload's arguments out as the packaged one does."""
+    """Raise ArgumentError unless the overload's argument layout equals the packaged one."""
     symbol = overload.record["symbol"]
     for kernel in manifest["kernels"]:
         for other in kernel["overloads"]:
@@ -157,3 +157,8 @@ def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
                     f"that the wheel was built with: {manifest['toolchain']}"
                 )
                 raise ArgumentError(message)
+    name = manifest["module"]
+    message = (
+        f"{name}: the parameters of {symbol} depend on the GPU, so nothing else replaces it on {gpu}; build for it"
+    )
+    raise NoImageError(message)

@@ -35,7 +35,7 @@ def collect(target: str) -> Report:
     """Find and read everything in `target`.
 
     Raises:
-        TargetError: There is no such thing, or nothing in it that aotcuda built.
+        TargetError: It does not exist, or has nothing that aotcuda built.
         ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
         ImageError: An image cannot be read.
     """
@@ -89,7 +89,7 @@ def _images(
 ) -> list[Image]:
     """Return the images of one of the module's fatbins, compared with those that the manifest lists.
 
-    Of SASS every byte counts. Packing changes the text of PTX and scrambles LTOIR, so of those the architecture is
+    SASS is compared byte by byte. Packing changes the text of PTX and scrambles LTOIR, so only their architecture is
     compared, and the size of LTOIR; the digest of the whole file was checked before.
     """
     found: list[Image] = []

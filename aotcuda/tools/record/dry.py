@@ -53,10 +53,10 @@ def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None)
     Args:
         settings: `[tool.aotcuda]`; the first target of `arch` is the default GPU.
         dry: True for `--dry`, False for `--execute`, None for neither.
-        gpu: The name of the GPU that represents the missing one.
+        gpu: The name of the GPU whose properties the program sees.
 
     Raises:
-        TargetError: No GPU is called so.
+        TargetError: No GPU has this name.
     """
     there = has_gpu()
     asked = [name for name in _EXECUTED if os.environ.get(name, "0") not in ("", "0")]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _DRY = "not executed"
-"""The name in place of a GPU's that the recorder counts launches of `--dry` under."""
+"""The name under which the recorder counts launches of `--dry`, in place of a GPU's name."""
 
 
 def say(text: str) -> None:
@@ -63,7 +63,7 @@ def summary(done: Run, owner: Project, kept: str) -> None:
 
 
 def result(done: Run) -> None:
-    """Print the first place that read what a launch would have computed."""
+    """Print the first place that read the result of a launch."""
     for call, site in done.results[:1]:
         say(
             f"{site}: {call} reads the result of a recorded launch; nothing was executed, so later launches "

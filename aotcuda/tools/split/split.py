@@ -5,7 +5,7 @@
 - Provider packages: a main wheel with the PTX alone, and a package with the machine code for each compute capability,
   which the run time finds (`aotcuda.runtime.images.parts`).
 
-Variants and main wheel hold in their metadata folder what it takes to make the full wheel again, byte for byte.
+The metadata folders of variants and main wheel hold the data to restore the full wheel, byte for byte.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(path: Path, out: Path | None) -> list[Path]:
     """Split a wheel; return the files that were written, in the folders `variants` and `providers` of `out`.
 
     Raises:
-        TargetError: It is no wheel, was split already, has no machine code, or could not be made again.
+        TargetError: It is not a wheel, was split already, has no machine code, or could not be restored.
         ManifestError: A manifest or an image in it is altered.
         BuildError: The files cannot be written.
     """
@@ -75,13 +75,13 @@ def run(path: Path, out: Path | None) -> list[Path]:
             message = f"{folder} cannot be written ({error.strerror}); name another folder: --out DIR"
             raise BuildError(message) from error
         if parts := [file for file in made if file.suffix == ".whl"]:
-            join.made(parts)  # raises if the full wheel does not come back
+            join.made(parts)  # raises if the full wheel cannot be restored
         written += made
     return written
 
 
 def _variants(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[Path]:
-    """Write the variant wheels, and the file that an index has beside them."""
+    """Write the variant wheels, and the index file for them."""
     capabilities = [each for each in full.capabilities if full.has_variant(each)]
     variants, written = {}, []
     for capability in capabilities:
@@ -143,7 +143,7 @@ def _part(
 def _held(
     full: FullWheel, module: Module, targets: Collection[Target], folder: str, variant: str | None = None
 ) -> dict[str, bytes]:
-    """Return the files for some images of a module: a fatbin, and what describes it."""
+    """Return the files for some images of a module: a fatbin, and its `parts.json`."""
     archs = [str(target) for target in module.targets if target in targets]
     whole = module.manifest["files"]["kernels"]
     data = subset.only([full.wheel.files[module.fatbin]], archs, f"{full.wheel.path}/{module.fatbin}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aotcuda.tools.wheel_archive import Wheel
 
 RESTORE = "aotcuda-split.json"
-"""The file in the metadata folder of the parts that tells how the full wheel is made again."""
+"""The file in the metadata folder of the parts with the data that restores the full wheel."""
 
 _ENDING = f"{manifests.FOLDER_SUFFIX}/{manifests.FILE_NAME}"
 
@@ -44,7 +44,7 @@ class Module:
     targets: tuple[Target, ...]
 
     def taken(self, capability: tuple[int, int]) -> set[Target]:
-        """Return the machine code of the compute capability whose code GPUs of `capability` take."""
+        """Return the target of the machine code that GPUs of `capability` run."""
         sass = [target for target in self.targets if target.kind == "sass"]
         fitting = [(key, target.capability) for target in sass if (key := arch.preference(target, capability))]
         return {target for target in sass if fitting and target.capability == min(fitting)[1]}
@@ -72,8 +72,8 @@ class FullWheel:
     def has_variant(self, capability: tuple[int, int]) -> bool:
         """Return True if every GPU that an installer gives the variant for `capability` runs its machine code.
 
-        Installers give it to GPUs of the same major version and the same or a later minor one. Tegra GPUs are left out
-        of account, since installers do not tell them from others.
+        Installers give it to GPUs of the same major version and the same or a later minor one. Tegra GPUs are ignored,
+        because installers do not distinguish them from others.
         """
         later = {row.number for row in CAPABILITIES if row.number[0] == capability[0] and row.number >= capability}
         every = [taken for module in self.modules if (taken := module.taken(capability))]

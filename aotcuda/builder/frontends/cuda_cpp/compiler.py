@@ -1,4 +1,4 @@
-"""Compiling the files of a module, by NVRTC: once to read their declarations, then once for each target."""
+"""Compile the files of a module with NVRTC: once to read their declarations, then once for each target."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class File:
     """One file of a module.
 
     Attributes:
-        item: Its content and place.
+        item: The file as a link input.
         folders: Where its headers are searched, in addition to its own folder.
-        names: The kernels that are compiled of it, as C++ calls them.
+        names: The C++ name expressions of its compiled kernels.
         symbols: Their symbols.
-        declared: All that it defines, by symbol.
+        declared: Its kernels and functions, by symbol.
     """
 
     item: LinkInput
@@ -70,7 +70,7 @@ class FrontEnd:
         self._named: dict[tuple[str, str], CppUnit] = {}
 
     def prepare(self, root: str) -> dict[str, str]:
-        """Implement FrontEnd.prepare: there is nothing to warm up."""
+        """Implement FrontEnd.prepare: NVRTC needs no preparation."""
         self._root = root
         _, major, minor = bindings.nvrtcVersion()
         return {"nvrtc": f"{major}.{minor}"}
@@ -81,7 +81,7 @@ class FrontEnd:
 
     @contextmanager
     def importing(self, target: Target) -> Iterator[Iterable[Question]]:
-        """Implement FrontEnd.importing: what files declare, they declare for some target."""
+        """Implement FrontEnd.importing: the declarations of files may depend on the target."""
         self._target = target
         yield ()
 
@@ -98,7 +98,7 @@ class FrontEnd:
             assert self._target is not None  # noqa: S101 (`importing` comes first)
             try:
                 self._modules[unit.module] = _loaded(unit, root, self._target, self._cache)
-            except AotcudaError as error:  # of each of the module's kernels the same, after as long
+            except AotcudaError as error:  # all kernels of the module would give this error
                 self._refused[unit.module] = error
                 raise
         files = self._modules[unit.module]
@@ -128,7 +128,7 @@ class FrontEnd:
         return tuple(file.item for file in files)
 
     def declared(self, unit: CppUnit, files: tuple[File, ...]) -> object:
-        """Implement FrontEnd.declared: what the files declare, for the target that they were read for."""
+        """Implement FrontEnd.declared: the declarations of the files for the target of the reading."""
         del unit
         return [(file.names, file.symbols, file.declared) for file in files]
 
@@ -136,7 +136,7 @@ class FrontEnd:
         """Return the signature; a kernel's has the C++ types.
 
         Raises:
-            CompileError: The table and the declaration do not go together, or no launch could choose this one.
+            CompileError: The table contradicts the declaration, or no launch could choose this kernel.
             SourceError: There is no such kernel or function.
         """
         if unit.kind == "function":
@@ -175,7 +175,7 @@ class FrontEnd:
 
     @functools.cache  # noqa: B019 (it lives as long as the child that it runs in)
     def _code(self, module: str, options: Options, target: Target) -> tuple[LinkInput, ...]:
-        """Return the files of a module compiled, for the kernels of a batch."""
+        """Return the compiled files of a module, for the kernels of a batch."""
         files = self._modules[module]
         folders = files[0].folders
         items = file_variables.kept_apart([file.item for file in files], target, options, folders)
@@ -231,17 +231,19 @@ class FrontEnd:
 FRONT_END = FrontEnd()
 
 _ALIGNMENT = 16
-"""What the beginning of the parameters is aligned by on every GPU: ptxas aligns each by its address, and not by its
-place in the block, so parameters with a larger alignment have other offsets on some GPUs (KPARAM_INFO in `cuobjdump
--elf`)."""
+"""The alignment of the first parameter on every GPU.
+
+ptxas aligns each parameter by its address, not by its offset in the block, so parameters with a larger alignment have
+other offsets on some GPUs (KPARAM_INFO in `cuobjdump -elf`).
+"""
 
 _QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
 
 
 def _without_kernels(item: LinkInput, word: str) -> LinkInput:
-    """Return a file whose kernels are device functions, since entry points would be in every image that links it.
+    """Return the file with its kernels turned into device functions.
 
-    Inline functions that are not called produce no code.
+    As entry points they would be in every image that links it. Inline functions that are not called produce no code.
     """
     head = f"#undef __global__\n#define __global__ __device__ {word}\n"
     head += "#undef __grid_constant__\n#define __grid_constant__\n"
@@ -309,7 +311,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
 
 
 def _placed(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
-    """Return the file of a kernel, which is looked for by its text alone, and what C++ calls it there."""
+    """Return the file of a kernel, which is found by text search, and its C++ name expression."""
     path, colon, name = expression.partition(".cu:")
     if colon and f"{path}.cu" in texts and not name.startswith(":"):
         return f"{path}.cu", name
@@ -323,7 +325,7 @@ def _plain(expression: str) -> str:
 
 
 def _kernels_in(text: bytes) -> list[str]:
-    """Return the names that a text seems to declare as kernels, to choose and to suggest from."""
+    """Return the names that a text seems to declare as kernels, for the search and for suggestions."""
     return [name.decode() for name in re.findall(rb"__global__(?:[^;{}()]|\([^;{}()]*\))*?\b(?!__)(\w+)\s*\(", text)]
 
 
@@ -407,7 +409,7 @@ def _is_static(text: bytes, name: str) -> bool:
 
 
 def _file_of(unit: CppUnit, files: Sequence[File]) -> tuple[File, str]:
-    """Return the file of a kernel, and what C++ calls it there."""
+    """Return the file of a kernel, and its C++ name expression."""
     path, name = _placed(unit.expression, {file.item.name: file.item.data for file in files})
     return next(file for file in files if file.item.name == path), name
 

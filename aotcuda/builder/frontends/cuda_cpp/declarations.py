@@ -2,7 +2,7 @@
 
 PTX that is compiled with debug information has all of it. The directives define how parameters are laid out in memory
 (PTX ISA, "Kernel Function Parameters"), DWARF what they are in C++: names, types, and the members of structs (DWARF 2,
-"Data Object and Object List Entries", "Type Entries"). The compiler of the kernels is so the one that reads them.
+"Data Object and Object List Entries", "Type Entries"). So the compiler that compiles the kernels also parses them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TENSOR_MAP = "|V128{opaque:<u8*16@0}"
-"""As launches read a `CUtensorMap`, whose only member is opaque, the code that declares it."""
+"""The form in which launches read a `CUtensorMap`, whose only member is opaque, independent of its declaration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +29,12 @@ class CppType:
 
     Attributes:
         text: As C++ writes it, typedefs resolved.
-        size: In bytes; 0 if the compiler does not support either.
+        size: In bytes; 0 if it is unknown.
         form: The `struct` character of a number; of the parts of a complex one.
         dtype: NumPy's type string, with a struct's fields as `manifest.dtypes` has them; empty if there is none.
         is_complex: It is a complex number of libcu++ or Thrust.
         element: Of a pointer: what it points to.
-        leaves: Of what it is made of: the type strings of the numbers.
+        leaves: The type strings of the numbers that it consists of.
         constant: It is const.
     """
 
@@ -64,7 +64,7 @@ class Declaration:
 
     Attributes:
         symbol: Its name in PTX.
-        is_kernel: Which of the two it is.
+        is_kernel: True for a kernel, False for a device function.
         result: What it returns, `void` for kernels.
         parameters: Its parameters.
         parameter_bytes: The size of the whole block.
@@ -178,7 +178,7 @@ def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
 
 
 _NUMBER = re.compile(r"\s*-?(0x[0-9a-fA-F]+|0|[1-9][0-9]*)\s*")
-"""As NVRTC writes numbers; a word of the letters a to f is the name of something in the file."""
+"""The form of NVRTC's numbers; a word of the letters a to f is a name in the file."""
 
 
 def _section(text: str, name: str) -> bytes:

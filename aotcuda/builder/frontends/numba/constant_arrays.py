@@ -1,8 +1,8 @@
-"""Constant arrays of kernels: equal ones are one array of the image, as the kernels of an image share 64 KiB.
+"""Merge equal constant arrays of kernels in an image, because all kernels of an image share 64 KiB.
 
 Numba makes each array of `cuda.const.array_like`, and each array among a kernel's globals, internal to the kernel. Here
-it gets a name by its content and a linkage by which the linker keeps one of a name. Machine code that was linked apart
-keeps its own, so kernels with constant arrays are linked in one step.
+it gets a name by its content and a linkage by which the linker keeps one array of each name. Machine code that was
+linked separately keeps its own arrays, so kernels with constant arrays are linked in one step.
 """
 
 from __future__ import annotations

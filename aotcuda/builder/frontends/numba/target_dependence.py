@@ -1,9 +1,8 @@
-"""Watch the questions of a compilation about its target: its code serves all targets with the same answers.
+"""Record the comparisons that a compilation makes with its target: its code serves all targets with equal results.
 
-Numba's compilers hand the compute capability on from hand to hand, and hardly ever look at it. Where they do, they
-compare it with a constant ("7.5 or later?"), which is kept as the question that it is: it tells few of a project's
-targets apart. Whatever else is done with a capability counts as a question for the capability itself, to which no two
-of them give one answer.
+Numba's compilers pass the compute capability through many functions, and rarely read it. If they do, they compare it
+with a constant ("7.5 or later?"). The comparison is recorded, and few targets of a project differ in its result. Any
+other use of a capability is recorded as a read of its value, in which all targets differ.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Question = Callable[[tuple[int, int]], object]
-    """From a compute capability to its answer; to raise is one, too."""
+    """A function from a compute capability to its answer; an exception is an answer, too."""
 
 
 @dataclass(slots=True)
@@ -36,12 +35,12 @@ class Watch:
     named: bool = False
 
     def ask(self, question: Question) -> Any:
-        """Return the answer, noted."""
+        """Return the answer, and record it."""
         self.answers.append((question, _outcome(question, self.capability)))
         return question(self.capability)
 
     def serves(self, capability: tuple[int, int], name: str = "") -> bool:
-        """Return True if a target of `capability` would have given every answer that was given."""
+        """Return True if a target of `capability` gives all recorded answers."""
         if self.named and name != self.name:
             return False
         return capability == self.capability or all(
@@ -71,7 +70,7 @@ def watching(capability: tuple[int, int], name: str = "") -> Iterator[Watch]:
 
 
 def current() -> Watch | None:
-    """Return the compilation that is under way; None if there is none."""
+    """Return the current compilation; None if there is none."""
     return _now
 
 
@@ -84,14 +83,14 @@ class Capability(tuple[int, int]):
     """A compute capability for a compiler, which records the comparisons that are made with it.
 
     C code reads a tuple's items past all that is defined here (`"sm_%d%d" % capability` does), so this is for code that
-    is known not to. Two of them are equal if they are, which is no question: both are the target's, or one is nobody's.
+    is known not to. Comparing two of them is not recorded: both are the target's, or one has no compilation.
     """
 
     __slots__ = ()
 
     @property
     def plain(self) -> tuple[int, int]:
-        """It, unwatched."""
+        """The plain value, of which no use is recorded."""
         major, minor = tuple.__iter__(self)
         return (major, minor)
 
@@ -118,7 +117,7 @@ def _backwards(how: Callable[[Any, Any], Any], other: Any, capability: tuple[int
 
 
 def _ask(capability: Capability, question: Question) -> Any:
-    # What was made before any target was known, to warm a compiler up, answers for itself.
+    # A capability that was made without a target, to import a compiler's modules early, uses its own value.
     if _now is None or capability.plain != _now.capability:
         return question(capability.plain)
     return _now.ask(question)

@@ -54,7 +54,7 @@ class NumbaCuda(NumbaFrontEnd):
 
     def warm_up(self) -> None:
         with patches.without_scipy():
-            import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # which the first value without a type requests
+            import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # typing of values imports it
 
             _warm_up()
         patches.note_warm()

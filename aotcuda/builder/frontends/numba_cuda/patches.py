@@ -389,15 +389,14 @@ def _size(registry: Any, loader: Any) -> int:
 def without_scipy() -> Iterator[None]:
     """Hide `scipy.linalg` from Numba in the block.
 
-    The modules that it imports for its first kernel request it: functions for the CPU would call SciPy's BLAS. A GPU
-    has none. So where SciPy is installed, kernels do not link that take Numba's own loops where it is not; and to
-    import it takes a quarter as long as to import Numba.
+    Numba imports it for its first kernel, because functions for the CPU call SciPy's BLAS. A GPU has none. With SciPy,
+    kernels that otherwise use Numba's own loops do not link, and the import takes a quarter as long as Numba's.
     """
     name = "scipy.linalg"
     if name in sys.modules:  # something has imported it at Python's start
         yield
         return
-    sys.modules[name] = None  # type: ignore[assignment]  # which the import system takes for: there is none
+    sys.modules[name] = None  # type: ignore[assignment]  # makes the import fail
     try:
         yield
     finally:

@@ -1,9 +1,9 @@
-"""Change Numba-CUDA-MLIR to compile ahead of time: a target instead of a device, stable names, IR for later.
+"""Patch Numba-CUDA-MLIR to compile ahead of time: for a target instead of a device, with stable names, to IR.
 
 Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. The
-changes made to it are in this file and, where both of Numba's compilers need them, in `frontends/numba`, each with its
-reason. They are made once, in the worker process that only the build uses. `aotcuda/registry.py` has
-the releases that they were tested with.
+patches are in this file, or in `frontends/numba` if both of Numba's compilers need them, each with its reason. They are
+made once, in the worker process that only the build uses. `aotcuda/registry.py` has the releases that they were tested
+with.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def compiling(
 ) -> Iterator[list[str]]:
     """Compile one unit: for `goal`, with `tag` in every name that has to be unique among the units of one link.
 
-    Yields the list to which is added, while compiling, each place where a helper raises what the C ABI cannot report.
+    Yield a list that gets each place where a helper raises an exception, which the C ABI cannot report.
     """
     _current.target = goal
     _current.code = function.__code__
@@ -141,14 +141,14 @@ PRIVATE_PARTS = {
     **known_faults.PRIVATE_PARTS,
     **{f"numba_cuda_mlir.numba_cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
 }
-"""What is replaced, or called by keywords, with the parameters that it had.
+"""The functions that are replaced, or called by keywords, with their parameters in the tested releases.
 
 See `aotcuda.builder.frontends.numba.private_parts`.
 """
 
 
 def install() -> None:
-    """Make the changes. Called once, before any user module is imported.
+    """Apply the patches. Called once, before any user module is imported.
 
     Raises:
         ToolchainError: The compiler is another one than these were written for.
@@ -204,7 +204,7 @@ def _supply_target() -> None:
 
 
 class _Options(dict[str, Any]):
-    """The options of a compilation, which tell of others than the compiler itself that look at the target in them."""
+    """The options of a compilation, which report reads of the target by code other than the compiler."""
 
     def __getitem__(self, name: str) -> Any:
         return self._told(name, super().__getitem__(name))
@@ -243,7 +243,7 @@ def _is_compilers(frame: python_types.FrameType) -> bool:
 
 def _watch_the_target() -> None:
     # The compiler writes the target into its MLIR, for what comes after lowering, and has no other use for it before:
-    # where it asks itself, it is for code of a helper alone, which is dropped. Toolkits may ask by these functions, in
+    # its own reads are for code of a helper alone, which is dropped. Toolkits may read it by these functions, in
     # options, and by `consteval(current_target_options())`.
     def get_gpu_compute_capability(as_type: type = str) -> Any:
         watch = None if _is_compilers(sys._getframe(1)) else target_dependence.current()
@@ -271,7 +271,7 @@ def _watch_the_target() -> None:
 
 
 def _is_old(capability: tuple[int, int]) -> bool:
-    """Return True if libNVVM takes the older of its dialects for a target."""
+    """Return True if libNVVM uses the older of its dialects for a target."""
     return capability < (10, 0)
 
 
@@ -363,7 +363,7 @@ class _Arguments(tuple[Any, ...]):  # noqa: SLOT001 (a tuple's can have no names
 
 
 def _keep_results() -> None:
-    # `@cuda.jit("float32(float32)")` hands the argument types on, and drops what is to be returned.
+    # `@cuda.jit("float32(float32)")` passes the argument types, and drops the return type.
     def normalize_signature(sig: Any) -> tuple[_Arguments, Any]:
         args, result = sigutils.normalize_signature(sig)
         kept = _Arguments(args)
@@ -426,7 +426,7 @@ def _take_plain_helpers() -> None:
         return resolve(self, patches.plain_helper(val) or val)
 
     def store_wrapped(self: Any, target: Any, value: Any, *rest: Any, **more: Any) -> Any:
-        # Lowering looks at the value where typing looked at its type.
+        # Lowering reads the value where typing read its type.
         if (plain := patches.plain_helper(value)) in wrapped:
             value = wrapped[plain]
         return store_var(self, target, value, *rest, **more)
@@ -437,7 +437,7 @@ def _take_plain_helpers() -> None:
 
 def _bring_arrays_of_helpers() -> None:
     # Of a helper that is called and not inlined (a plain one, or a long one) the compiler copies the functions, and
-    # leaves the shared and constant arrays behind that they name.
+    # omits the shared and constant arrays that they use.
     call = mlir_lowering.MLIRLower.build_user_defined_function_call
     text_of = mlir_lowering.get_mlir_module_str
     copied = [""]
@@ -462,7 +462,7 @@ def _bring_arrays_of_helpers() -> None:
 
 
 def _catch_raises() -> None:
-    # To raise is to store a code that only a debug launch looks at, and to return whatever is at hand. The C ABI has
+    # A raise statement stores a code that only a debug launch reads, and returns an undefined value. The C ABI has
     # no place for it: callers would take an undefined value for a result. In kernels, where a helper raises the thread
     # ends, as Numba-CUDA's does.
     original = mlir_lowering.MLIRLower.lower_static_raise
@@ -474,7 +474,7 @@ def _catch_raises() -> None:
                 message = f"raise, and this one {reason}; return a value instead"
                 raise RaisesError(message)
             _current.swallowed.append(reason)
-        # The compiler's codes represent a few classes of exceptions; debug builds give each place a code of its own.
+        # The compiler has codes for a few classes of exceptions; debug builds give each place a code of its own.
         codes = mlir_lowering.KERNEL_ERROR_CODES
         if _current.debug:
             code = _note(self, inst)
@@ -539,7 +539,7 @@ def _is_own(loc: Any) -> bool:
 
 
 def _show_errors() -> None:
-    # What lowering cannot do is called a bug of the compiler, with the reason in a file elsewhere.
+    # The compiler reports code that it cannot lower as a bug of the compiler, with the reason in a file elsewhere.
     def handle_lowering_error(lower: Any, func_ir: Any) -> None:
         raise  # noqa: PLE0704 (it is called where an exception is being handled)
 

@@ -60,7 +60,7 @@ def constants(layout: Layout) -> dict[int, int]:
     """Return the constants of contiguous arrays by parameter number: no offset, and steps of one.
 
     The compiler reads both at run time, and multiplies each index by a step. A launch passes no others to a kernel
-    that requests contiguous ones.
+    whose signature has contiguous ones.
     """
     numbers = {offset: number for number, (offset, _) in enumerate(layout.fields)}
     found: dict[int, int] = {}

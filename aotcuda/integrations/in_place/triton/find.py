@@ -17,8 +17,8 @@ def find(function: Any) -> PlacedKernel | None:
 
     Raises:
         NoImageError: None is packaged, and nothing may be compiled here.
-        StaleBuildError: The source is another one than the images were built from, likewise.
-        ManifestError: What the build left was altered.
+        StaleBuildError: The source has changed since the build, and nothing may be compiled here.
+        ManifestError: A file of the build was altered.
     """
     if vars(function).get("_pack") is not None:
         from aotcuda.integrations.in_place.triton import packs  # noqa: PLC0415 (few programs have packs)

@@ -24,6 +24,7 @@ NAMES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (_TUNER, "Autotuner.prune_configs", ("kwargs",), "A config for another key has to be one of those that it leaves."),
     (_TUNER, "Heuristics.__init__", ("fn", "values"), "Heuristics around packaged kernels are adopted when made."),
     (_TUNER, "Heuristics.run", (), "It computes constexprs and calls `run` of the kernel."),
+    ("triton.runtime._allocation", "_allocator.get", (), "Kernels with scratch memory ask the program's allocator."),
     ("triton.knobs", "runtime.launch_enter_hook.calls", (), "Launches with hooks are Triton's, which calls them."),
     ("triton.knobs", "runtime.launch_exit_hook.calls", (), "Launches with hooks are Triton's, which calls them."),
     ("triton.knobs", "runtime.debug", (), "Triton compiles other code with it."),
@@ -104,7 +105,7 @@ def are_wrappers_ordinary() -> bool:
         tuners: Any = import_module(_TUNER)
         try:
             _ordinary.append(_try_heuristics(tuners) and _try_autotuner(tuners))
-        except Exception:  # noqa: BLE001 (they need what this does not support)
+        except Exception:  # noqa: BLE001 (they need other private parts)
             _ordinary.append(False)
     return _ordinary[0]
 

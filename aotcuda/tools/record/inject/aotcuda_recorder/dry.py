@@ -80,8 +80,12 @@ def launched(start: int, size: int, owner: object = None) -> None:
 
 
 def launched_arrays(values: tuple[object, ...]) -> None:
-    """Remember the memory of a launch's arguments that are tensors or have `__cuda_array_interface__`."""
-    for value in values:
+    """Remember the memory of a launch's arguments that are tensors or have `__cuda_array_interface__`.
+
+    A tensor descriptor of Triton's has its tensor as `base`.
+    """
+    for given in values:
+        value = getattr(given, "base", given) if type(given).__name__ == "TensorDescriptor" else given
         if hasattr(value, "untyped_storage"):
             storage = value.untyped_storage()
             launched(storage.data_ptr(), storage.nbytes(), value)

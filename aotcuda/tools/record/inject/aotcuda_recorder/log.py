@@ -43,8 +43,7 @@ class _File:
         self.used = 0
 
     def write(self, facts: Facts) -> None:
-        # Opened for each line: a process that makes itself a daemon closes all descriptors, the code that they belong
-        # to.
+        # Opened for each line: a process that makes itself a daemon closes all descriptors.
         line = json.dumps(facts, separators=(",", ":"), default=repr).encode() + b"\n"
         descriptor = os.open(f"{self._path}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:

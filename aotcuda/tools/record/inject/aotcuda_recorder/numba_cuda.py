@@ -129,7 +129,7 @@ def compiling_device(compile_device: Callable[..., Any], front_end: str) -> Call
 
 
 def declare(facts: Facts, lazy: Container[CodeType]) -> None:
-    """Note a kernel that is compiled without a launch that requests it: its signature is in the source."""
+    """Record a kernel that is compiled without a launch, because its signature is in the source."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code in lazy:

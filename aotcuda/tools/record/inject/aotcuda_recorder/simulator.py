@@ -1,7 +1,7 @@
 """Records what Numba's simulator runs, with the types that Numba-CUDA would have compiled for.
 
 The simulator compiles nothing and drops signatures. So types are derived from the arguments, once for each combination
-of Python types, dtypes and layouts; and kernels with signatures take the one that a GPU's dispatcher would choose.
+of Python types, dtypes and layouts; and a kernel with signatures gets the one that a GPU's dispatcher chooses.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DEVICE = {
     "MAX_GRID_DIM_Y": 65535, "MAX_GRID_DIM_Z": 65535, "MAX_SHARED_MEMORY_PER_BLOCK": 48 * 1024,
     "MAX_THREADS_PER_BLOCK": 1024, "WARP_SIZE": 32, "MULTIPROCESSOR_COUNT": 1, "name": b"simulator",
 }  # fmt: skip
-"""What programs ask a GPU before they launch, and the simulator's does not support: as all GPUs of today have it.
+"""Properties of a GPU that programs query and the simulator lacks, with the values of all current GPUs.
 
 The numbers are those of `aotcuda.builder.frontends.numba.gpu`, which may not be installed here.
 """
@@ -171,7 +171,7 @@ def _passed(error: BaseException, code: CodeType) -> bool:
 _ndarray = sys.modules["numpy"].ndarray  # Numba has imported it
 _PLAIN = frozenset((float, bool, complex))
 _UNIQUE = object()
-"""Stands in a key for an argument that is looked at each time."""
+"""The mark in a key for an argument that is read each time."""
 
 
 def _key(value: Any) -> Any:

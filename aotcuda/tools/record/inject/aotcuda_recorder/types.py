@@ -1,6 +1,7 @@
-"""Numba's types in the notation that `[tool.aotcuda]` takes, or why a packaged kernel takes no argument of one.
+"""Write Numba's types in the notation of `[tool.aotcuda]`, or find why a packaged kernel cannot have one.
 
-Types are told apart by the names of their classes: Numba, Numba-CUDA and Numba-CUDA-MLIR each have their own, with the
+Types are distinguished by the names of their classes: Numba, Numba-CUDA and Numba-CUDA-MLIR each have their own, with
+    the
 same meaning.
 """
 
@@ -29,7 +30,7 @@ _RANDOM = ("numba.cuda.random", "numba_cuda_mlir.numba_cuda.random")
 
 
 class RefusedError(Exception):
-    """A type that no signature in `[tool.aotcuda]` can name, or that no packaged kernel takes."""
+    """A type that no signature in `[tool.aotcuda]` can name, or that no packaged kernel accepts."""
 
 
 def signature(function: FunctionType, args: Iterable[Any], result: Any = None) -> Facts:
@@ -59,7 +60,7 @@ def spell(ty: Any, namespace: Mapping[str, object]) -> str:
         namespace: The globals of the function's module, whose names for records signatures may use.
 
     Raises:
-        RefusedError: There is no way to write it, or no packaged kernel takes it.
+        RefusedError: It cannot be written, or no packaged kernel accepts it.
     """
     classes = {cls.__name__ for cls in type(ty).__mro__}
     if "Literal" in classes and getattr(ty, "literal_type", None) is not None:
@@ -89,7 +90,7 @@ def _array(ty: Any, namespace: Mapping[str, object]) -> str:
     if {"Array", "BaseTuple", "CPointer", "RawPointer"} & {cls.__name__ for cls in type(ty.dtype).__mro__}:
         message = f"is an array of {ty.dtype}, which a packaged kernel cannot accept"
         raise RefusedError(message)
-    # A record's fields may be at any offset, so Numba takes every array of them for unaligned; from_dtype says so too.
+    # A record's fields may be at any offset, so Numba treats every array of them as unaligned, as from_dtype does.
     aligned = ty.aligned or "Record" in {cls.__name__ for cls in type(ty.dtype).__mro__}
     if not ty.mutable or not aligned or ty.ndim == 0:
         extra = ("" if ty.mutable else ", readonly=True") + ("" if aligned else ", aligned=False")
