@@ -632,7 +632,7 @@ def _state(draw: Any, typestr: str, ndim: int, layout: str, library: str) -> Sta
     )
     stream = draw(st.sampled_from((None, None, None, 1, 77))) if library in ("interface", "instance") else None
     address = draw(st.sampled_from((0x1000, 0x7FFF_0000_0000, 2**64 - 8)))
-    if typestr == "bfloat16" and library in ("cupy", "numba", "members", "interface", "instance"):
+    if typestr == "bfloat16" and library in ("cupy", "numba", "interface", "instance"):
         typestr = "<f4"
     return State(typestr, tuple(shape), None if strides is None else tuple(strides), address, readonly, stream)
 
@@ -694,18 +694,6 @@ _ODD_DIRECT = {
 }  # fmt: skip
 
 
-class _Shape(tuple[int, ...]):
-    __slots__ = ()
-
-
-_ODD_DIRECT["members"] = {
-    **_ODD_DIRECT["numba"],
-    "memory": ("plain", "part", "freed", "in a dictionary"),
-    "shape": (*_ODD_DIRECT["numba"]["shape"], (np.int64(4),), (True,), (2**63,), (10**5000,), (4, 4, 4), _Shape((4,))),
-    "strides": (*_ODD_DIRECT["numba"]["strides"], (np.int64(4),), (True,), (4, 4, 4)),
-    "device_pointer": (*_ODD_DIRECT["numba"]["device_pointer"], 4096, ctypes.c_void_p(4096), libraries.CUdeviceptr()),
-    "stream": (*_ODD_DIRECT["numba"]["stream"], 1, 2, 0.0, True, False, np.int64(77), np.int64(0)),
-}
 _ODD_DIRECT["versioned"] = _ODD_DIRECT["old"] = _ODD_DIRECT["dlpack"]
 
 
@@ -722,7 +710,7 @@ def _odd(library: str) -> dict[str, Any]:
 
 
 def _may_raise(library: str, name: str) -> bool:
-    return library not in ("exchange", "members") and name not in ("ndim", "code", "bits", "lanes")
+    return library != "exchange" and name not in ("ndim", "code", "bits", "lanes")
 
 
 @st.composite
@@ -739,7 +727,7 @@ def malformed(draw: Any, library: str, state: State) -> State:
 def _array(draw: Any, parameter: Any) -> Array:
     """Return an array that a parameter takes, or nearly."""
     _, typestr, ndim, layout, _, _ = parameter
-    library = draw(st.sampled_from(libraries.LIBRARIES[:7] * 4 + libraries.LIBRARIES[7:]))
+    library = draw(st.sampled_from(libraries.LIBRARIES[:6] * 4 + libraries.LIBRARIES[6:]))
     states = [draw(_state(typestr, ndim, layout, library))]
     subclass = ""
     what = draw(st.sampled_from(("plain",) * 15 + ("odd", "turns", "subclass")))

@@ -13,7 +13,6 @@ import contextlib
 import ctypes
 import sys
 import types
-import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from support.stand_in import DeviceArray
 
-LIBRARIES = ("cupy", "torch", "exchange", "numba", "members", "interface", "instance", "dlpack", "versioned", "old")
+LIBRARIES = ("cupy", "torch", "exchange", "numba", "interface", "instance", "dlpack", "versioned", "old")
 CURRENT = {"cupy": 0, "torch": 0}  # their current streams; by "torch 1" that of one GPU, if it has another one
 EXCHANGED = [0]  # how many arrays DLPack's exchange in C was asked for
 _TORCH = {text: name for name, text in arrays.TORCH.items()}
@@ -323,71 +322,6 @@ class DeviceNDArray:
 DeviceNDArray.__module__ = "numba.cuda.cudadrv.devicearray"
 
 
-class CUdeviceptr(ctypes.c_uint64):
-    """A stand-in for Numba's device pointer; ctypes keeps a pointer to the number in memory."""
-
-    def getPtr(self) -> int:  # noqa: N802 (its name in cuda.bindings)
-        return ctypes.addressof(self)
-
-    def __int__(self) -> int:
-        return int(self.value)
-
-
-class MemoryPointer:
-    """A stand-in for Numba's memory that Numba did not allocate, or a part of it."""
-
-    def __init__(self, pointer: Any) -> None:
-        self.context = None
-        self.device_pointer = pointer
-
-
-class AutoFreePointer(MemoryPointer):
-    """The same of what it did."""
-
-
-class OwnedPointer:
-    """A stand-in for the memory of most Numba arrays."""
-
-    def __init__(self, memory: Any) -> None:
-        self._mem = memory
-        self._view = memory
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._view, name)
-
-
-class _Members:
-    """An array of Numba's with attributes of its own, as it has in truth; it does not change by itself."""
-
-    def __init__(self, told: _Told) -> None:
-        self._told = told
-        state = told.next()
-        pointer, memory = told.odd("device_pointer", CUdeviceptr(state.address)), told.odd("memory", "owned")
-        self._kept = (MemoryPointer if memory in ("plain", "part") else AutoFreePointer)(pointer)
-        self.ndim = len(state.shape)
-        self.shape = told.odd("shape", state.shape)
-        self.strides = told.odd("strides", _strides(state))
-        self.dtype = told.odd("dtype", _numpy(state.typestr))
-        proxy = weakref.proxy(self._kept)
-        self.gpu_data = self._kept if memory == "plain" else OwnedPointer(self._kept if memory == "part" else proxy)
-        self.stream = told.odd("stream", state.stream or 0)
-        if memory == "freed":
-            del self._kept
-        if memory == "in a dictionary":
-            self.__dict__ = {**vars(self)}
-
-    device_ctypes_pointer = property(lambda self: ctypes.c_void_p(self._told.now().address))
-
-    @property
-    def __cuda_array_interface__(self) -> Any:
-        return _interface(self._told)
-
-
-_CUDADRV = "numba_cuda_mlir.numba_cuda.cudadrv"
-_Members.__name__ = "DeviceNDArray"
-_Members.__module__ = f"{_CUDADRV}.devicearray"
-
-
 def _interface(told: _Told) -> Any:
     state = told.next()
     found = {
@@ -434,13 +368,20 @@ class Instance:
 
 
 class Dlpack:
-    """An array that offers DLPack alone, in a capsule of its first version."""
+    """An array that offers DLPack alone, in a capsule of its first version.
+
+    Attributes:
+        asked: The stream and the version of each request.
+        capsules: What it gave.
+    """
 
     versioned = False
 
     def __init__(self, told: _Told) -> None:
         self._told = told
         self._kept: list[object] = []
+        self.asked: list[tuple[int | None, tuple[int, int] | None]] = []
+        self.capsules: list[object] = []
 
     def __dlpack_device__(self) -> Any:
         self._told.next()
@@ -452,10 +393,10 @@ class Dlpack:
         managed.version[:] = self._told.odd("version", (1, 0))
         managed.flags = int(bool(state.readonly))
         self._kept.append((managed, _fill(managed.tensor, state, self._told.odd)))
-        if self.versioned:
-            return self._told.odd("capsule", _capsule(ctypes.addressof(managed), b"dltensor_versioned", None))
-        address = ctypes.addressof(managed) + _Versioned.tensor.offset
-        return self._told.odd("capsule", _capsule(address, b"dltensor", None))
+        offset, name = (0, b"dltensor_versioned") if self.versioned else (_Versioned.tensor.offset, b"dltensor")
+        self.asked.append((stream, max_version))
+        self.capsules.append(_capsule(ctypes.addressof(managed) + offset, name, None))
+        return self._told.odd("capsule", self.capsules[-1])
 
 
 class VersionedDlpack(Dlpack):
@@ -476,7 +417,6 @@ _CLASSES: dict[str, type] = {
     "torch": Tensor,
     "exchange": ExchangeTensor,
     "numba": DeviceNDArray,
-    "members": _Members,
     "interface": Interface,
     "instance": Instance,
     "dlpack": Dlpack,
@@ -526,7 +466,7 @@ def of(library: str, array: DeviceArray, **odd: Any) -> Any:
 @contextlib.contextmanager
 def installed() -> Iterator[dict[str, int]]:
     """Put stand-ins for CuPy and PyTorch into `sys.modules`; give their current streams, which a test may change."""
-    replaced = ("cupy", "torch", "cupy_backends.cuda.stream", f"{_CUDADRV}.driver")
+    replaced = ("cupy", "torch", "cupy_backends.cuda.stream")
     before = {name: sys.modules.get(name) for name in replaced}
     cupy, torch = types.ModuleType("cupy"), types.ModuleType("torch")
     cupy._util = types.SimpleNamespace(CUDA_ARRAY_INTERFACE_EXPORT_VERSION=3)  # type: ignore[attr-defined]
@@ -537,10 +477,6 @@ def installed() -> Iterator[dict[str, int]]:
         _cuda_getCurrentRawStream=_torch_stream, _disabled_torch_function_impl=object()
     )
     sys.modules["cupy"], sys.modules["torch"] = cupy, torch
-    driver = types.ModuleType(f"{_CUDADRV}.driver")
-    vars(driver).update({kind.__name__: kind for kind in (OwnedPointer, AutoFreePointer, MemoryPointer)})
-    driver.binding = types.SimpleNamespace(CUdeviceptr=CUdeviceptr)  # type: ignore[attr-defined]
-    sys.modules[driver.__name__] = driver
     sys.modules.pop("cupy_backends.cuda.stream", None)
     try:
         yield CURRENT

@@ -13,7 +13,6 @@ SKIPPED = {
         "test_a_forked_child_leaves_its_parents_images_alone",
         "test_an_import_in_such_a_child_succeeds",
         "test_teardown_runs_once_at_exit_and_not_in_a_forked_child[1]",
-        "test_what_is_to_be_called_after_forks_is_noted_once",
         "test_with_first_use_a_process_may_fork_before_its_first_launch",
         "test_parents_and_children_without_a_driver_get_the_same_error",
     ),

@@ -104,7 +104,7 @@ HINTS = ["", "no alignment", "none"]
 
 @pytest.mark.parametrize("annotation", ANNOTATIONS)
 @pytest.mark.parametrize("hints", HINTS)
-def test_numbers_have_the_classes_that_triton_gives_them(annotation, hints):
+def test_numbers_get_tritons_types(annotation, hints):
     generator = random.Random(5)
     numbers = [generator.randrange(-(2**bits), 2**bits) for bits in range(1, 66) for _ in range(40)]
     values = [
@@ -123,7 +123,7 @@ def test_numbers_have_the_classes_that_triton_gives_them(annotation, hints):
 
 
 @pytest.mark.parametrize("hints", HINTS)
-def test_tensors_have_the_classes_that_triton_gives_them(hints):
+def test_tensors_get_tritons_types(hints):
     specialise = triton_class(hints, "")
     specialise(1)  # Triton looks for PyTorch once, before the stand-in comes
     with libraries.installed():
@@ -260,7 +260,7 @@ def test_a_variant_takes_its_own_arguments_alone(cuda, package, launched, shift,
     assert (found and found["symbol"]) == (wanted if wanted or act != "elsewhere" else "other")
 
 
-def test_the_error_of_a_miss_names_the_nearest_variant_and_what_differs(cuda, package):
+def test_a_miss_names_the_nearest_variant(cuda, package):
     k, x = package(TABLE), cuda.array(64)
     for args, named, said in [
         ((x, 2**40, 128, None), {}, "n is i64:16 where i32:16 is packaged"),
@@ -268,7 +268,7 @@ def test_the_error_of_a_miss_names_the_nearest_variant_and_what_differs(cuda, pa
         (
             (x, 34, 128, None),
             {"nonsense": 8},
-            "has no argument nonsense; it takes x, n, BLOCK, ACT, num_warps, num_ctas",
+            "has no argument nonsense; it has x, n, BLOCK, ACT, num_warps, num_ctas",
         ),
         ((x, 34, 128), {}, "was not given ACT; it is packaged with None, 'relu'"),
         ((x, "34", 128, None), {}, "n is '34' where i32"),
@@ -297,7 +297,7 @@ def test_a_miss_has_the_grid_that_a_function_returned(cuda, package):
     [((), {"num_stages": 5}, "both"), ((5,), {}, "parameter"), ((3,), {"num_warps": 8}, None), ((), {}, "neither")],
 )
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_constant_called_like_an_option_is_the_option_only_by_name(cuda, package, given, named, wanted, exact):
+def test_a_constant_may_have_the_name_of_an_option(cuda, package, given, named, wanted, exact):
     names = ["x", "num_stages"]
     variants = [
         variant("both", names, ["*fp32:16", 5]),

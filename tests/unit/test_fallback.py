@@ -35,6 +35,7 @@ from support.libraries import Array, State
 from support.manifests import kernel
 
 SAXPY = "void(float32, float32[::1])"
+PYPROJECT = '[tool.aotcuda]\narch = ["sm_90"]\n[tool.aotcuda.modules."mypkg.kernels"]\nsource = "mypkg._kernels"\n'
 LAUNCHES = {
     "brackets": lambda k, array: k[1, 32, 77](2, array),
     "configure": lambda k, array: k.configure(1, 32, stream=77, dependent=True)(2, array),
@@ -334,26 +335,22 @@ class TestGpu:
         assert "compiled on this machine: none of the packaged images runs on it" in repr(module.__aotcuda__)
 
     @pytest.mark.parametrize(
-        ("targets", "tier", "arch"),
+        ("gpu", "targets", "tier", "arch"),
         [
-            (("sm_75", "sm_90", "compute_75"), "exact", "sm_90"),
-            (("sm_75", "compute_75"), "ptx", "compute_75"),
-            (("sm_80",), "jit", "sm_90"),
+            ("9.0", ("sm_75", "sm_90", "compute_75"), "exact", "sm_90"),
+            ("8.6", ("sm_75", "sm_80", "compute_75"), "same-major", "sm_80"),
+            ("9.0", ("sm_75", "compute_75"), "ptx", "compute_75"),
+            ("9.0", ("sm_80",), "jit", "sm_90"),
         ],
     )
-    def test_the_tiers_in_order(self, cuda, package, targets, tier, arch):
+    def test_tiers_come_in_their_order(self, cuda, package, gpu, targets, tier, arch):
+        cuda.set(devices=gpu)
         module = package(kernel("k", "void(int32)"), targets=targets)
         with pytest.warns(FallbackWarning) if tier == "jit" else warnings.catch_warnings():
             module.k[1, 1](1)
         (found,) = module.__aotcuda__.tiers["k"]
         assert (found.tier, found.choice.arch) == (tier, arch)
         assert [name for name, _ in found.choice.rejected] == [name for name in targets if name != arch]
-
-    def test_same_major_machine_code_is_a_tier_of_its_own(self, cuda, package):
-        cuda.set(devices="8.6")
-        module = package(kernel("k", "void(int32)"), targets=("sm_75", "sm_80", "compute_75"))
-        (found,) = module.__aotcuda__.tiers["k"]
-        assert (found.tier, found.choice.arch) == ("same-major", "sm_80")
 
     def test_a_driver_too_old_for_the_ptx_gets_compiled_code(self, cuda, package, builder):
         cuda.set(devices="12.0", version=13000)
@@ -368,14 +365,10 @@ class TestGpu:
         module = package(kernel("k", "void(float32[::1])"), targets=("sm_90",))
         module.k[1, 1](cuda.array(8, device=0))
         assert builder.requests == []
-        driver = sys.modules["aotcuda.runtime.driver"].get()
-        driver.make_current(1)
-        try:
-            with pytest.warns(FallbackWarning):
-                module.k[1, 1](cuda.array(8, device=1))
-                module.k[1, 1](cuda.array(8, device=1))
-        finally:
-            driver.make_current(0)
+        drivers.get().make_current(1)
+        with pytest.warns(FallbackWarning):
+            module.k[1, 1](cuda.array(8, device=1))
+            module.k[1, 1](cuda.array(8, device=1))
         assert [request.target for request in builder.requests] == ["sm_75"]
         assert len(cuda.launches()) == 3
         assert [tier.tier for tier in module.__aotcuda__.tiers["k"]] == ["exact", "jit"]
@@ -384,14 +377,10 @@ class TestGpu:
         cuda.set(devices="9.0,7.5")
         module = package(kernel("k", "void(float32[::1])"), targets=("sm_90",))
         builder.whole = [kernel("k", "void(float64[::1])")]
-        driver = sys.modules["aotcuda.runtime.driver"].get()
         module.k[1, 1](cuda.array(8))
-        driver.make_current(1)
-        try:
-            with pytest.warns(FallbackWarning), pytest.raises(ArgumentError, match="has another argument layout"):
-                module.k[1, 1](cuda.array(8, device=1))
-        finally:
-            driver.make_current(0)
+        drivers.get().make_current(1)
+        with pytest.warns(FallbackWarning), pytest.raises(ArgumentError, match="has another argument layout"):
+            module.k[1, 1](cuda.array(8, device=1))
 
     def test_a_failure_keeps_the_error_and_adds_its_reason(self, cuda, package, builder):
         builder.failure = CompileError("sm_90 is not known to the toolchain")
@@ -420,7 +409,7 @@ class TestError:
 
         return make
 
-    def test_other_types_are_an_error_that_names_what_is_packaged(self, cuda, strict, builder):
+    def test_other_types_are_refused_with_the_packaged_ones(self, cuda, strict, builder):
         module = strict(kernel("axpy", SAXPY))
         with pytest.raises(ArgumentError) as caught:
             module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
@@ -431,16 +420,17 @@ class TestError:
         ]
         assert builder.requests == []
 
-    def test_another_gpu_is_an_error_that_names_what_is_packaged(self, strict, builder):
-        module = strict(kernel("k", "void(int32)"), targets=("sm_80",))
-        with pytest.raises(NoImageError, match=r"no image for GPU 0 .*: none of the packaged .*sm_80 is machine code"):
-            module.k[1, 1](1)
-        assert builder.requests == []
-
-    def test_a_driver_too_old_is_an_error(self, cuda, strict, builder):
-        cuda.set(devices="12.0", version=13000)
-        module = strict(kernel("k", "void(int32)"), targets=("compute_75",), toolchain={"cuda": "13.2"})
-        with pytest.raises(DriverTooOldError):
+    @pytest.mark.parametrize(
+        ("gpu", "target", "error", "said"),
+        [
+            ("9.0", "sm_80", NoImageError, r"no image for GPU 0 .*: none of the packaged .*sm_80 is machine code"),
+            ("12.0", "compute_75", DriverTooOldError, r"supports CUDA 13\.0, and the images need CUDA 13\.2"),
+        ],
+    )
+    def test_gpus_and_drivers_without_an_image_are_refused(self, cuda, strict, builder, gpu, target, error, said):
+        cuda.set(devices=gpu, version=13000)
+        module = strict(kernel("k", "void(int32)"), targets=(target,), toolchain={"cuda": "13.2"})
+        with pytest.raises(error, match=said):
             module.k[1, 1](1)
         assert builder.requests == []
 
@@ -503,9 +493,7 @@ class TestEdited:
         (cuda.packages / "mypkg").mkdir(parents=True)
         source = cuda.packages / "mypkg" / "_kernels.py"
         source.write_text("SCALE = 1\n")
-        (cuda.packages / "pyproject.toml").write_text(
-            '[tool.aotcuda]\narch = ["sm_90"]\n[tool.aotcuda.modules."mypkg.kernels"]\nsource = "mypkg._kernels"\n'
-        )
+        (cuda.packages / "pyproject.toml").write_text(PYPROJECT)
         sources = [{"path": "mypkg/_kernels.py", "sha256": hashlib.sha256(source.read_bytes()).hexdigest()}]
         return package(kernel("k", "void(int32)"), editable=True, sources=sources, rebuild=late.rebuild("."))
 
@@ -576,9 +564,7 @@ class TestUnbuilt:
         (package / "_kernels.py").write_text("SCALE = 1\n")
         builder.whole = [kernel("k", "void(int32)")]
         pyproject = cuda.packages.parent / "pyproject.toml"
-        pyproject.write_text(
-            '[tool.aotcuda]\narch = ["sm_90"]\n[tool.aotcuda.modules."mypkg.kernels"]\nsource = "mypkg._kernels"\n'
-        )
+        pyproject.write_text(PYPROJECT)
         return pyproject
 
     def test_load_makes_the_module(self, cuda, tree, builder):

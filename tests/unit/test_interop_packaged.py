@@ -35,19 +35,19 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize("signature", [*SAME, *DIFFERENT])
-def test_the_compiler_that_built_them_can_call_all(signature):
+def test_the_same_compiler_calls_all_functions(signature):
     given = records(signature)
     assert packaged.callable_from(module("numba-cuda"), given, "numba-cuda") == given
 
 
 @pytest.mark.parametrize("signature", SAME)
-def test_the_other_one_can_call_what_it_passes_alike(signature):
+def test_another_compiler_calls_functions_passed_alike(signature):
     given = records(signature)
     assert packaged.callable_from(module("numba-cuda-mlir"), given, "numba-cuda") == given
 
 
 @pytest.mark.parametrize("signature", DIFFERENT)
-def test_what_is_passed_differently_is_refused_by_name(signature):
+def test_types_passed_differently_are_refused(signature):
     with pytest.raises(TypeError) as caught:
         packaged.callable_from(module("numba-cuda"), records(signature), "numba-cuda-mlir")
     said = str(caught.value)
@@ -55,6 +55,6 @@ def test_what_is_passed_differently_is_refused_by_name(signature):
     assert signature in said
 
 
-def test_under_one_name_those_stay_that_can_be_called():
+def test_callable_functions_of_one_name_stay():
     same, *_ = given = records(SAME[0], DIFFERENT[0])
     assert packaged.callable_from(module("numba-cuda"), given, "numba-cuda-mlir") == [same]

@@ -56,7 +56,7 @@ def lowered(function, *args):
     return jax.jit(function).lower(*args).as_text()
 
 
-def test_traced_it_is_one_call_of_xlas(kernels):
+def test_a_traced_call_is_one_call_of_xla(kernels):
     text = lowered(lambda x, y: call(kernels.axpy, like(x))(2.0, x, y), X, X)
     assert text.count("stablehlo.custom_call @aotcuda_launch(%arg0, %arg1)") == 1
 
@@ -80,7 +80,7 @@ def test_an_argument_may_be_a_result_as_well(kernels):
     assert "output_operand_alias" in lowered(scale, X)
 
 
-def test_on_the_cpu_it_is_refused(kernels):
+def test_a_program_on_the_cpu_is_refused(kernels):
     with pytest.raises(
         Exception, match=r"mypkg\.kernels\.axpy runs on GPUs of NVIDIA's alone, and this program runs on"
     ):
@@ -109,13 +109,13 @@ def test_on_the_cpu_it_is_refused(kernels):
         (lambda k, x: call(k.axpy, like(x), vmap_method="expand_dims"), "vmap_method is 'expand_dims'"),
     ],
 )
-def test_what_does_not_fit_the_kernel_is_refused(kernels, make, message):
+def test_wrong_arguments_and_options_are_refused(kernels, make, message):
     with pytest.raises(ArgumentError, match=message):
         jax.eval_shape(lambda x: make(kernels, x), X)
 
 
 @pytest.mark.parametrize("options", [{"grid": None}, {"forall": 4}, {"block": None}])
-def test_there_is_one_configuration(kernels, options):
+def test_grid_and_forall_exclude_each_other(kernels, options):
     with pytest.raises(LaunchError, match="either grid= and block=, or forall="):
         call(kernels.axpy, like(X), **options)
 
@@ -130,6 +130,6 @@ def test_batches_are_refused_or_sequential(kernels):
     assert jax.eval_shape(jax.vmap(lambda x: scaled(x, "sequential")), batch).shape == (3, 4)
 
 
-def test_types_have_the_names_of_signatures():
+def test_dtypes_have_the_names_of_signatures():
     names = [aotcuda.jax._typestr(jnp.zeros(1, dtype).dtype) for dtype in ("float32", "bool", "bfloat16", "complex64")]
     assert names == ["<f4", "|b1", "bfloat16", "<c8"]

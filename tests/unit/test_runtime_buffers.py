@@ -60,7 +60,7 @@ class TestArraysOfAnyDimensions:
         assert [call["kernel"] for call in cuda.launches()] == ["k_double", "k_0", "k_double"]
 
     @pytest.mark.general("overloads for other dimensions than the one that is taken are in the group")
-    def test_one_for_two_dimensions_comes_before_one_for_any(self, cuda):
+    def test_an_overload_of_fixed_dimensions_comes_first(self, cuda):
         found = record({**manifests.parameter("x", "float32[:,::1]", 0)[0], "words": ["data"]}, size=8)
         found["overloads"] += record(buffer("x", 0), size=8)["overloads"]
         found["overloads"][1] = {**found["overloads"][1], "symbol": "k_any"}
@@ -83,15 +83,15 @@ class TestArraysThatAreRefused:
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
         return cuda.package(record(buffer("x", 0), size=8)).k
 
-    def test_another_dtype(self, cuda, k):
+    def test_another_dtype_is_refused(self, cuda, k):
         with pytest.raises(ArgumentError, match=r"x, is float64\[:,::1\] where a C-contiguous array of float32"):
             k[1, 1](cuda.array(np.zeros((2, 2), "<f8")))
 
-    def test_strides_that_the_kernel_would_not_see(self, cuda, k):
+    def test_unpackaged_strides_are_refused(self, cuda, k):
         with pytest.raises(ArgumentError, match=r"strides \(4, 8\) in bytes.* passes no strides to the kernel"):
             k[1, 1](cuda.array(np.zeros((2, 2), "<f4", order="F")))
 
-    def test_a_read_only_one(self, cuda, k):
+    def test_a_read_only_array_is_refused(self, cuda, k):
         array = cuda.array(np.zeros(4, "<f4"))
         array.interface["data"] = (array.address, True)
         with pytest.raises(ArgumentError, match=r"is read-only, and float \* lets the kernel write to it"):
@@ -100,14 +100,14 @@ class TestArraysThatAreRefused:
 
 @pytest.mark.usefixtures("quick")
 class TestSizes:
-    def test_they_lie_where_the_kernel_has_them(self, cuda):
+    def test_sizes_are_sent_at_their_offsets(self, cuda):
         x = buffer("x", 8, sizes=[size("n", "items", "i", 0), size("width", "itemsize", "Q", 24)])
         k = cuda.package(record(x, buffer("y", 16), size=32)).k
         first, second = cuda.array(np.zeros((5, 3), "<f4")), cuda.array(4)
         k[1, 1](first, second)
         assert cuda.parameters() == np.array([15, first.address, second.address, 4], "<i8").tobytes()
 
-    def test_those_of_an_array_with_dimensions(self, cuda):
+    def test_sizes_of_an_array_with_dimensions_are_sent(self, cuda):
         sizes = [size("rows", "shape0", "I", 0), size("pitch", "stride0", "q", 16), size("step", "step1", "H", 24)]
         array = {**manifests.parameter("x", "float32[:,:]", 8)[0], "words": ["data"], "sizes": sizes}
         k = cuda.package(record(array, size=26)).k
@@ -116,7 +116,7 @@ class TestSizes:
         assert cuda.parameters() == np.array([3, given.address, 64, 4], "<i8").tobytes()[:26]
 
     @pytest.mark.parametrize(("form", "most"), [("b", 127), ("B", 255), ("h", 32767), ("H", 65535)])
-    def test_one_that_is_out_of_range_is_refused(self, cuda, monkeypatch, form, most):
+    def test_a_size_out_of_range_is_refused(self, cuda, monkeypatch, form, most):
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
         k = cuda.package(record(buffer("x", 0, "|i1", sizes=[size("n", "items", form, 8)]), size=10)).k
         k[1, 1](cuda.array(np.zeros(most, "|i1")))
@@ -163,7 +163,7 @@ class TestStructs:
         with pytest.raises(ArgumentError, match=r"map, is .* packaged: a tensor map of cuda.core or of cuda.bindings"):
             k[1, 1](value)
 
-    def test_a_tensor_map_of_cuda_core_is_what_its_own_launch_would_pass(self, cuda, monkeypatch):
+    def test_a_tensor_map_of_cuda_core_is_passed_as_by_cuda_core(self, cuda, monkeypatch):
         maps = pytest.importorskip("cuda.core._tensor_map")
         handler = pytest.importorskip("cuda.core._kernel_arg_handler")
         k = cuda.package(record(struct("map", 0, "|V128{opaque:<u8*16@0}", 128), size=128)).k
@@ -198,7 +198,7 @@ class TestParametersThatAreHandedOverOneByOne:
         found["overloads"][0]["one_by_one"] = True
         return cuda.package(found).k
 
-    def test_each_is_where_its_pointer_leads(self, cuda, k):
+    def test_each_parameter_is_passed_by_its_pointer(self, cuda, k):
         driver = pytest.importorskip("cuda.bindings.driver")
         value, array = driver.CUtensorMap(), cuda.array(np.zeros((3, 2), "<f4"))
         value.opaque = list(range(16))
@@ -208,7 +208,7 @@ class TestParametersThatAreHandedOverOneByOne:
             assert cuda.parameters() == b"".join(part.tobytes() for part in wanted)
 
     @pytest.mark.usefixtures("quick")
-    def test_fast_paths_hand_them_over_likewise(self, cuda):
+    def test_the_fast_path_passes_parameters_one_by_one(self, cuda):
         cuda.set(sizes="4,8,4")
         constant = {"name": "c", "type": "c=5", "kind": "constant", "offset": 0, "value": 5}  # nothing is handed over
         found = record(scalar("a", "i", 0), constant, buffer("x", 64, sizes=[size("n", "items", "i", 200)]), size=204)
@@ -221,7 +221,7 @@ class TestParametersThatAreHandedOverOneByOne:
                 part.tobytes() for part in (np.int32(number), np.uint64(array.address), np.int32(6))
             )
 
-    def test_the_header_says_so(self):
+    def test_the_header_says_how_parameters_are_passed(self):
         found = record(struct("map", 64, "|V128{opaque:<u8*16@0}", 128), size=192)
         found["overloads"][0]["one_by_one"] = True
         text = header.render("mypkg.kernels", [], [found])

@@ -176,28 +176,6 @@ def test_a_setup_may_launch_kernels_of_its_own_module(cuda, hooks, package):
     assert [call["parameters"] for call in cuda.launches()] == ["07000000", "08000000"]
 
 
-def test_other_threads_wait_for_setup(cuda, hooks, package):
-    module = package()
-    entered, finish = threading.Event(), threading.Event()
-    order = []
-
-    def slow(_):
-        entered.set()
-        assert finish.wait(30)
-        order.append("set up")
-
-    hooks.up = slow
-
-    def launch():
-        module.k[1, 1](1)
-        order.append("launched")
-
-    with threads.started(*[launch] * 4):
-        assert entered.wait(30)
-        finish.set()
-    assert order == ["set up", *["launched"] * 4]
-
-
 @pytest.mark.parametrize("raised", [OSError, SystemExit])
 def test_threads_that_wait_for_a_failing_setup_raise(cuda, hooks, package, raised):
     """They must not set up what it unloads: a setup that launches would wait for it, and it for the setup."""

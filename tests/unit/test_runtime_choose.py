@@ -40,19 +40,19 @@ def test_the_image_for_a_gpu_and_a_driver(manifest, capability, driver, taken):
     assert choose(manifest("sm_80", "sm_90", "compute_75"), capability, driver=driver).arch == taken
 
 
-def test_ptx_needs_a_driver_for_the_toolkits_minor_version_and_sass_does_not(manifest):
+def test_ptx_alone_needs_a_driver_for_the_minor_version(manifest):
     built = manifest("sm_90", "compute_75", toolchain={"cuda": "13.2"})
     assert choose(built, (9, 0), driver=(13, 0)).arch == "sm_90"
     assert choose(built, (8, 0), driver=(13, 0)).arch is None
     assert choose(built, (8, 0), driver=(13, 2)).arch == "compute_75"
 
 
-def test_near_sass_is_taken_where_the_driver_is_too_old_for_newer_ptx(manifest):
+def test_an_older_driver_takes_sass_before_newer_ptx(manifest):
     built = manifest("sm_80", "compute_86", toolchain={"cuda": "13.2"})
     assert choose(built, (8, 9), driver=(13, 0)).arch == "sm_80"
 
 
-def test_a_choice_says_why_and_why_not_the_others(manifest):
+def test_a_choice_explains_itself(manifest):
     choice = choose(manifest("sm_80", "sm_90", "sm_90a", "compute_75"), (9, 0), driver=(13, 0), gpu="GPU 3")
     assert str(choice) == (
         "GPU 3 takes sm_90a, machine code for exactly this compute capability. Not used: "
@@ -63,7 +63,7 @@ def test_a_choice_says_why_and_why_not_the_others(manifest):
     assert "sm_90a" in repr(choice)
 
 
-def test_a_gpu_that_nothing_fits_is_told_what_there_is(manifest):
+def test_a_gpu_without_an_image_names_the_images(manifest):
     choice = choose(manifest("sm_80", "sm_90a", "compute_90"), (7, 5), driver=(13, 0), gpu="GPU 0 (old)")
     error = choice.error("mypkg.kernels")
     assert type(error) is NoImageError
@@ -76,7 +76,7 @@ def test_a_gpu_that_nothing_fits_is_told_what_there_is(manifest):
     )
 
 
-def test_a_gpu_that_cuda_13_builds_nothing_for_is_told_what_does(manifest):
+def test_a_gpu_before_cuda_13_names_the_compilers(manifest):
     error = choose(manifest("sm_80", "compute_75"), (7, 0), driver=(13, 0), gpu="GPU 0 (old)").error("mypkg.kernels")
     assert str(error).partition("newer); ")[2] == (
         "it runs here if it is built with sm_70 in arch, or compute_XY of at most that, by the compilers of CUDA 12 "
@@ -84,7 +84,7 @@ def test_a_gpu_that_cuda_13_builds_nothing_for_is_told_what_does(manifest):
     )
 
 
-def test_a_driver_too_old_is_told_both_versions_and_the_driver_that_suffices(manifest):
+def test_a_driver_too_old_names_both_versions(manifest):
     choice = choose(manifest("compute_75"), (9, 0), driver=(12, 8), gpu="GPU 0")
     error = choice.error("mypkg.kernels")
     assert type(error) is DriverTooOldError
@@ -102,7 +102,7 @@ def test_without_a_driver_the_rules_of_the_gpu_alone_decide(manifest):
     assert choose(manifest("compute_75", toolchain={"cuda": "99.0"}), (12, 0)).arch == "compute_75"
 
 
-def test_each_image_has_the_cuda_that_it_is_written_for(manifest):
+def test_each_image_has_its_own_cuda_version(manifest):
     built = manifest("sm_75", "sm_110", "compute_75", toolchain={"cuda": "12.9"})
     for image, changes in zip(
         built["images"], ({}, {"cuda": "13.5"}, {"cuda": "12.0", "min_driver": "525.60"}), strict=True
@@ -122,7 +122,7 @@ def test_each_image_has_the_cuda_that_it_is_written_for(manifest):
 
 
 @pytest.mark.parametrize(("driver", "loaded"), [(12090, False), (13000, True)])
-def test_code_for_exactly_the_gpu_is_taken_by_drivers_for_its_own_cuda(cuda, driver, loaded):
+def test_images_of_a_newer_cuda_need_its_driver(cuda, driver, loaded):
     cuda.set(devices="11.0", version=driver)
     module = cuda.package(
         manifests.kernel("axpy", "void(float32)"), targets=("sm_75", "sm_110@13.0"), toolchain={"cuda": "12.9"}

@@ -248,7 +248,7 @@ def test_the_documentation_shows_the_real_message(cuda):
     assert str(caught.value) == shown
 
 
-def test_a_host_array_is_told_to_be_copied(cuda):
+def test_a_host_array_says_how_to_copy_it(cuda):
     message = Refusals(cuda, "void(float32[::1])", "void(float64[::1])")(F4)
     assert message.splitlines()[0] == (
         "mypkg.kernels.k: argument 1, a, is an array in the host's memory (numpy.ndarray); "
@@ -262,14 +262,6 @@ def test_a_strided_array_shows_strides_and_layout(cuda):
         "argument 1, a, has shape (4,) and strides (8,) in bytes, which is not contiguous in C order as float32[::1] "
         "promises; pass a contiguous copy"
     ) in Refusals(cuda, "void(float32[::1])")(cuda.array(strided))
-
-
-def test_a_read_only_array_needs_a_parameter_that_is_read_only(cuda):
-    array = cuda.array(F4)
-    array.interface["data"] = (array.address, True)
-    assert "argument 1, a, is read-only, and float32[::1] was compiled as writable" in Refusals(
-        cuda, "void(float32[::1])"
-    )(array)
 
 
 def test_a_read_only_parameter_takes_both(cuda):

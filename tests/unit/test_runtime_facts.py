@@ -37,12 +37,12 @@ def test_attributes_are_returned_for_one_signature_or_all(k, method, value):
     assert getattr(k, method)() == {ONE: value, OTHER: value}
 
 
-def test_an_unknown_signature_is_refused_with_those_there_are(k):
+def test_an_unknown_signature_lists_the_known_ones(k):
     with pytest.raises(LaunchError, match=r"no signature 'void\(\)'; it has: void\(int32\), void\(float32\)"):
         k.get_regs_per_thread("void()")
 
 
-def test_a_kernel_of_several_signatures_needs_one_to_be_named_for_its_occupancy(cuda, k):
+def test_occupancy_of_several_signatures_needs_a_name(cuda, k):
     with pytest.raises(LaunchError, match=r"name one of its signatures: void\(int32\), void\(float32\)"):
         k.occupancy(128)
     assert k.occupancy(128, signature=ONE) == 16
@@ -55,7 +55,7 @@ def test_occupancy_and_the_largest_cooperative_grid(cuda, block, blocks):
     assert k.max_cooperative_grid_blocks(block) == 132 * blocks
 
 
-def test_occupancy_with_more_shared_memory_than_the_default_is_asked_for_as_launches_do(cuda):
+def test_occupancy_requests_more_shared_memory(cuda):
     k = cuda.package(kernel("k", ONE)).k
     k.occupancy(128, shared=100_000)
     asked = [call["call"] for call in cuda.calls("cuKernelSetAttribute", "cuOccupancyMaxActiveBlocksPerMultiprocessor")]
@@ -70,7 +70,7 @@ def test_an_impossible_block_has_no_occupancy(cuda, block):
 
 
 @pytest.mark.parametrize("block", [2**31, 2**64 + 32, (2**16, 2**16, 1), 10**5000], ids=["31", "64", "16", "all"])
-def test_a_block_beyond_what_the_driver_has_room_for_is_said_to_be_too_large(cuda, block):
+def test_a_block_too_large_for_the_driver_is_refused(cuda, block):
     k = cuda.package(kernel("k", ONE)).k
     for ask in (k.occupancy, k.max_cooperative_grid_blocks):
         with pytest.raises(LaunchError, match=r"block .* are possible"):
@@ -94,7 +94,7 @@ def test_the_disassembler_gets_the_image_and_the_symbol_of_each_overload(cuda, k
     assert Path(commands[0][-1]).parts[-2:] == ("kernels.aotcuda", "kernels.fatbin")
 
 
-def test_a_gpu_that_takes_ptx_has_no_machine_code_to_show(cuda, monkeypatch):
+def test_a_gpu_with_ptx_has_no_machine_code(cuda, monkeypatch):
     cuda.set(devices="12.0")
     monkeypatch.setattr(kernel_attributes, "_cuobjdump", lambda: "cuobjdump")
     k = cuda.package(kernel("k", ONE)).k
@@ -113,7 +113,7 @@ def test_a_failure_of_the_disassembler_is_told_in_its_own_words(cuda, k, monkeyp
         k.inspect_sass(ONE)
 
 
-def test_a_missing_disassembler_is_named_with_what_installs_it(k, monkeypatch, tmp_path):
+def test_a_missing_disassembler_says_how_to_install_it(k, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
@@ -121,7 +121,7 @@ def test_a_missing_disassembler_is_named_with_what_installs_it(k, monkeypatch, t
         k.inspect_sass()
 
 
-def test_the_kernel_is_handed_out_for_cuda_core(cuda, monkeypatch):
+def test_a_kernel_is_converted_for_cuda_core(cuda, monkeypatch):
     import types
 
     class Kernel:

@@ -48,7 +48,7 @@ class TestWhichFastPath:
         assert extension.why_not() is None
         assert module.__aotcuda__.fast_path == "in C"
 
-    def test_of_another_state_it_is_left_alone(self, cuda, looking):
+    def test_an_extension_of_another_version_is_ignored(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
         assert extension.in_use() is None
@@ -56,14 +56,14 @@ class TestWhichFastPath:
             "none: /there/_launch.abi3.so belongs to another version of aotcuda; install aotcuda again"
         )
 
-    def test_the_environment_can_leave_it_out(self, cuda, looking, monkeypatch):
+    def test_the_environment_turns_the_extension_off(self, cuda, looking, monkeypatch):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(self.OWN)
         monkeypatch.setenv("AOTCUDA_EXTENSION", "0")
         assert extension.in_use() is None
         assert module.__aotcuda__.fast_path == "none: AOTCUDA_EXTENSION is 0"
 
-    def test_the_pure_wheel_has_none(self, cuda, looking):
+    def test_the_pure_wheel_has_no_extension(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(None)
         assert extension.in_use() is None
@@ -80,7 +80,9 @@ class TestWhichFastPath:
             ),
         ],
     )
-    def test_one_that_cannot_be_loaded_says_why(self, cuda, looking, monkeypatch, tmp_path, name, content, said):
+    def test_an_extension_that_cannot_be_loaded_says_why(
+        self, cuda, looking, monkeypatch, tmp_path, name, content, said
+    ):
         looking(None)
         (tmp_path / name).write_text(content)
         monkeypatch.delitem(sys.modules, "aotcuda.runtime.fast._launch")
@@ -89,7 +91,7 @@ class TestWhichFastPath:
         assert extension.why_not().startswith(f"it cannot be imported: {said.format(tmp_path)}")
         assert extension.why_not().endswith("; install aotcuda again with this Python")
 
-    def test_launches_that_wait_have_none(self, cuda, monkeypatch):
+    def test_synchronous_launches_take_no_fast_path(self, cuda, monkeypatch):
         module = cuda.package(kernel("k", "void(int32)"), load="first-use")
         monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "1")
         waiting = "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
@@ -98,7 +100,7 @@ class TestWhichFastPath:
         monkeypatch.delenv("AOTCUDA_SYNCHRONIZE")  # it was read when the images were loaded
         assert module.__aotcuda__.fast_path == waiting
 
-    def test_the_module_says_it_once_it_is_loaded(self, cuda, looking):
+    def test_the_module_shows_its_fast_path(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"), load="first-use")
         looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
         assert "fast path" not in repr(module.__aotcuda__)
@@ -107,7 +109,7 @@ class TestWhichFastPath:
 
 
 class TestDoctor:
-    def test_it_tells_the_fast_path_the_driver_and_its_gpus(self, cuda, looking, capsys):
+    def test_doctor_shows_fast_path_driver_and_gpus(self, cuda, looking, capsys):
         looking(TestWhichFastPath.OWN)
         assert cli.main(["doctor"]) == 0
         lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
@@ -119,14 +121,14 @@ class TestDoctor:
     @pytest.mark.parametrize(
         ("supported", "extra"), [("12.4", "cu12"), ("13.1", "cu13"), ("11.8", "cu12"), (None, "cu13")]
     )
-    def test_the_extra_to_install_is_that_for_the_driver(self, looking, supported, extra):
+    def test_doctor_names_the_extra_for_the_driver(self, looking, supported, extra):
         looking(None)
         found = {**doctor.examine(), "front_ends": {"numba-cuda": None}}
         found["driver"] = {"cuda": supported, "gpus": [], "problem": None if supported else "there is none"}
         lines = [line.split(maxsplit=1) for line in doctor.render(found).splitlines()]
         assert ["numba-cuda", f"not installed: pip install 'aotcuda[{extra}]'"] in lines
 
-    def test_what_is_missing_is_said_and_is_no_error(self, looking, monkeypatch, capsys):
+    def test_doctor_reports_what_is_missing(self, looking, monkeypatch, capsys):
         monkeypatch.setattr(drivers, "_driver", None)
         monkeypatch.setattr(drivers, "LIBRARY", "libnowhere.so.1")
         for home in ("HOME", "USERPROFILE"):  # Windows has the second one

@@ -220,7 +220,7 @@ class TestWhenItLoads:
         assert cuda.calls() == []
         assert module.add.prototype.startswith("int32_t add")
 
-    def test_preload_leaves_nothing_for_the_first_launch(self, cuda):
+    def test_preload_loads_all_kernels(self, cuda):
         module = cuda.package(kernel("k", INT, "void(float32)"), load="first-use")
         module.__aotcuda__.preload()
         before = cuda.calls()
@@ -228,7 +228,7 @@ class TestWhenItLoads:
         assert [call["name"] for call in before if call["call"] == "cuKernelGetFunction"] == ["k_0", "k_1"]
         assert [call["call"] for call in cuda.calls()[len(before) :]] == ["cuLaunchKernel"]
 
-    def test_unload_takes_the_images_out_and_a_launch_loads_them_again(self, cuda):
+    def test_a_launch_after_an_unload_loads_the_images_again(self, cuda):
         module = cuda.package(kernel("k", INT))
         launch = module.k[1, 1]
         launch(1)
@@ -311,7 +311,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("file", ["manifest.json", "kernels.fatbin"])
     @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data.replace(b"o", b"a"), lambda _: b""])
-    def test_are_refused_at_import_or_at_first_use(self, cuda, damage, file, change):
+    def test_damaged_files_are_refused(self, cuda, damage, file, change):
         with pytest.raises(ManifestError, match=f"{file}.*nstall the package again"):
             damage(file, change, "import")
         sys.modules.pop("mypkg.kernels", None)

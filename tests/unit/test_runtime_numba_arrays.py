@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import sys
 import warnings
-import weakref
 
 import numpy as np
 import pytest
@@ -36,39 +35,22 @@ class Stream:
         return self.handle
 
 
-@pytest.fixture(params=["owned", "part", "plain"])
-def memory(request):
-    """Whose the arrays' memory is: allocated by Numba, a part of such, or not Numba's."""
-    return request.param
-
-
 @pytest.fixture
-def make(cuda, path, memory):
-    """Makes an array of Numba's in the stand-in's memory."""
-    return maker(cuda, memory, devicearray.DeviceNDArray)
-
-
-def maker(cuda, memory, kind):
-    context, driver = Context(), sys.modules[f"{kind.__module__.rpartition('.')[0]}.driver"]
-    kept = []
+def make(cuda, path):
+    """Make arrays of Numba's class in the stand-in's memory."""
+    context, driver = Context(), sys.modules[f"{devicearray.__name__.rpartition('.')[0]}.driver"]
+    owners = []
 
     def make(shape=(8,), strides=None, dtype=F4, device=0, stream=0):
         strides = np.empty(shape, dtype).strides if strides is None else strides
         pointer = driver.binding.CUdeviceptr(cuda.allocate(4096, device))
-        plain = driver.MemoryPointer(context=context, pointer=pointer, size=4096)
-        owner = driver.AutoFreePointer(context, pointer, 4096)
-        kept.append(owner)
-        of = {
-            "plain": lambda: plain,
-            "owned": owner.own,
-            "part": lambda: driver.OwnedPointer(weakref.proxy(owner), plain),
-        }
+        owners.append(driver.AutoFreePointer(context, pointer, 4096))
         extents = tuple([extent or 1 for extent in shape])  # for one without elements Numba would ask the driver
-        array = kind(extents, strides, dtype, stream=stream, gpu_data=of[memory]())
+        array = devicearray.DeviceNDArray(extents, strides, dtype, stream=stream, gpu_data=owners[-1].own())
         array.shape = shape
         return array
 
-    make.kept = kept
+    make.owners = owners
     return make
 
 
@@ -130,17 +112,16 @@ def test_an_array_on_another_gpu_is_refused(cuda, make):
     driver.get().make_current(0)
     for _ in range(3):
         k[1, 1](make())
-    with pytest.raises(ArgumentError, match=r"launched on GPU 0 .* lies on GPU 1"):
+    with pytest.raises(ArgumentError, match=r"launched on GPU 0 .* is on GPU 1"):
         k[1, 1](make(device=1))
 
 
-def test_freed_memory_is_an_error(cuda, path):
-    make = maker(cuda, "owned", devicearray.DeviceNDArray)
+def test_freed_memory_is_an_error(cuda, make):
     made = [make(), make(), make()]
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for array in made[:2]:
         k[1, 1](array)
-    make.kept.clear()
+    make.owners.clear()
     with pytest.raises(ArgumentError, match="cannot be read: ReferenceError: weakly-referenced object no longer"):
         k[1, 1](made[2])
     assert len(cuda.launches()) == 2

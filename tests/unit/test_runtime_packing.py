@@ -79,7 +79,7 @@ def test_a_scalar_gets_the_parameters_type(cuda, type_, value, dtype):
         ("uint32", np.int64(-1)),
     ],
 )
-def test_a_scalar_out_of_range_is_refused_by_value_and_type(cuda, type_, value):
+def test_a_scalar_out_of_range_is_refused(cuda, type_, value):
     with pytest.raises(ArgumentError, match=f"argument 1, a, is .* out of range for {type_}"):
         packed(cuda, f"void({type_})", value)
     assert cuda.launches() == []
@@ -165,7 +165,7 @@ def test_scalars_are_aligned_as_the_manifest_says(cuda):
 
 
 @pytest.mark.general("tuples")
-def test_tuples_are_taken_apart_and_may_be_nested(cuda):
+def test_nested_tuples_are_packed(cuda):
     array = cuda.array(np.zeros(4, "<f4"))
     block = packed(cuda, "void((int32, (float64, float32[::1])), int8)", (7, (0.5, array)), 3)
     assert np.frombuffer(block[:4], "<i4")[0] == 7
@@ -254,7 +254,7 @@ def test_a_datetime_of_another_unit_is_refused(cuda, wrong):
 
 
 @pytest.mark.general("an interface's type string does not tell fields")
-def test_structured_arrays_are_told_apart_by_their_fields(cuda):
+def test_fields_distinguish_structured_arrays(cuda):
     signature = "void(float32[::1])"
     record = kernel("k", signature)
     record["overloads"][0]["parameters"][0]["dtype"] = RECORD_TEXT

@@ -168,12 +168,13 @@ def test_an_edit_that_sets_the_time_back_is_noticed(cuda, monkeypatch, moment):
         ("m.py", True, True),
         *(
             (name, False, False)
-            for name in ("__pycache__/", "a.csv~", "a.swp", ".a.swx", ".#a.csv", ".nfs1", "k.aotcuda/")
+            for name in ("__pycache__/", "a.csv~", "a.swp", ".a.swx", ".#a.csv", ".nfs1", "l.aotcuda/", "k.py", "k.pyi")
         ),
     ],
 )
 def test_names_in_a_folder_leave_out_temporary_files(tmp_path, name, of_files, of_modules):
     (tmp_path / "a.csv").touch()
+    (tmp_path / "k.aotcuda").mkdir()  # so that k.py is a generated module
     before = [stamp.names(tmp_path, modules_only=only) for only in (False, True)]
     (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
     after = [stamp.names(tmp_path, modules_only=only) for only in (False, True)]

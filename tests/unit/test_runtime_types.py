@@ -55,13 +55,13 @@ def test_a_type_is_known_however_it_is_spelled(name):
 
 
 @pytest.mark.parametrize("value", [int, float, str, type, np.generic, np.number, "float32", 3, None, np.zeros(2), list])
-def test_what_is_no_type_of_numbers_is_none(value):
+def test_other_objects_are_no_number_types(value):
     assert other_values.type_of(value) is None
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.usefixtures("path")
-def test_zeros_stand_in_the_block_for_the_type_that_was_compiled(cuda, name):
+def test_types_are_zeros_in_the_parameter_block(cuda, name):
     k = cuda.package(taking(name)).k
     for value in spellings(name):
         k[1, 32](value, 7)

@@ -79,7 +79,7 @@ def test_a_forked_child_leaves_its_parents_images_alone(cuda, module, hooks):
     assert hooks.calls == ["up", "down"]
 
 
-def test_a_launch_by_garbage_that_is_collected_during_a_load_leaves_no_second_image(cuda, monkeypatch):
+def test_a_launch_by_collected_garbage_loads_no_second_image(cuda, monkeypatch):
     module = cuda.package(kernel("k", "void(int32)"), kernel("j", "void(int32)"))
     original, garbage = Packaged.load, ["some"]
 
@@ -259,7 +259,7 @@ def test_a_held_launcher_keeps_no_unloaded_images(cuda, module, by):
 
 
 @pytest.mark.parametrize("ask", ["get_regs_per_thread", "occupancy", "preload"])
-def test_questions_about_images_that_are_unloaded_meanwhile_raise(cuda, module, monkeypatch, ask):
+def test_questions_about_unloaded_images_raise(cuda, module, monkeypatch, ask):
     """And leaves nothing of them to later launches."""
 
     enter = Loader.enter

@@ -43,7 +43,7 @@ def outcome(function, *args, **named):
 @example("<f4", True, (3,), None)
 @example(Text("<f4"), 4096, (Number(3),), None)
 @settings(max_examples=1000)
-def test_a_glance_gives_what_the_rules_give(typestr, address, shape, strides):
+def test_the_short_reader_agrees_with_the_full_rules(typestr, address, shape, strides):
     interface = {"typestr": typestr, "data": (address, False), "shape": shape, "strides": strides, "version": 3}
     array = SimpleNamespace(__cuda_array_interface__=interface)
     read = arrays.reader(array)
@@ -52,6 +52,6 @@ def test_a_glance_gives_what_the_rules_give(typestr, address, shape, strides):
 
 
 @given(TYPES | TYPES.map(Text))
-def test_so_do_elements(typestr):
+def test_elements_are_read_by_the_same_rules(typestr):
     assert arrays.item_bytes(typestr) == array_view.item_bytes(typestr)
     assert arrays.element(typestr) == array_view.canonical(typestr)

@@ -35,7 +35,7 @@ def skips(mark):
     return mark.kwargs["reason"] if condition else None
 
 
-def test_with_a_gpu_nothing_is_skipped(cuda):
+def test_a_gpu_skips_nothing(cuda):
     solver(cuda)
     assert testing.has_gpu()
     marks = [testing.needs_gpu, testing.needs_gpu_or_simulator, testing.needs_packaged("mypkg.solver")]
@@ -43,7 +43,7 @@ def test_with_a_gpu_nothing_is_skipped(cuda):
     assert testing.is_packaged("mypkg.solver")
 
 
-def test_without_a_gpu_the_reason_is_said(cuda, monkeypatch):
+def test_skipped_tests_without_a_gpu_give_the_reason(cuda, monkeypatch):
     solver(cuda)
     monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
     assert skips(testing.needs_gpu) == "this needs a GPU"
@@ -51,7 +51,7 @@ def test_without_a_gpu_the_reason_is_said(cuda, monkeypatch):
     assert "libnowhere.so cannot be loaded" in str(skips(testing.needs_packaged("mypkg.solver")))
 
 
-def test_in_the_simulator_only_what_needs_a_gpu_is_skipped(cuda, monkeypatch):
+def test_the_simulator_skips_tests_that_need_a_gpu(cuda, monkeypatch):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     assert skips(testing.needs_gpu) == "this needs a GPU"
     assert skips(testing.needs_gpu_or_simulator) is None
@@ -61,7 +61,7 @@ def test_in_the_simulator_only_what_needs_a_gpu_is_skipped(cuda, monkeypatch):
         pass
 
 
-def test_a_module_that_was_not_packaged_or_not_for_this_gpu_is_skipped(cuda):
+def test_modules_without_an_image_are_skipped(cuda):
     package = cuda.packages / "mypkg"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -74,7 +74,7 @@ def test_a_module_that_was_not_packaged_or_not_for_this_gpu_is_skipped(cuda):
     assert not testing.is_packaged("mypkg.kernels")
 
 
-def test_there_is_nothing_else(cuda):
+def test_an_unknown_name_raises_attribute_error(cuda):
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         testing.nonsense  # noqa: B018 (it raises)
 
@@ -99,7 +99,7 @@ class Anything:
         return None
 
 
-def test_what_the_fallback_compiles_does_not(cuda, monkeypatch):
+def test_compilation_by_the_fallback_fails_the_check(cuda, monkeypatch):
     def obtain(*_):
         message = "no compiler"
         raise DependencyError(message)
@@ -117,7 +117,7 @@ def test_what_the_fallback_compiles_does_not(cuda, monkeypatch):
     assert fallback.observers == []
 
 
-def test_modules_are_loaded_anew_so_that_what_was_compiled_before_counts(cuda):
+def test_the_check_loads_modules_again(cuda):
     s = solver(cuda)
     s.fill[1, 1](cuda.array())
     with testing.only_packaged():
@@ -130,7 +130,7 @@ def test_modules_are_loaded_anew_so_that_what_was_compiled_before_counts(cuda):
     ("name", "owner", "method"),
     [("numba.cuda.dispatcher", "_Kernel", "launch"), ("numba_cuda_mlir.descriptor", "_ArgMarshaller", "_launch")],
 )
-def test_what_a_compiler_launches_does_not(cuda, monkeypatch, name, owner, method):
+def test_launches_by_a_compiler_fail_the_check(cuda, monkeypatch, name, owner, method):
     module = ModuleType(name)
     kernel = type(
         owner, (), {method: lambda _: "launched", "py_func": np.mean, "_dispatcher": SimpleNamespace(py_func=np.mean)}

@@ -231,7 +231,7 @@ def other_dict(self, *args, **kwargs):
 
 
 @pytest.mark.parametrize(("kind", "run"), [("Autotuner", other_key), ("Heuristics", other_dict), (None, None)])
-def test_a_release_whose_wrappers_do_something_else_is_found_out(kind, run, monkeypatch):
+def test_a_release_with_other_wrappers_is_recognised(kind, run, monkeypatch):
     from aotcuda.integrations.in_place.triton import private_parts
 
     monkeypatch.setattr(private_parts, "_ordinary", [])

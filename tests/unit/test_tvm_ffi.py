@@ -25,7 +25,7 @@ def fill(cuda):
         ({"forall": lambda count, _value: 10 * count, "block": 32}, [3, 1, 1]),
     ],
 )
-def test_it_launches_with_its_configuration(cuda, fill, options, grid):
+def test_a_function_launches_with_its_configuration(cuda, fill, options, grid):
     function = aotcuda.tvm_ffi.function(fill, **options)
     assert isinstance(function, tvm_ffi.Function)
     function(7, 2.5)
@@ -44,6 +44,6 @@ def test_tensors_on_the_host_are_refused(cuda):
 
 
 @pytest.mark.parametrize("options", [{}, {"grid": 1}, {"grid": 1, "block": 1, "forall": 2}])
-def test_there_is_one_configuration(fill, options):
+def test_grid_and_forall_exclude_each_other(fill, options):
     with pytest.raises(LaunchError, match="either grid= and block=, or forall="):
         aotcuda.tvm_ffi.function(fill, **options)

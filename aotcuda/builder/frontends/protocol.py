@@ -11,7 +11,7 @@ A front end is two modules, which its `aotcuda.registry.Registration` names:
 
 Both may be modules of any distribution. They are written against this module, `frontends.python_source`, and `keys`,
 `model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`: what has a name there keeps its name and meaning
-until the next minor version of aotcuda, whose CHANGELOG.md says what changed. `aotcuda.builder.link.nvrtc`, which
+until the next minor version of aotcuda, whose CHANGELOG.md lists changes. `aotcuda.builder.link.nvrtc`, which
 compiles and reads CUDA C++, is stable in the same way. The rest of `aotcuda.builder` may change with any version.
 """
 
@@ -259,7 +259,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A stand-in for a kernel whose code may be at the compile cache's URL: it is compiled again when that was asked.
+    """A stand-in for a kernel whose code may be at the compile cache's URL: recompiled after the URL is read.
 
     Attributes:
         name: The name of the code there.
@@ -506,8 +506,9 @@ class FrontEnd(Protocol):
     def generated(self, unit: Any, loaded: Any, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
         """Return code for the linker, of an `ir` input that `compile_kernel` returned for the target.
 
-        The compile cache names machine code by that input, so its data is all that the code depends on, beside the
-        target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it out.
+        The compile cache names machine code by that input, so its data is all that the code depends on, in addition to
+        the target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it
+        out.
         """
 
     def is_fresh(self) -> bool:

@@ -208,6 +208,7 @@ SHAPES = {
     "source": rules.PYTHON_MODULES,
     "variants": rules.VARIANTS_PATH,
     "pack": _FLAG,
+    "pack-from": Text("the path of a folder"),
     "kernels": rules.kernels(
         Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures")
     ),
