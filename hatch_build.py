@@ -1,11 +1,12 @@
 """How aotcuda's own wheels are built: with the fast path of a launch compiled, where that can be done.
 
-Where there is no compiler, or none that works, the wheel is the pure one, which does the same in Python; a warning says
-so. `AOTCUDA_EXTENSION=0` requests the pure wheel; with `AOTCUDA_EXTENSION=1` what cannot be compiled is an error.
+Where there is no compiler, or none that works, the wheel is the pure one, which does the same in Python; a warning
+reports it. `AOTCUDA_EXTENSION=0` requests the pure wheel; with `AOTCUDA_EXTENSION=1` what cannot be compiled is an
+error.
 
 With `_PYTHON_HOST_PLATFORM=win-amd64` and `CC=x86_64-w64-mingw32-gcc` the wheel is for Windows (`tools/wheels.py`).
 
-Each wheel has a bill of materials (PEP 770), which says that it is made of nothing but this project, and needs nothing.
+Each wheel has a bill of materials (PEP 770), which lists only this project, without dependencies.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             bill = Path(self._folder.name, "aotcuda.cdx.json")
             bill.write_text(_bill(self.metadata.name, self.metadata.version, self.metadata.core.license_expression))
             build_data["sbom_files"].append(str(bill))
-        # Beside its sources, where an editable install looks for it; what an older build has left there is of no use.
+        # In the folder of its sources, where an editable install looks for it; what an older build has left there is of
+        # no use.
         place = Path(self.root, SOURCES, f"_launch{SUFFIX}")
         if version == "editable":
             place.unlink(missing_ok=True)
@@ -129,7 +131,7 @@ def _compile(root: Path, folder: Path) -> Path:
         *(["-DPy_LIMITED_API=0x030B0000"] if STABLE else []),
         *(f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")),
         *_words("CFLAGS"),
-        # Paths and symbols that nobody looks up are left out, so that the bytes depend on source and compiler alone.
+        # Paths and unused symbols are left out, so that the bytes depend on source and compiler alone.
         *("-g0", "-Wl,--strip-all"),
         # The linker for Windows has the time in the file, and makes an address from the file's path.
         "-Wl,--no-insert-timestamp,--disable-auto-image-base" if FOR_WINDOWS else "-Wl,--build-id=none",

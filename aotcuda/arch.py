@@ -94,7 +94,7 @@ def parse(text: str) -> Target:
     """Read `sm_90`, `sm_90a`, `sm_100f` or `compute_75`.
 
     Raises:
-        ValueError: `text` is not of that form; the message says what was expected.
+        ValueError: `text` is not of that form; the message names the expected form.
     """
     prefix, _, number = text.partition("_")
     suffix = number[-1:] if number[-1:] in ("a", "f") else ""

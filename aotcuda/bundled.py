@@ -50,7 +50,7 @@ def _choose() -> ModuleType:
     variables.check("AOTCUDA_RUNTIME")
     found, problem = _installed()
     if found is None and wanted:
-        from aotcuda.errors import RuntimeUnavailableError  # noqa: PLC0415 (likewise)
+        from aotcuda.errors import RuntimeUnavailableError  # noqa: PLC0415 (as above)
 
         message = f"AOTCUDA_RUNTIME is 'installed', and {problem}; install a newer aotcuda, or set it to 'bundled'"
         raise RuntimeUnavailableError(message)
@@ -60,7 +60,7 @@ def _choose() -> ModuleType:
 def _installed() -> tuple[ModuleType | None, str]:
     """Return an installed aotcuda that reads what this version writes, else None and the reason."""
     from aotcuda.manifest import FLOOR  # noqa: PLC0415 (of this copy)
-    from aotcuda.version import is_older  # noqa: PLC0415 (likewise)
+    from aotcuda.version import is_older  # noqa: PLC0415 (as above)
 
     try:
         version = import_module(f"{_INSTALLED}.version").__version__

@@ -89,7 +89,7 @@ class CompileError(BuildError):
 
     Attributes:
         fault: What is wrong in the source, where that is known: with the same fault for other signatures and targets,
-            the error is told once. Empty otherwise.
+            the error is reported once. Empty otherwise.
     """
 
     fault: str = ""

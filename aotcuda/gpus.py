@@ -374,8 +374,8 @@ MULTIPROCESSORS = {
 """Multiprocessors of the GPU that a row's `examples` name first; of H100 those of the SXM5 board.
 
 Sources: NVIDIA's whitepapers of P100, V100, Turing, A100, Ada, H100 and RTX Blackwell; data sheets of the boards and
-Jetson modules, which count CUDA cores; NVIDIA's technical blog on DGX Spark for GB10 and B200. A B300 tells CUDA 148;
-its chip has 160.
+Jetson modules, which count CUDA cores; NVIDIA's technical blog on DGX Spark for GB10 and B200. A B300 reports 148 to
+CUDA; its chip has 160.
 """
 
 TEGRA = frozenset([(5, 3), *(row.number for row in CAPABILITIES if row.tegra)])

@@ -61,7 +61,7 @@ def call(
         result_shape_dtypes: Shape and dtype of each result, as `jax.ffi.ffi_call` takes them: one
             `jax.ShapeDtypeStruct`, or a sequence of them.
         grid: Blocks of the grid, as in `kernel[grid, block]`.
-        block: Threads of a block, likewise.
+        block: Threads of a block, as for `grid`.
         forall: In place of a grid: how many threads are needed, as in `kernel.forall(n)`.
         shared: Bytes of dynamic shared memory for each block.
         outputs: The names of the parameters that are results and no arguments, in the order of the results.
@@ -210,7 +210,7 @@ def _names(kernel: Kernel) -> list[str]:
 
 
 def _is_array(arg: object) -> bool:
-    """Return True if JAX has to hand an argument over; numbers of Python's and NumPy's are packed."""
+    """Return True if JAX must pass an argument; numbers of Python and NumPy are packed."""
     return isinstance(arg, jax.Array | np.ndarray)
 
 

@@ -31,7 +31,7 @@ def start() -> None:
     """Import the packs that `AOTCUDA_PACKS` names; of those that cannot be, warn when the program imports Triton."""
     import importlib  # noqa: PLC0415 (an import of a pack needs none of these)
 
-    from aotcuda.common import after_import  # noqa: PLC0415 (likewise)
+    from aotcuda.common import after_import  # noqa: PLC0415 (as above)
 
     problems = []
     for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
@@ -46,7 +46,7 @@ def start() -> None:
 def _warn(problems: list[str]) -> None:
     import warnings  # noqa: PLC0415 (as above)
 
-    from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (likewise)
+    from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (as above)
 
     for problem in problems:
         warnings.warn(problem, FallbackWarning, stacklevel=2)

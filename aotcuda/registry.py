@@ -10,6 +10,8 @@ Entry points are read only for a name that is not in the table: to read them cos
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,7 +38,7 @@ TOOLKITS: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
 """
 
 
-class Variables:
+class Variables(NamedTuple):
     """The environment variables that concern a front end's compiler.
 
     Attributes:
@@ -46,22 +48,13 @@ class Variables:
         files: Files of a project's folder that the compiler reads settings from in place of its variables.
     """
 
-    __slots__ = ("files", "given", "kept", "prefixes")
-
-    def __init__(
-        self,
-        prefixes: tuple[str, ...] = (),
-        kept: tuple[str, ...] = (),
-        given: tuple[tuple[str, str], ...] = (),
-        files: tuple[str, ...] = (),
-    ) -> None:
-        self.prefixes = prefixes
-        self.kept = kept
-        self.given = given
-        self.files = files
+    prefixes: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
+    files: tuple[str, ...] = ()
 
 
-class Registration:
+class Registration(NamedTuple):
     """The properties of a front end that need no import of it.
 
     Attributes:
@@ -70,13 +63,13 @@ class Registration:
             `aotcuda.builder.frontends.protocol.Tables`.
         compiler: What compiles them, a module or `module:object`: see `aotcuda.builder.frontends.protocol.FrontEnd`.
         requires: What pip installs for builds; `{cuda}` represents the major version of CUDA.
-        jit_requires: What pip installs for the JIT fallback.
+        jit_requires: What pip installs for the JIT fallback; empty if it is the same.
         package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
         tested: The releases of its compiler that it was tested with (tools/matrix.py), the newest last; others are
             refused. The extras of pyproject.toml accept them all.
         beside: Further requirements, by release, for releases that do not work with the newest of their dependencies.
-        distributions: How the names of the installed distributions begin whose versions decide what is compiled;
-            `package` and `internals` are among them, as is what its compiler imports: no import of a source shows then.
+        distributions: How the names of the installed distributions begin, beside `package` and `internals`, whose
+            versions decide what is compiled: what its compiler imports, too, since no import of a source shows then.
         packages: The packages that its objects come from: a function of another front end's is refused by them.
         internals: The top-level packages that its compiler is made of; their queries of the machine during imports are
             not the sources' queries.
@@ -86,7 +79,7 @@ class Registration:
             name what they make.
         caller: The package whose code reads the type of a device function; empty if kernels cannot call any.
         interop: The module that answers.
-        kernel_abi: What inspection calls the way in which its kernels take arguments.
+        kernel_abi: What inspection calls the way in which its kernels take arguments; empty for its name.
         widens: Whether its kernels can be compiled for other types than those in the table; if not, the fallback does
             not try.
         in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
@@ -95,84 +88,38 @@ class Registration:
         host_code: Its images hold code for the host's processor, so wheels with them carry a platform tag.
     """
 
-    __slots__ = (
-        "assembles",
-        "beside",
-        "caller",
-        "compiler",
-        "distributions",
-        "host_code",
-        "imports",
-        "in_place",
-        "internals",
-        "interop",
-        "jit_requires",
-        "kernel_abi",
-        "name",
-        "package",
-        "packages",
-        "requires",
-        "suffix",
-        "tables",
-        "tested",
-        "variables",
-        "waiting",
-        "widens",
-    )
+    name: str
+    tables: str
+    compiler: str
+    requires: str
+    jit_requires: str = ""
+    package: str = ""
+    tested: tuple[str, ...] = ()
+    beside: Mapping[str, str] = {}
+    distributions: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    internals: tuple[str, ...] = ()
+    imports: str = ""
+    caller: str = ""
+    interop: str = ""
+    kernel_abi: str = ""
+    variables: Variables = Variables()
+    waiting: tuple[str, ...] = ()
+    widens: bool = True
+    in_place: str = ""
+    assembles: bool = False
+    suffix: str = ""
+    host_code: bool = False
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        tables: str,
-        compiler: str,
-        requires: str,
-        jit_requires: str = "",
-        package: str = "",
-        tested: tuple[str, ...] = (),
-        beside: Mapping[str, str] = {},
-        distributions: tuple[str, ...] = (),
-        packages: tuple[str, ...] = (),
-        internals: tuple[str, ...] = (),
-        imports: str = "",
-        caller: str = "",
-        interop: str = "",
-        kernel_abi: str = "",
-        variables: Variables = Variables(),  # noqa: B008 (it is never changed)
-        waiting: tuple[str, ...] = (),
-        widens: bool = True,
-        in_place: str = "",
-        assembles: bool = False,
-        suffix: str = "",
-        host_code: bool = False,
-    ) -> None:
-        self.name = name
-        self.tables = tables
-        self.compiler = compiler
-        self.requires = requires
-        self.jit_requires = jit_requires or requires
-        self.package = package
-        self.tested = tested
-        self.beside = beside
-        own = (package.replace("-", "_"), *internals)
-        self.distributions = tuple(dict.fromkeys(name for name in (*own, *distributions) if name))
-        self.packages = packages
-        self.internals = internals
-        self.imports = imports
-        self.caller = caller
-        self.interop = interop
-        self.kernel_abi = kernel_abi or name
-        self.variables = variables
-        self.waiting = waiting
-        self.widens = widens
-        self.in_place = in_place
-        self.assembles = assembles
-        self.suffix = suffix
-        self.host_code = host_code
+    @property
+    def all_distributions(self) -> tuple[str, ...]:
+        """Return the beginnings of the names of all distributions whose versions decide what is compiled."""
+        own = (self.package.replace("-", "_"), *self.internals)
+        return tuple(dict.fromkeys(name for name in (*own, *self.distributions) if name))
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
         """Return the requirement for it, `aotcuda[cu13]`: compilers of `cuda`, or of the nearest major version."""
-        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(max(12, min(cuda, CUDA))))
+        return ((jit and self.jit_requires) or self.requires).replace("{cuda}", str(max(12, min(cuda, CUDA))))
 
     def bringing(self, extra: str) -> str:
         """Return the requirement for it with the compilers of an extra in `TOOLKITS`: `aotcuda[wide]`."""
@@ -351,7 +298,7 @@ def _with(names: Iterable[str]) -> list[Registration]:
 def _registered(name: str) -> Registration | None:
     from importlib.metadata import entry_points  # noqa: PLC0415 (see the head of this file)
 
-    from aotcuda.errors import ToolchainError  # noqa: PLC0415 (likewise)
+    from aotcuda.errors import ToolchainError  # noqa: PLC0415 (as above)
 
     for entry in entry_points(group=GROUP, name=name):
         whose = f"the front end {name}, registered as {entry.value}"

@@ -43,7 +43,7 @@ _ARRAYS = frozenset(["array", "buffer", "elements", "record"])
 _INTEGERS = "bBhHiIqQ"
 _MOST_NUMBERS = 256
 _libraries: dict[str, Any] = {}
-"""By operator what registered it: PyTorch takes back what a `torch.library.Library` registered when that goes."""
+"""By operator, the `torch.library.Library` that registered it: PyTorch removes the operator with that object."""
 
 
 def op(
@@ -67,8 +67,8 @@ def op(
 
     Args:
         kernel: The kernel.
-        grid: Blocks of the grid, as in `kernel[grid, block]`; or a function of the kernel's arguments that tells it.
-        block: Threads of a block, likewise.
+        grid: Blocks of the grid, as in `kernel[grid, block]`; or a function of the kernel's arguments that returns it.
+        block: Threads of a block, or a function of the kernel's arguments that returns them.
         forall: In place of a grid, how many threads are needed: an int, a function of the kernel's arguments, or the
             name of a tensor, for as many as it has elements. It costs least where `block` is given too.
         shared: Bytes of dynamic shared memory for each block.
@@ -85,7 +85,7 @@ def op(
         The operator, `torch.ops.namespace.name.default`.
 
     Raises:
-        ArgumentError: It is not said what the kernel writes to, or what is said does not fit the kernel; or there is an
+        ArgumentError: The outputs of the kernel are not given, or do not fit the kernel; or there is an
             operator of this name already.
         LaunchError: The grid or block is not possible.
     """
@@ -150,7 +150,7 @@ class _Schema:
         self._types = [self._type(column) for column in zip(*self.overloads, strict=True)]
 
     def check(self, mutates: Sequence[str], outputs: Mapping[str, Output]) -> None:
-        """Raise ArgumentError unless these say what the kernel writes to."""
+        """Raise ArgumentError unless these name the arrays that the kernel writes to."""
         tensors = [name for name, kind in zip(self.names, self._types, strict=True) if kind == "Tensor"]
         if isinstance(mutates, str):
             self.refuse(f"mutates is a sequence of names; write ({mutates!r},)")
@@ -255,7 +255,7 @@ class _Calling:
         number = (lambda *args: args[at].numel()) if isinstance(n, str) else n
         if block is None:
             return lambda *args: over(number(*args))(*args)
-        over(0)  # which says if it is no block
+        over(0)  # which raises if it is not a block
 
         def launch(*args: Any) -> None:
             found = number(*args)

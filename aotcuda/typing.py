@@ -2,7 +2,7 @@
 
 Nothing here is needed to launch a kernel, and no run time imports it.
 
-What kernels take is wider than what types can say. An array's dtype, dimensions and layout are checked at the launch.
+Kernels accept more than types can express. An array's dtype, dimensions and layout are checked at the launch.
 Numbers are Python's and NumPy's; of what else the run time takes (`fractions.Fraction`, whatever has `__index__`), make
 one of those. What speaks plain DLPack and nothing else, types cannot tell from NumPy's arrays, which are on no GPU: an
 array of such a library passes as `typing.cast(aotcuda.typing.DeviceArray, x)`.
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class SupportsCudaArrayInterface(Protocol):
-    """An array that tells its place on a GPU by Numba's CUDA Array Interface."""
+    """An array on a GPU with Numba's CUDA Array Interface."""
 
     @property
     def __cuda_array_interface__(self) -> Any: ...
@@ -49,7 +49,7 @@ class SupportsDLPackExchange(Protocol):
 
 
 class JAXArray(Protocol):
-    """An array of JAX's, which speaks DLPack and tells where its parts are."""
+    """An array of JAX, with DLPack and the places of its shards."""
 
     @property
     def addressable_shards(self) -> Any:
@@ -60,7 +60,7 @@ class JAXArray(Protocol):
 
 
 DeviceArray: TypeAlias = "SupportsCudaArrayInterface | SupportsDLPackExchange | JAXArray"
-"""An array on a GPU: PyTorch's, CuPy's, JAX's, Numba's, Warp's, and others' that are told by one of these."""
+"""An array on a GPU: PyTorch's, CuPy's, JAX's, Numba's, Warp's, and others with one of these interfaces."""
 
 
 class NumPyScalar(Protocol):

@@ -93,7 +93,7 @@ def main() -> int:
     rows += [("hatchling's own temporary files left", len(left)), ("failures", len(problems))]
     machine.table(("", "count"), rows)
     gone = sorted(bench.gone)
-    print(f"\nuntil the last process was gone: median {gone[len(gone) // 2]:.2f} s, longest {gone[-1]:.2f} s")
+    print(f"\nuntil the last process had ended: median {gone[len(gone) // 2]:.2f} s, longest {gone[-1]:.2f} s")
     print(*problems[:10], sep="\n")
     machine.write(
         arguments.out,

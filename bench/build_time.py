@@ -1,4 +1,4 @@
-"""Measure how long wheels take to build, beside nvcc on the same kernels in C++ and beside another state of aotcuda.
+"""Compare the build time of wheels with nvcc's for the same kernels in C++, and with another commit of aotcuda.
 
     python bench/build_time.py [--runs 5] [--thousand] [--before TREE]
 

@@ -35,7 +35,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def commands(text: str) -> dict[str, list[str]]:
-    """Return the commands of each part of the page, as they stand there."""
+    """Return the commands of each part of the page."""
     (workflow,), (image,) = blocks(text, "yaml"), blocks(text, "dockerfile")
     collect, build, use = blocks(text, "sh")
     runs = re.findall(r"^RUN (?:--mount=\S+ )*(.*)$", image, re.MULTILINE)

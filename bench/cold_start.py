@@ -1,6 +1,6 @@
-"""From the start of a process to the first result on the GPU, in milliseconds and in parts, beside every peer.
+"""Measure the time from the start of a process to the first result on the GPU, in parts, and compare with peers.
 
-Each run is a fresh process; `bench/cold_ways.py` has the programs and says what the parts are. Starting the driver and
+Each run is a fresh process; `bench/cold_ways.py` has the programs and defines the parts. Starting the driver and
 making the context is the same for everyone and takes tenths of a second, so it is a part of its own: `beyond` is all
 the rest, but for the start of the process and the program's own data. So that an import that starts the driver
 (`load = "import"`) is not charged for that, the context is there before the packaged module is imported. Of the two
@@ -89,7 +89,7 @@ def main() -> int:
 def _measure(
     ways: dict[str, Way], runs: dict[str, int], folder: Path, missing: dict[str, str]
 ) -> tuple[dict[str, Parts], dict[str, Any]]:
-    """By way: the median of each part, and what the program noted. What does not work here goes into `missing`."""
+    """By way: the median of each part, and the program's remarks. Ways that do not work here are added to `missing`."""
     cold_ways.write_probes(folder / "probes")
     program = _compile(folder)
     found: dict[str, list[Parts]] = {name: [] for name in ways}
@@ -126,7 +126,7 @@ def _figures(items: list[Parts]) -> Parts:
 
 
 class _FailedError(Exception):
-    """A program did not run to its end, and what it said last."""
+    """A program failed; the text is its last output."""
 
 
 def _run(way: Way, program: Path | None, probes: Path, cache: Path) -> tuple[Parts, list[float], dict[str, Any]]:

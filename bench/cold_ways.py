@@ -24,9 +24,9 @@ class Way(NamedTuple):
 
     Attributes:
         code: Python, or "" for the program in C.
-        environment: What it is to find there beside everything else.
+        environment: Further variables of the process.
         warm: Whether the caches on disk (of compilers) are those of the runs before; else they are empty.
-        starts_driver: Whether its import may start the driver, so that `import` and `context` cannot be told apart.
+        starts_driver: Whether its import may start the driver, so that `import` and `context` cannot be separated.
         module: What has to be installed; "" for nothing.
     """
 

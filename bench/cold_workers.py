@@ -122,7 +122,7 @@ def _build(folder: Path) -> Path:
 
 
 def _run(folder: Path, workers: int, wheel: Path | None, *, stand_in: bool) -> Any:
-    """Return what the program says, in an environment with an empty cache and the wheel."""
+    """Return the program's output, in an environment with an empty cache and the wheel."""
     import json
 
     zipfile.ZipFile(wheel or _build(folder)).extractall(folder / "site")

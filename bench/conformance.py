@@ -200,7 +200,7 @@ def _chained(site: Path, names: Sequence[str], *, cpu: bool) -> dict[str, dict[s
 
 
 def _said(site: Path, names: Sequence[str], *, cpu: bool) -> Iterator[dict[str, Any]]:
-    """Return what one process says of each case; of the case that it ends in, how it ended."""
+    """Return one process's result of each case; for the case in which it ends, the way it ended."""
     command = [sys.executable, __file__, "chain", str(site), *(["--cpu"] if cpu else [])]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++ beside CuPy's RawModule and nvcc: what a launch costs the host, and time on the GPU.
+"""Compare kernels in CUDA C++ with CuPy's RawModule and nvcc: host time of a launch, and time on the GPU.
 
     python bench/cuda_cpp.py build FOLDER     where aotcuda[cpp-cu13] and nvcc are installed; needs no GPU
     python bench/cuda_cpp.py time FOLDER      on a machine with a GPU and CuPy, with the same folder

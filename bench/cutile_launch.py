@@ -1,4 +1,4 @@
-"""Packaged cuTile kernels: host time of a launch, beside the driver's own call, and GPU time beside PyTorch.
+"""Compare packaged cuTile kernels with the driver's own call (host time) and with PyTorch (GPU time).
 
     python tests/gpu/prepare.py wheels --cutile       # where aotcuda[cutile] and build are installed
     pip install wheels/cutilekernels/*.whl && python bench/cutile_launch.py    # on a machine with a GPU and PyTorch

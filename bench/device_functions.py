@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def _make(kind: str, repeats: int) -> Any:
-    """Return a new kernel; Numba knows nothing of it yet."""
+    """Return a new kernel; Numba has not compiled it yet."""
     import devicefunctions.plain as k
     from numba import cuda
 

@@ -138,8 +138,8 @@ def extras() -> str:
     """Draw which extra a project takes."""
     steps = [
         ("Users: does the wheel fit all their GPUs and types?", "aotcuda"),
-        ("Users: JIT fallback beside a library for CUDA 13", "aotcuda[jit-cu13]"),
-        ("Users: JIT fallback beside a library for CUDA 12", "aotcuda[jit-cu12]"),
+        ("Users: JIT fallback with a library for CUDA 13", "aotcuda[jit-cu13]"),
+        ("Users: JIT fallback with a library for CUDA 12", "aotcuda[jit-cu12]"),
         ("Builds: do all users have driver 580 or newer?", "aotcuda[cu13]"),
         ("Builds: older drivers, or a P100 or V100", "aotcuda[cu12]"),
         ("Builds: those, and the newest GPUs too", "aotcuda[wide]"),
@@ -160,7 +160,7 @@ def fallback() -> str:
 
 
 def _questions(title: str, steps: list[tuple[str, str]]) -> str:
-    """Draw questions below each other; the first that is answered by yes leads to what is beside it."""
+    """Draw questions below each other; the first that is answered by yes leads to the box at its side."""
     picture = Picture(560, 44 + 52 * len(steps), title)
     picture.text(12, 24, title, "strong")
     for number, (question, answer) in enumerate(steps):

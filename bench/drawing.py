@@ -102,7 +102,7 @@ class Bar:
         label: What it is.
         value: Its length.
         kind: `own`, `other` or `base`.
-        spread: From where to where; None where nobody kept it.
+        spread: The range; None if it is unknown.
         start: A part at its beginning that is the base's.
     """
 

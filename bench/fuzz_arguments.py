@@ -1,14 +1,15 @@
-"""Compares the two paths of a launch, over the stand-in driver: no GPU is needed.
+"""Compare the fast path with the general path over the stand-in driver; no GPU is needed.
 
     python bench/fuzz_arguments.py                          # 200,000 tuples of arguments
     python bench/fuzz_arguments.py --jobs 8                 # on so many cores
     python bench/fuzz_arguments.py --sanitize               # with the extension built under ASan and UBSan
     python bench/fuzz_arguments.py --seed 17 --seeds 1      # one seed again
 
-`tests/support/argument_fuzz.py` says what is tried. Each seed is one run of hypothesis with so many cases of 25 tuples;
-it gives the same cases again with the same versions of hypothesis and Python. `--sanitize` starts this script anew with
-the sanitizers' libraries loaded before all others, as Python itself is not built with them; what they find ends it. The
-report names the seeds, the differences, and how many launches each path took: a path that takes few is not tried.
+`tests/support/argument_fuzz.py` generates the arguments. Each seed is one run of hypothesis with so many cases of 25
+tuples; it gives the same cases again with the same versions of hypothesis and Python. `--sanitize` starts this script
+anew with the sanitizers' libraries loaded before all others, as Python itself is not built with them; what they find
+ends it. The report names the seeds, the differences, and how many launches each path took: a path that takes few is not
+tried.
 """
 
 from __future__ import annotations

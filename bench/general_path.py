@@ -179,7 +179,7 @@ def _prepared(packaged: Any) -> Callable[[], object]:
     [(configurations, kernel)] = overload.targets.values()
     launch, slot = loaded.library.driver.launch, overload.take()
     config = configurations[0]
-    parameters, extra = slot.handed
+    parameters, extra = slot.pointers
 
     def run() -> None:
         launch(config, kernel, parameters, extra)
@@ -264,7 +264,7 @@ _FLOAT = _Dtype()
 
 
 class DeviceNDArray:
-    """An array of Numba's: an object of Python's, as there."""
+    """A stand-in for an array of Numba, an object of Python."""
 
     def __init__(self, address: int) -> None:
         self.dtype, self.shape, self.strides, self.ndim = np.dtype("f4"), (1000,), (4,), 1

@@ -102,7 +102,7 @@ def _wrong(row: dict[str, Any]) -> str:
         return "control characters"
     if row["broken"]:
         return "no JSON"
-    # Of a machine that others use too, only the time that it had of a core says something.
+    # On a shared machine only processor time is meaningful.
     if row["cpu_seconds"] > SECONDS or row["seconds"] > _TIMEOUT or row["mib"] > MEBIBYTES:
         return "too large" if row["mib"] > MEBIBYTES else "too slow"
     return ""

@@ -1,6 +1,6 @@
 """Measure the import of an in-place module, in milliseconds over the same module with an empty `cuda`.
 
-The module defines kernels beside host code. The empty `cuda` has decorators that return the function, and nothing
+The module defines kernels and host code. The empty `cuda` has decorators that return the function, and nothing
 else; so the difference is `aotcuda.numba` with all that it imports, and what its decorators make. Every import runs in
 a fresh interpreter, the two in turn, and its processor time is taken: what else the machine does is not counted. For
 comparison, importing Numba's own `cuda`.

@@ -1,4 +1,4 @@
-"""A packaged kernel inside a program of JAX's beside the same in plain JAX, in microseconds a step.
+"""Compare a packaged kernel inside a JAX program with plain JAX, in microseconds a step.
 
 The kernel is `a * x + y` over 1000 elements, and over 16 million. A program makes many of them, each of what the one
 before wrote. In plain JAX it is written in jax.numpy, each step behind `optimization_barrier`, so that XLA makes a

@@ -1,4 +1,4 @@
-"""Measure what a launch costs the host, in microseconds: aotcuda beside C and every other way that is installed.
+"""Measure the host time of a launch in microseconds, and compare aotcuda with C and every installed peer.
 
 All ways launch the same kernel in the same process, in turns, in batches that the driver's queue can hold, with the GPU
 idle before each; a figure is the median over the turns. Those that matter are the differences to C.

@@ -1,4 +1,4 @@
-"""Measure what a result depends on: the machine and the versions; and writing it down beside the figures."""
+"""Describe what a result depends on, the machine and the versions, and write it with the figures."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def parser(description: str | None, name: str) -> argparse.ArgumentParser:
-    """Return a command line with `--out`, where the result named `name` goes."""
+    """Return a command line with `--out`, the file of the result named `name`."""
     made = argparse.ArgumentParser(description=description)
-    made.add_argument("--out", type=Path, default=RESULTS / f"{name}.json", help="where the JSON goes (%(default)s)")
+    made.add_argument("--out", type=Path, default=RESULTS / f"{name}.json", help="the JSON file (%(default)s)")
     return made
 
 

@@ -3,7 +3,7 @@
     python bench/moved_packages.py --work WORK                      # anywhere: projects with tables from dry records
     pip wheel --no-deps --no-build-isolation WORK/NAME/project      # anywhere with the compilers: a wheel of each
     python bench/moved_on_gpu.py WORK/NAME bench/moved/run_NAME.py  # on the GPU, with the wheel and its libraries
-    python bench/moved_on_gpu.py WORK/NAME -m pytest TESTS          # likewise, for a package's own tests
+    python bench/moved_on_gpu.py WORK/NAME -m pytest TESTS          # for a package's own tests
 
 The share is that of launches which a compiler of the user's machine served, among those that the dry record has.
 Aim: at most 2 %.

@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 
 import hypothesis  # noqa: F401 (imported once, for all mutants)
-import numpy as np  # noqa: F401 (likewise)
+import numpy as np  # noqa: F401 (as above)
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]

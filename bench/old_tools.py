@@ -5,7 +5,7 @@
 They represent drivers of that CUDA (525), which read the same formats, and are installed into a folder that is removed
 afterwards: ptxas and nvJitLink of NVIDIA's wheels for CUDA 12.0.
 
-nvJitLink links no finished images, so it refuses each of those, and tells by its error how far it came: 3, it is no
+nvJitLink links no finished images, so it refuses each of those, and its error shows the step that failed: 3, it is no
 object to be linked, as for an image that is not compressed; 2, the fatbin cannot be read.
 """
 
@@ -45,7 +45,7 @@ def install(folder: Path) -> None:
 
 
 def assembles(ptxas: Path, text: bytes, arch: str, folder: Path) -> str:
-    """Return what ptxas says of PTX: `assembled`, or its first line."""
+    """Return `assembled`, or the first line of ptxas's error."""
     source = folder / "image.ptx"
     source.write_bytes(text.rstrip(b"\0"))
     ptxas.chmod(0o755)
@@ -65,7 +65,7 @@ class Linker:
         return int(getattr(self.library, f"__nvJitLink{name}_12_0")(*arguments))
 
     def link(self, arch: str, *inputs: tuple[int, bytes]) -> str:
-        """`linked`, or what it says."""
+        """`linked`, or its error."""
         handle, options = ctypes.c_void_p(), (ctypes.c_char_p * 1)(f"-arch={arch}".encode())
         self.call("Create", ctypes.byref(handle), 1, options)
         try:

@@ -243,7 +243,7 @@ def c_batches(
 
 
 def ctypes_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[str, Batch]]:
-    """Return the driver called by ctypes, as launches in Python do, with nothing asked of the arrays.
+    """Return the driver called by ctypes, as launches in Python do, without reading arrays.
 
     What such a launch takes at the least: with the block of parameters made before, and with the same numbers packed
     each time.
@@ -260,7 +260,7 @@ def ctypes_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[t
         "launch": loaded.library.driver.launch,
         "configuration": Configuration(GRID, BLOCK, stream, 0, "").on_streams(cooperative=False)[stream],
         "kernel": types.c_void_p.from_param(overload.kernels[0].kernel.value),
-        "extra": slot.handed[1],
+        "extra": slot.pointers[1],
         "buffer": slot.buffer,
         "slot": slot,
         "pack_into": overload.pack_into,

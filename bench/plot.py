@@ -95,7 +95,7 @@ def cold_start(result: dict[str, Any]) -> str:
 
 
 def build_time(result: dict[str, Any]) -> str:
-    """Draw builds beside nvcc."""
+    """Draw build times and nvcc's."""
     wanted = [
         ("nvcc, the same in C++", "fifty, nvcc", "base"),
         ("aotcuda, cold", "fifty, cold", "own"),

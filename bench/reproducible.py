@@ -44,7 +44,7 @@ class _Variant:
         one_core: The build has one core.
         old_files: The project's files are old.
         from_sdist: The wheel is built from the project's sdist.
-        taken: The share of the build that comes from a build cache, as its summary says; None without a cache. All
+        taken: The share of the build that comes from a build cache, by its summary; None without a cache. All
             builds of the project with a cache share one.
         again: The project was built in that folder before.
     """

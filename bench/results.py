@@ -67,7 +67,7 @@ def general_path() -> Iterator[str]:
 
 
 def builds() -> Iterator[str]:
-    """Yield the table of build times beside an older state and nvcc."""
+    """Yield the table of build times, of an older commit's and of nvcc's."""
     measured, thousand = _result("build_time"), _result("build_thousand")["figures"]
     figures = {name: found for name, found in thousand.items() if "thousand" in name} | measured["figures"]
     yield f"| seconds, median | {measured['commits']['before']} | {measured['commits']['now']} |"

@@ -1,4 +1,4 @@
-"""Measure builds on many machines: shards and their merge, and two Dask workers, beside one build on one core.
+"""Compare builds on many machines (shards and their merge, two Dask workers) with one build on one core.
 
     python bench/shards.py [--kernels 500] [--shards 8] [--dask 0] [--runs 1] [--out FILE]
 

@@ -2,11 +2,11 @@
 
     python bench/shards_model.py [--kernels 10000] [--bandwidth 1e8] [--schedule 0.001] [--out FILE]
 
-A job takes a fixed time (Python, the compiler, the sources) and one for each of its kernels; the merge likewise. Both
-are fitted to runs with different numbers of kernels. Kernels have the measured distribution of costs, and are divided
-among jobs as aotcuda divides them: groups, the most expensive first. All entries go to one machine over a network of
-BANDWIDTH bytes a second, a scheduler takes SCHEDULE seconds for each job, and the merge runs there on one core. Workers
-are as quick as the core that was measured, and nothing else happens on them.
+A job takes a fixed time (Python, the compiler, the sources) and one for each of its kernels; the merge has two such
+times, too. Both are fitted to runs with different numbers of kernels. Kernels have the measured distribution of costs,
+and are divided among jobs as aotcuda divides them: groups, the most expensive first. All entries go to one machine over
+a network of BANDWIDTH bytes a second, a scheduler takes SCHEDULE seconds for each job, and the merge runs there on one
+core. Workers are as quick as the core that was measured, and nothing else happens on them.
 """
 
 from __future__ import annotations

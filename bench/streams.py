@@ -2,7 +2,7 @@
 
 One scalar and three arrays. Each block is a batch of launches by C and one by each way, in turn, on one stream, with
 the GPU idle before each; the figure is the median over the blocks of what a way takes more than C in its own block,
-beside the spread (the quartiles) of these differences. Inside `with stream`, that stream is the library's current one.
+with the quartiles of these differences. Inside `with stream`, that stream is the library's current one.
 
 Where a stream is given and another one is the library's current one, the launch has to wait for that one, as the
 arrays' protocol asks, and with CuPy's that one for the launch. C alone does not. One row is C that does, by the same

@@ -179,7 +179,7 @@ def _rate(make: MakeWorks, buffers: Any, count: int, turns: int, *, shared: bool
                 work(batch)
                 spans.append((begin, time.perf_counter()))
                 end.wait()
-        except BaseException:  # nobody waits for a thread that failed
+        except BaseException:  # no thread waits for one that failed
             start.abort()
             end.abort()
             raise

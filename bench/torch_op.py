@@ -2,7 +2,7 @@
 
 One number and three tensors, 1000 elements, the default stream. An empty operator has the same schema and is
 registered the same way. Eager calls are timed in a Python loop; compiled ones inside one function of
-`torch.compile(fullgraph=True)` that makes many, beside the same function with the empty operator. Another empty
+`torch.compile(fullgraph=True)` that makes many, compared with the same function with the empty operator. Another empty
 operator is registered in C, by PyTorch's stable ABI, which shows what calls of Python cost. Rounds take the ways in
 turn, with the GPU idle before each; figures are medians over the rounds.
 

@@ -1,4 +1,4 @@
-"""Triton's kernels as a wheel beside the same kernels compiled by Triton's JIT: seconds, processor seconds, bytes.
+"""Compare the build of a wheel of Triton kernels with Triton's JIT: seconds, processor seconds, bytes.
 
 Triton compiles each variant that the wheel of `tests/packages/tritonkernels` has, in one process with an empty cache,
 as its JIT does, one after the other when they are first launched. What is counted of it is the whole process, import
@@ -148,7 +148,7 @@ def _built(
 
 
 def _variants(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what Triton has to be told to compile the variants of a module's kernels."""
+    """Return Triton's compile arguments for the variants of a module's kernels."""
     table = tomllib.loads((_PROJECT / "pyproject.toml").read_text())["tool"]["aotcuda"]["modules"][manifest["module"]]
     found = []
     for kernel in manifest["kernels"]:

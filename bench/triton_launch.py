@@ -1,4 +1,4 @@
-"""Packaged Triton kernels beside Triton's own launches: host time of a launch, GPU time, first result in a process.
+"""Compare packaged Triton kernels with Triton's own launches: host time, GPU time, first result in a process.
 
 Both launch the same source (`tests/packages/tritonkernels`) in turns, in batches that the driver's queue can hold, by
 calls that are written out, as programs have them, with the grid in brackets before. GPU times are those of a batch that
@@ -146,7 +146,7 @@ def exact_cases(x: Any, folder: Path) -> dict[str, dict[str, peers.Batch]]:
             found[f"exact, {count}, {name}"] = {"aotcuda": peers.loop(f"f{call}", **values)}
             found[f"exact, {count}, {name}, function"] = {"aotcuda": peers.loop(f"g[grid]{call}", **values)}
         for number in itertools.chain.from_iterable(itertools.repeat(number, 4) for number in range(count)):
-            values["f"](x, x, x, 4096, x, BLOCK=128, A=number, B=3, ACT="relu")  # until the fast path knows it
+            values["f"](x, x, x, 4096, x, BLOCK=128, A=number, B=3, ACT="relu")  # until the fast path has it
         turns = itertools.cycle(range(count))
         call = "f(x, x, x, n, x, BLOCK=128, A=next(turns), B=3, ACT='relu')"
         found[f"exact, {count}, by name, in turns"] = {"aotcuda": peers.loop(call, turns=turns, **values)}
@@ -174,7 +174,7 @@ def _exact_kernel(name: str, count: int, folder: Path) -> Any:
         given = [bias or constant("bias", None), *(constant(*each) for each in constants.items())]
         return {**overload, "signature": f"variant {at}", "parameters": [*pointers, number, *given, *options]}
 
-    # The code takes no bias: its address lies where Triton passes scratch memory, which the code does not need.
+    # The code takes no bias: its address is in the place of Triton's scratch memory, which the code does not need.
     biased = {**pointers[0], "name": "bias", "offset": overload["parameter_bytes"] - 8}
     kernel["overloads"] = [variant(at, bias) for at in range(count) for bias in (biased, None)]
     kernel["arguments"] = [{"name": each} for each in names[:-1]] + [{"name": names[-1], "is_not_none": "bias"}]

@@ -1,4 +1,4 @@
-"""Packaged machine code of Triton kernels beside Triton's own, byte for byte, by several releases of Triton.
+"""Compare packaged machine code of Triton kernels with Triton's own, byte for byte, for several releases of Triton.
 
 Each variant of a project's variants files is packaged, and compiled by `triton.compile` for the same targets; the
 sections with a kernel's code are compared. The project is `tests/packages/tritoninplace` with kernels for tensor cores

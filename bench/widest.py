@@ -2,7 +2,7 @@
 
     python bench/widest.py          # in an environment with the extra `wide`
 
-It builds with the list of docs/toolkits.md, and with the example's own list by CUDA 13 alone, and asks `aotcuda check`
+It builds with the list of docs/toolkits.md, and with the example's own list by CUDA 13 alone, and runs `aotcuda check`
 of the first for each pair of a GPU and a driver that NVIDIA supports, from Turing and 525 on.
 """
 
@@ -66,7 +66,7 @@ def pairs(wheel: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Build, ask, and write the results."""
+    """Build, check, and write the results."""
     arguments = machine.parser(__doc__, "widest").parse_args()
     described = machine.describe()
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:

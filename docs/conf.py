@@ -72,7 +72,7 @@ class InlinePictures(SphinxTransform):
     default_priority = 500
 
     def apply(self, **_: object) -> None:
-        """Replace each image that lies among the pictures."""
+        """Replace each image of the folder of pictures."""
         for image in list(self.document.findall(nodes.image)):
             path = (Path(self.env.doc2path(self.env.docname)).parent / image["uri"]).resolve()
             if path.parent == ROOT / "docs" / "pictures":

@@ -4,7 +4,7 @@
 Where Chromium or Chrome is installed, its pages are then measured at the width of a phone, light and dark: whether
 anything is cut off that cannot be scrolled to, and whether any text is too faint to be read. Either is an error.
 
-`--links` follows the links to other sites instead, over the network, and says which lead nowhere.
+`--links` follows the links to other sites instead, over the network, and prints broken ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
     if "--links" in options:
         options.remove("--links")
         say("sphinx: links to other sites")
-        # Without -W: what moved to another address is told, and is no fault before the old one no longer exists.
+        # Without -W: a moved page is reported, and is no fault while the old address works.
         run(python, "-m", "sphinx", "-b", "linkcheck", "-q", *options, ROOT / "docs", LINKS)
         return
     say("sphinx")
@@ -54,7 +54,7 @@ def measure() -> None:
     """Measure the site's pages in a browser, if there is one; end the script with what is wrong with them."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        say(f"none of {', '.join(BROWSERS)} is here: nobody has looked at the pages")
+        say(f"none of {', '.join(BROWSERS)} is installed: the pages were not measured")
         return
     say(f"the pages in {browser}, {PHONE} pixels wide, light and dark")
     # What shows the sources of the API is Sphinx's own, and as wide as they are.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Virtual environments for the scripts beside this file: made once, in git-ignored folders of the checkout.
+"""Virtual environments for the scripts in this folder: made once, in git-ignored folders of the checkout.
 
 The standard library only: this runs on a fresh machine with nothing but Python and pip.
 """
@@ -73,7 +73,7 @@ def _bare(name: str, *, fresh: bool) -> Path:
 def install(python: Path, *arguments: str | Path) -> None:
     """Install packages for a Python with uv, which takes a third of pip's time and a fifth of its processor time.
 
-    uv finds packages where pip's configuration says. Where uv itself cannot be installed, pip installs the packages.
+    uv uses the indexes of pip's configuration. Where uv itself cannot be installed, pip installs the packages.
     """
     own = _bare("uv", fresh=False)
     uv = own.with_name("uv")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,11 @@ FORGE = {
 FOLDERS = ("aotcuda", "bench", "examples", "hatch_plugin", "setuptools_plugin", "tests", "tools")
 FRAGMENTS = {"How", "Likewise", "Of", "See", "That", "What", "Whether", "Which", "Who"}
 """Words that begin a fragment where a docstring should have a verb, or a noun for a class."""
+PLAIN = ("aotcuda", "bench", "hatch_plugin", "setuptools_plugin", "tools", "docs")
+METAPHORS = re.compile(
+    r"\b(as there|handed|learnt|lies|likewise|nobody\b(?!@)|somebody|taught|vouch(es)?|whoever)\b", re.IGNORECASE
+)
+"""Words that treat programs as persons, or refer to another sentence."""
 
 
 def main() -> None:
@@ -59,10 +65,10 @@ def main() -> None:
     for name, outcome in outcomes.items():
         say(name)
         print(outcome.result()[1], end="", flush=True)
-    say("Docstrings that begin with fragments")
-    for line in (fragments := [*_fragments()]):
+    say("Docstrings that begin with fragments, and words that are not plain English")
+    for line in (faults := [*_fragments(), *_metaphors()]):
         print(line)
-    failed = [name for name, outcome in outcomes.items() if outcome.result()[0]] + ["docstrings"] * bool(fragments)
+    failed = [name for name, outcome in outcomes.items() if outcome.result()[0]] + ["words"] * bool(faults)
     if failed:
         sys.exit(f"\nThese checks failed: {', '.join(failed)}")
 
@@ -76,6 +82,16 @@ def _fragments() -> Iterator[str]:
                     text = ast.get_docstring(node) or ""
                     if text.partition(" ")[0].rstrip(",:;.") in FRAGMENTS:
                         yield f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+
+
+def _metaphors() -> Iterator[str]:
+    """Yield the place of each word in `METAPHORS`, in code, comments, messages and pages."""
+    for folder in PLAIN:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in {".py", ".c", ".h", ".md"} and path.name != "lint.py" and "_build" not in path.parts:
+                for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                    if match := METAPHORS.search(line):
+                        yield f"{path.relative_to(ROOT)}:{number}: {match[0]}"
 
 
 def _outcome(commands: list[tuple[str | Path, ...]]) -> tuple[bool, str]:

@@ -5,9 +5,9 @@
     python tools/matrix.py --ends --python python3.12 --python python3.13     # the first and the last, with others
     python tools/matrix.py --release numba-cuda==0.31.0 -- tests/integration  # one that may become one
 
-`aotcuda/registry.py` has the releases. What comes behind `--` goes to pytest, in place of the tests in `PART`. Run it
-with a Python that has uv (the extra `test` brings it), which shares the files of packages between environments. The
-exit status tells whether all tests passed.
+`aotcuda/registry.py` has the releases. Arguments after `--` are passed to pytest, in place of the tests in `PART`. Run
+it with a Python that has uv (the extra `test` brings it), which shares the files of packages between environments. The
+exit status is 0 if all tests passed.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     python tools/pythons.py --python python3.13 tests/unit/test_runtime_threads.py
 
 The state that is committed is tested, from a copy. Its extension in C is compiled by each Python. Each Python runs the
-tests twice: with `AOTCUDA_EXTENSION` unset, and with `AOTCUDA_EXTENSION=0`. The exit status tells whether all passed.
+tests twice: with `AOTCUDA_EXTENSION` unset, and with `AOTCUDA_EXTENSION=0`. The exit status is 0 if all passed.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 BUILT holds a folder for each machine. What all of them made, the sdist and the pure wheel, must be the same bytes. The
 version is that of the tag, CHANGELOG has a heading for it and no change is left out of it, and twine finds nothing
 wrong. Each wheel is installed into a clean environment of each Python that can install it here, this one and those that
-are named, and asked what it is.
+are named, and imported for its version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Gather; what is wrong ends the script with a line that says what, and nothing is left in the folder."""
+    """Gather the files; a fault ends the script with one line, and leaves nothing in the folder."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("built", metavar="BUILT", type=Path, help="the folder with a folder of each machine")
@@ -90,7 +90,7 @@ def check_version(tag: str, files: dict[str, Path], changelog: str, left: Sequen
 
 
 def installed(wheels: Sequence[Path], with_python: str) -> list[Path]:
-    """Return the wheels that a Python takes: each is installed where nothing else is, asked what it is, and removed."""
+    """Return the wheels that a Python accepts: each is installed into an empty environment, checked, and removed."""
     taken = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)  # no checkout, whose files Python would find first

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check that the `jit-` extras install beside common libraries: a run of uv's resolver for each pair.
+"""Check that the `jit-` extras install with common libraries: a run of uv's resolver for each pair.
 
 `python tools/resolve.py --out docs/results/resolver.json`. Nothing is installed.
 """
@@ -45,7 +45,7 @@ def resolve(extra: str, library: str, folder: Path) -> dict[str, object]:
 
 
 def main() -> None:
-    """Resolve every pair and print what came out; the exit status tells whether all can be installed."""
+    """Resolve every pair and print what came out; the exit status is 0 if all can be installed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()

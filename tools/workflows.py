@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Run the jobs of `.github/workflows` on this machine, each in a fresh clone of the last commit, and say what passed.
+"""Run the jobs of `.github/workflows` on this machine, each in a fresh clone of the last commit, and report them.
 
     python3 tools/workflows.py                                   # all jobs
     python3 tools/workflows.py docs.yml release.yml/gather       # those of one workflow, and one job
     python3 tools/workflows.py --tag v1.2.3 --out JSON release.yml
 
 A step's commands run as they are written, with what the runner would put into the environment. Of the actions, checkout
-is the clone, setup-python looks for the versions on PATH, and artifacts are folders that jobs hand to each other. The
+is the clone, setup-python looks for the versions on PATH, and artifacts are folders that jobs pass to each other. The
 others belong to the forge (pages, attestations, the package index): they are named, and count as not run. So does a job
-that is for a machine of another kind: `--made ubuntu-24.04-arm=FOLDER` says where the files are that one has made.
+that is for a machine of another kind: `--made ubuntu-24.04-arm=FOLDER` names the folder with the files of another
+    machine.
 
-For a tag that is not there yet, the clone is made the commit that CONTRIBUTING tells to tag. With `--without WORDS`
+For a tag that is not there yet, the clone gets the commit that CONTRIBUTING says to tag. With `--without WORDS`
 those words are left out of commands, and a variable of that name is not set, for what this machine cannot have; the
 result says so.
 """
@@ -73,7 +74,7 @@ def main() -> None:
     for row in runner.rows:
         print(f"{row['job']:24} {row['outcome']:18} {row.get('seconds', ''):>7} {row['step']}")
     if arguments.out:
-        # Jobs that were not run now keep what they have there: each step says of which commit it is.
+        # Jobs that were not run now keep their earlier results: each step has its commit.
         before = json.loads(arguments.out.read_text(encoding="utf-8"))["steps"] if arguments.out.is_file() else []
         kept = [row for row in before if row["job"] not in {new["job"] for new in runner.rows}]
         result = {
@@ -92,7 +93,7 @@ class Runner:
     """Runs jobs.
 
     Attributes:
-        artifacts: The folder with what jobs hand to each other.
+        artifacts: The folder with the artifacts of jobs.
         rows: What became of each step.
     """
 
@@ -190,7 +191,7 @@ def _filled(text: str, values: dict[str, str]) -> str:
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in values:
-            sys.exit(f"tools/workflows.py does not know the value of {found[0]}; teach it, in _filled")
+            sys.exit(f"tools/workflows.py does not know the value of {found[0]}; add it to _filled")
         return values[found[1]]
 
     return re.sub(r"\$\{\{ *([\w.]+) *\}\}", value, text)
@@ -205,7 +206,7 @@ def _set_up_python(versions: list[str], folder: Path, state: dict[str, str]) -> 
             print(f"there is no python{version} on PATH", flush=True)
             continue
         for name in (f"python{version}", "python3", "python"):
-            # A link would be taken for an environment's, and look for its library beside itself.
+            # A link would count as an environment's, and look for its library in its own folder.
             (folder / name).unlink(missing_ok=True)
             (folder / name).write_text(f'#!/bin/sh\nexec "{found}" "$@"\n')
             (folder / name).chmod(0o755)

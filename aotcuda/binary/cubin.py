@@ -5,7 +5,7 @@ CUDA in it. The facts below were observed in the output of NVRTC 12.4 (ELF ABI v
 13.0 (ABI version 8); the tests hold every number against cuobjdump, whose names for things they are.
 
 - The compute capability is in `e_flags`: bits 8 to 15 from ABI version 8 on, bits 0 to 7 before. An `a` target sets
-  bit 11 of the older flags; newer cubins say so in `.nv.compat`. An `f` target shows nowhere but in the options of the
+  bit 11 of the older flags; newer cubins have it in `.nv.compat`. An `f` target shows nowhere but in the options of the
   assembler that `.note.nv.tkinfo` repeats.
 - Every function is a symbol of type FUNC with a section `.text.<name>`; bit 4 of `st_other` marks kernels.
 - `.nv.shared.<kernel>` is as large as the kernel's static shared memory; from compute capability 9.0 on that may
@@ -131,7 +131,7 @@ def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
 def is_closed(data: bytes, where: str) -> bool:
     """Return True if a cubin can be linked with others and has kernels only, which linking does not change.
 
-    Functions beside kernels, such as those of ptxas that represent instructions that a GPU lacks, are called by the
+    Functions other than kernels, such as ptxas's replacements for instructions that a GPU lacks, are called by the
     ABI, which takes registers. With recursion the size of the stack gets lost. Of a kernel that has dynamic shared
     memory alone, nvlink 13.0 forgets what GPUs from sm_90 on reserve of it.
 

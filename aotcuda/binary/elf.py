@@ -68,7 +68,7 @@ class Elf:
 
     Raises:
         NotElfError: From the constructor: it is not such a file.
-        ValueError: From the constructor or a method: something is outside the file, or `struct.error` likewise.
+        ValueError: From the constructor or a method: something is outside the file; `struct.error` has the same cause.
         TooMuchError: From the constructor: it has more in it than `budget` allows.
     """
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aotcuda.binary.budget import Budget
 
 LARGEST = 1 << 30
-"""The most bytes of an image, a wheel member or a file beside a manifest."""
+"""The most bytes of an image, a wheel member or a file next to a manifest."""
 
 _LONGEST_DIRECTORY = 4 << 20
 """Of a wheel, in bytes; every byte of its central directory takes 20 in memory."""
@@ -81,7 +81,7 @@ class Folder(Protocol):
         """Return True if the folder has a file of this name."""
 
     def beside(self, name: str, most: int) -> bytes | None:
-        """Return a file beside the folder, of at most `most` bytes; None if there is none."""
+        """Return a file next to the folder, of at most `most` bytes; None if there is none."""
 
 
 class DiskFolder:

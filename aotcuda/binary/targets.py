@@ -167,7 +167,7 @@ def _hint(target: str) -> str | None:
     if Path(target).is_dir():
         wheels = [shown(str(path)) for path in sorted(Path(target).glob("*.whl"))]
         if wheels:
-            others = f" ({len(wheels) - 1} more beside it)" if len(wheels) > 1 else ""
+            others = f" ({len(wheels) - 1} more in its folder)" if len(wheels) > 1 else ""
             return f"name the wheel itself: {wheels[0]}{others}"
         return uninstalled_hook.above(str(Path(target).resolve()))
     top = target.partition(".")[0]
@@ -262,7 +262,7 @@ def _of_module(base: Path) -> list[Path]:
 
 
 def _by_finders(name: str) -> list[Path]:
-    """Return the data folders beside the module called `name`, or beside the modules of the package."""
+    """Return the data folders of the module called `name`, or of the modules of the package."""
     spec, known = None, ""
     for part in name.split("."):
         known = f"{known}.{part}" if known else part
@@ -292,7 +292,7 @@ def _spec(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
     """
     finders: list[_Finder] = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
     found = (finder.find_spec(name, path) for finder in finders)
-    # One that lies nowhere is a module made by a program, as a build's placeholders are; a later finder may have files.
+    # One without a place is a module made by a program, as a build's placeholders are; a later finder may have files.
     try:
         return next((spec for spec in found if spec and (spec.origin or spec.submodule_search_locations)), None)
     except ImportError as error:
@@ -356,12 +356,12 @@ def _read(folder: files.Folder, name: str, most: int) -> bytes:
 
 
 def _generated(folder: files.Folder) -> bytes | None:
-    """Return the generated module beside a data folder, or None."""
+    """Return the generated module of a data folder, or None."""
     name = f"{folder.stem}.py"
     try:
         return folder.beside(name, manifest.LARGEST)
     except (UnreadableError, TooMuchError) as error:
-        message = f"{shown(name)} beside {folder.where} {error}; install the package again"
+        message = f"{shown(name)} of {folder.where} {error}; install the package again"
         raise ManifestError(message) from None
 
 
@@ -376,7 +376,7 @@ def _check_digest(folder: files.Folder, name: str, data: bytes, generated: bytes
 
 
 def _check_named(folder: files.Folder, name: str, said: str) -> None:
-    """Check the manifest against the file beside it that has its digest between the given texts."""
+    """Check the manifest against the file next to it that has its digest between the given texts."""
     if said.encode() not in _read(folder, name, manifest.LARGEST):
         message = (
             f"{folder.where}/{manifest.FILE_NAME} was altered: its digest differs from the one in {name}; install "

@@ -153,10 +153,10 @@ def build(
         packages: The folders that hold the packages of the wheel.
         dependencies: The project's dependencies (PEP 508).
         editable: The files are for an editable install.
-        extensions: Extension modules that the back end has compiled, where they are not beside the sources.
+        extensions: Extension modules that the back end has compiled into another folder than the sources'.
         quiet: Show no progress.
         dependencies_key: The key of the dependencies, for messages.
-        content: The project's files by their names in the wheel, if the back end knows them.
+        content: The project's files by their names in the wheel, if the back end passes them.
         remedy: How a package gets into the wheel, for messages; `{}` represents its folder.
 
     Raises:
@@ -249,7 +249,7 @@ def named_files(table: Mapping[str, object], root: Path) -> list[str]:
     """Return the files that an sdist needs besides code, relative to the project's folder.
 
     They are all paths in the table, under any key, since front ends have keys of their own; all files in
-    `include-dirs`; headers beside a `.cu` file; and files that sources link, found by name: a string in a Python file
+    `include-dirs`; headers next to a `.cu` file; and files that sources link, found by name: a string in a Python file
     of the package ends with it, as in `declare_device(..., link=HERE / "csrc" / "norm.cu")`. Nothing is checked, since
     an sdist is made without a build.
     """
@@ -293,7 +293,7 @@ def _linked_names(sources: Iterable[Path]) -> set[str]:
 
 
 def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all strings in a table with their keys, the file paths of module names, and files beside variants."""
+    """Yield all strings in a table with their keys, file paths of module names, and tuning files."""
     if isinstance(value, str):
         yield key, value
         if key in _MODULES:

@@ -1,4 +1,4 @@
-"""Hand the shards of a build to an executor: a Dask cluster, or any `concurrent.futures.Executor`.
+"""Submit the shards of a build to an executor: a Dask cluster, or any `concurrent.futures.Executor`.
 
 `AOTCUDA_EXECUTOR` names it. Each job is one shard with the project's files as one archive, and returns entries of the
 build cache. Then the build continues from that cache alone.
@@ -122,7 +122,9 @@ def _request(
     """Return the settings that all jobs share."""
     front_ends = sorted({plan.frontend for plan in job.plans})
     known = registry.variables(front_ends)
-    distributions = [name for item in map(registry.find, front_ends) if item is not None for name in item.distributions]
+    distributions = [
+        name for item in map(registry.find, front_ends) if item is not None for name in item.all_distributions
+    ]
     variables = {
         name: value
         for name, value in os.environ.items()

@@ -1,6 +1,6 @@
 """Write the marks of sources that are packaged in place, which name the manifests with their kernels.
 
-Each source with kernels has one in the data folder that goes by its name, and so has the `__init__.py` of each package
+Each source with kernels has one in the data folder of its name, and so has the `__init__.py` of each package
 that the build imported sources of: what has device functions alone, or nothing, needs no Numba either. A source that
 is in no such package, but in a folder without `__init__.py`, which distributions may share, has its own.
 """

@@ -46,7 +46,7 @@ def job(
 ) -> Job:
     """Return the job of a JIT build, which links what was compiled for it, `linked`; other arguments as in `Job`."""
     root, package_root = project.root, project.package_root
-    # Beside a wheel's package lies what its prelude needs, which is imported from the folder that has come along.
+    # The folder of a wheel's package has the files that its prelude needs, which are imported from there.
     beside = settings.prelude is not None or not root.is_relative_to(package_root)
     roots = dict.fromkeys([package_root, root] if beside else [package_root])
     ((_, plans),) = plan.share(plan.make(settings, root), (toolkit,) if toolkit is not None else ())

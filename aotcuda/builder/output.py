@@ -124,7 +124,7 @@ def now(beside: Path) -> int:
     try:
         probe.touch()
         return probe.stat().st_mtime_ns
-    except OSError:  # which is told when there is something to write
+    except OSError:  # the error is raised when something is written
         return time.time_ns()
     finally:
         temporary.remove(probe)
@@ -173,7 +173,7 @@ class _Change:
         self._folders: list[Path] = []
 
     def prepare(self, target: Path, content: Mapping[str, bytes]) -> None:
-        """Write a file, whose content goes by the name "", or a folder with the files of `content`, beside `target`."""
+        """Write a file, whose content has the name "", or a folder with the files of `content`, next to `target`."""
         self.at = target
         missing = [path for path in target.parents if not path.exists()]
         for path in reversed(missing):
@@ -213,7 +213,7 @@ class _Change:
         while self._moved:
             source, target = self._moved.pop()
             with suppress(OSError):
-                if not source.exists():  # otherwise the move was noted, and not made
+                if not source.exists():  # otherwise the move was recorded, and not made
                     target.rename(source)
         for path in self._new.values():
             temporary.remove(path)

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Module
 
 
-def origin(module: Module) -> manifest.Pack:
-    """Return the package that a pack's module is compiled from.
+def origin(module: Module) -> manifest.Pack | None:
+    """Return the package that a module is compiled from, in the process that compiled it; None if it is in no pack.
 
     Raises:
         ConfigError: No installed distribution has the source.
     """
+    if not module.pack:
+        return None
     (source,) = module.source
     file = source.replace(".", "/")
     names = (f"{file}.py,", f"{file}/__init__.py,")
@@ -54,12 +56,12 @@ def files(modules: Iterable[Module], built: Mapping[str, bytes]) -> dict[str, by
     }
 
 
-def distributions(built: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the distribution that each module of a pack is compiled from, from the indexes among a build's files."""
+def distributions(built: Mapping[str, bytes]) -> dict[str, tuple[str, str]]:
+    """Return the distribution and version that each module of a pack is from, by the indexes among a build's files."""
     indexes = [
         json.loads(data) for path, data in built.items() if path.endswith(f"{manifest.FOLDER_SUFFIX}/{manifest.PACK}")
     ]
-    return {item["module"]: item["distribution"] for index in indexes for item in index["modules"]}
+    return {item["module"]: (item["distribution"], item["version"]) for index in indexes for item in index["modules"]}
 
 
 def _index(modules: list[object]) -> bytes:

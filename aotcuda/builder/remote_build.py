@@ -1,4 +1,4 @@
-"""The process of a shard on a worker of an executor: unpack the project, build, and hand the entries over."""
+"""The process of a shard on a worker of an executor: unpack the project, build, and return the entries."""
 
 from __future__ import annotations
 

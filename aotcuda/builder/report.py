@@ -117,10 +117,10 @@ def gpu_queries(queries: Iterable[Question]) -> tuple[str, ...]:
 def _query(place: str, asked: str, queries: list[Question]) -> str:
     first = queries[0]
     if first.refused:
-        return f"{place} asked a GPU for {asked}, got an error, since {first.answer}, and continued without an answer"
+        return f"{place} queried a GPU for {asked}, got an error, since {first.answer}, and continued without an answer"
     answers = " or ".join(dict.fromkeys(query.answer for query in queries))
     each = ", by the target; sources were imported for each" if len(queries) > 1 and first.depends else ""
-    return f"{place} asked a GPU for {asked} and got the answer {answers}{each}"
+    return f"{place} queried a GPU for {asked} and got the answer {answers}{each}"
 
 
 def counted(texts: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ property `aotcuda:role` has the kind of a component.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from importlib import metadata
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ _LONG = 100
 def make(
     made: Mapping[str, Sequence[tuple[Result, BuiltModule]]],
     installed: Sequence[Toolkit],
-    packages: Mapping[str, str] = MappingProxyType({}),
+    packages: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> bytes:
     """Return the bill of materials of a build; `packages` has the distribution that each module of a pack is from."""
     components = {_ref(module): _component("library", _ref(module), module, "module") for module in made}
@@ -129,10 +130,17 @@ def _linked(items: Iterable[LinkedItem], own: Container[str]) -> Iterator[dict[s
             yield _component("file", ref, item.name, "linked", hashes=hashes, licenses=terms)
 
 
-def _source(name: str | None) -> Iterator[dict[str, Any]]:
+def _source(package: tuple[str, str] | None) -> Iterator[dict[str, Any]]:
     """Yield the distribution that a pack's module is compiled from."""
-    if name is not None:
-        yield _distribution(metadata.metadata(name), "library", "source")
+    if package is None:
+        return
+    name, version = package
+    purl = _purl(name, version)
+    licences: list[dict[str, Any]] = []
+    with suppress(metadata.PackageNotFoundError):  # it may lie in a folder of its own
+        about = metadata.metadata(name)
+        licences = _licences(about) if about["Version"] == version else []
+    yield _component("library", purl, name, "source", version=version, purl=purl, licenses=licences)
 
 
 def _of_module(name: str) -> dict[str, Any]:
@@ -145,8 +153,12 @@ def _of_module(name: str) -> dict[str, Any]:
 def _distribution(about: metadata.PackageMetadata, kind: str, role: str) -> dict[str, Any]:
     """Return the component of a distribution. It takes the metadata, since each access to it parses the file again."""
     name, version = about["Name"], about["Version"]
-    purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{version.replace('+', '%2B')}"
+    purl = _purl(name, version)
     return _component(kind, purl, name, role, version=version, licenses=_licences(about), purl=purl)
+
+
+def _purl(name: str, version: str) -> str:
+    return f"pkg:pypi/{name.lower().replace('_', '-')}@{version.replace('+', '%2B')}"
 
 
 def _licences(about: metadata.PackageMetadata) -> list[dict[str, Any]]:

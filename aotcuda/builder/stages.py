@@ -37,13 +37,18 @@ def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
     left = list(plans)
     while left:
         ready = [plan for plan in left if linked(plan, plans) <= built]
-        waiting = {plan.frontend for plan in left if plan not in ready}
+        waiting = {_kind(plan) for plan in left if plan not in ready}
         # Rather a front end that can be finished: one with modules that wait will need another worker anyway.
-        first = next((plan for plan in ready if plan.frontend not in waiting), ready[0])
-        stages.append(tuple(plan for plan in ready if plan.frontend == first.frontend))
+        first = next((plan for plan in ready if _kind(plan) not in waiting), ready[0])
+        stages.append(tuple(plan for plan in ready if _kind(plan) == _kind(first)))
         built |= {plan.config.name for plan in stages[-1]}
         left = [plan for plan in left if plan.config.name not in built]
     return stages
+
+
+def _kind(plan: ModulePlan) -> tuple[str, str | None]:
+    """Return what the modules of a stage have in common: a front end, and the folder of a pack's packages."""
+    return plan.frontend, plan.config.pack_from
 
 
 def linked(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:

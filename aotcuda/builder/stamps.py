@@ -43,7 +43,7 @@ class Project:
         package_root: The folder that holds the package, which paths in manifests are relative to.
         names: The modules that its wheel gains.
         tops: Its packages and modules, by the first part of their names.
-        is_installed: It is an installed package, which the JIT fallback compiles: other packages are beside it.
+        is_installed: It is an installed package, which the JIT fallback compiles; its folder has other packages.
     """
 
     root: Path
@@ -221,7 +221,7 @@ def files(stamp: Stamp, project: Project) -> list[Path]:
     """Return the files and folders of a stamp that exist, for build systems.
 
     Left out are what is installed and the standard library, which no build system expects to change, and what was
-    looked for in vain, which none can be told of.
+    looked for in vain, which build systems cannot use.
     """
     installed = _installed()
     return sorted(

@@ -1,6 +1,6 @@
 """Write the stub of a generated module, for type checkers and editors: a class for each kernel.
 
-What a launch checks of an argument is more than a type can say, and a stub must never refuse what a launch takes of the
+A launch checks more of an argument than a type can express, and a stub must never refuse what a launch accepts of the
 types that `aotcuda.typing` names. So the stub has a type for each family of numbers and one for arrays, and of several
 overloads whose arguments it cannot tell apart it has the widest.
 """

@@ -57,9 +57,9 @@ def _check_package(key: str, parents: Sequence[str], root: Path, content: Conten
     moved = [(name, path) for name, path in inside.items() if name.endswith(".py") and _root(name, path) is None]
     if moved and len(moved) == sum(name.endswith(".py") for name in inside):
         name, path = moved[0]
-        lies = path.relative_to(root).as_posix() if path.is_relative_to(root) else path
+        place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path
         message = (
-            f"{key}: the wheel has {lies} as {name}, and a build imports modules by their folders; name the "
+            f"{key}: the wheel has {place} as {name}, and a build imports modules by their folders; name the "
             f"folder {parents[-1]}"
         )
         raise ConfigError(message)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import cubin
-from aotcuda.builder import code_warnings, packs, stub
+from aotcuda.builder import code_warnings, stub
 from aotcuda.builder.c_header import header
 from aotcuda.common import gpu_facts
 from aotcuda.errors import LinkError
@@ -183,8 +183,8 @@ def describe(
     if module.plan.in_place:
         described["load"] = "first-use"
         described["in_place"] = True
-    if module.plan.config.pack:
-        described["pack"] = packs.origin(module.plan.config)
+    if module.pack is not None:
+        described["pack"] = module.pack
     return described
 
 

@@ -19,7 +19,7 @@ def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
     Args:
         distributions: How the names of those begin that a front end from outside has.
     """
-    own = [name for item in registry.BUILT_IN.values() for name in item.distributions]
+    own = [name for item in registry.BUILT_IN.values() for name in item.all_distributions]
     taken = (*_TOOLCHAIN, *own, *distributions)
     return {name: version for name, version in everything().items() if name.startswith(taken)}
 

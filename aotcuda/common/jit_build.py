@@ -5,7 +5,7 @@ The run time makes a `Request`; the JIT cache is keyed by it, and `aotcuda.build
 
 from __future__ import annotations
 
-import os
+from typing import NamedTuple
 
 from aotcuda import registry
 
@@ -17,7 +17,7 @@ CUBIN = "kernels.cubin"
 """The file of a result's image."""
 
 
-class Request:
+class Request(NamedTuple):
     """A request to the builder: a module's inputs, and one kernel for one signature, or all kernels.
 
     Attributes:
@@ -33,60 +33,22 @@ class Request:
         driver: The CUDA version that the GPU's driver supports.
     """
 
-    __slots__ = (
-        "capability",
-        "driver",
-        "files",
-        "kernel",
-        "module",
-        "names",
-        "package_root",
-        "root",
-        "signature",
-        "table",
-    )
-
-    def __init__(
-        self,
-        module: str,
-        table: dict[str, object],
-        root: str,
-        package_root: str,
-        *,
-        names: dict[str, list[str]] | None = None,
-        files: tuple[str, ...] = (),
-        kernel: str | None = None,
-        signature: str | None = None,
-        capability: tuple[int, int] | None = None,
-        driver: tuple[int, int] = (0, 0),
-    ) -> None:
-        self.module = module
-        self.table = table
-        self.root = os.path.normpath(root)
-        self.package_root = package_root
-        self.names = names
-        self.files = files
-        self.kernel = kernel
-        self.signature = signature
-        self.capability = capability
-        self.driver = driver
+    module: str
+    table: dict[str, object]
+    root: str
+    package_root: str
+    names: dict[str, list[str]] | None = None
+    files: tuple[str, ...] = ()
+    kernel: str | None = None
+    signature: str | None = None
+    capability: tuple[int, int] | None = None
+    driver: tuple[int, int] = (0, 0)
 
     def case(
         self, kernel: str | None, signature: str | None, capability: tuple[int, int], driver: tuple[int, int]
     ) -> Request:
         """Return the request for a kernel and signature, or with None for the whole module, on a GPU."""
-        return Request(
-            self.module,
-            self.table,
-            self.root,
-            self.package_root,
-            names=self.names,
-            files=self.files,
-            kernel=kernel,
-            signature=signature,
-            capability=capability,
-            driver=driver,
-        )
+        return self._replace(kernel=kernel, signature=signature, capability=capability, driver=driver)
 
     @property
     def frontend(self) -> str:
@@ -113,7 +75,7 @@ class Request:
         return {"format": 1, **case}
 
 
-class Result:
+class Result(NamedTuple):
     """The result of a JIT build.
 
     Attributes:
@@ -122,9 +84,6 @@ class Result:
         folder: The folder of its entry in the cache; empty if it is in memory alone.
     """
 
-    __slots__ = ("folder", "image", "manifest")
-
-    def __init__(self, manifest: Manifest, image: bytes, folder: str = "") -> None:
-        self.manifest = manifest
-        self.image = image
-        self.folder = folder
+    manifest: Manifest
+    image: bytes
+    folder: str = ""

@@ -92,7 +92,7 @@ def in_metadata(text: str) -> str | None:
 
 def installed(package: str) -> str | None:
     """Do `in_metadata` for the distribution of a top-level package."""
-    from importlib import metadata  # noqa: PLC0415 (nobody comes here whose import works)
+    from importlib import metadata  # noqa: PLC0415 (only failed imports call this)
 
     for name in metadata.packages_distributions().get(package, ()):
         if hint := in_metadata(metadata.distribution(name).read_text("METADATA") or ""):

@@ -1,7 +1,7 @@
 """Read, check and write manifests: the JSON files that describe packaged modules to the run time."""
 
 # A build writes the manifest; the run time and `aotcuda inspect` read it. Builder and run time import nothing of each
-# other. A manifest is one JSON object in `manifest.json`, in the data folder beside the generated module:
+# other. A manifest is one JSON object in `manifest.json`, in the data folder of the generated module:
 #
 #     mypkg/kernels.py            the generated module: the manifest's path and SHA-256
 #     mypkg/kernels.pyi           its stub for type checkers
@@ -233,9 +233,9 @@ def _file_above(path: str) -> str | None:
     """Return the file that a path treats as a folder, or None."""
     before, folder = path, os.path.dirname(path)  # noqa: PTH120 (as in read_file)
     while folder not in ("", before):
-        if os.path.isfile(folder):  # noqa: PTH113 (likewise)
+        if os.path.isfile(folder):  # noqa: PTH113 (as above)
             return folder
-        before, folder = folder, os.path.dirname(folder)  # noqa: PTH120 (likewise)
+        before, folder = folder, os.path.dirname(folder)  # noqa: PTH120 (as above)
     return None
 
 

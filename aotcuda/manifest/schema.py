@@ -103,7 +103,7 @@ class Image(TypedDict):
     cuda: NotRequired[Version]  # the CUDA version that it is written for; absent: `toolchain["cuda"]`
     linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
     absent: NotRequired[str]  # in memory alone, of a split wheel: why the image is not here, and the remedy
-    path: NotRequired[str]  # likewise: the fatbin that holds it
+    path: NotRequired[str]  # in memory alone: the fatbin that holds it
 
 
 class Size(TypedDict):
@@ -225,7 +225,7 @@ class Argument(TypedDict):
     hints: NotRequired[Literal["none", "no alignment"]]  # exact kernels: what Triton does not look for; absent: nothing
     annotation: NotRequired[str]  # exact kernels: the type that Triton takes for it whatever is given, "i64"
     is_none: NotRequired[str]  # it is given by a heuristic: whether the argument of this name is None
-    is_not_none: NotRequired[str]  # likewise: whether that argument is another object
+    is_not_none: NotRequired[str]  # given by a heuristic: whether that argument is another object
 
 
 class Resources(TypedDict):
@@ -261,7 +261,7 @@ class Overload(TypedDict):
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if users set the grid alone; absent in other images
-    one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it is depends on the GPU
+    one_by_one: NotRequired[bool]  # launches pass each parameter separately: its offset depends on the GPU
     reserved: NotRequired[list[Block]]  # where it is so: the places of parameters that are no arguments
     apart: NotRequired[list[list[Block]]]  # pairs of arguments, by number: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
@@ -305,7 +305,7 @@ class Callbacks(TypedDict):
     """Functions to call with the loaded module, by importable name (`mypkg._hooks:upload`)."""
 
     setup: str | None  # once after loading, in each context
-    teardown: str | None  # once before unloading, likewise
+    teardown: str | None  # called once before unloading
     origin: str  # the linked item that they belong to
 
 
@@ -388,7 +388,7 @@ class Manifest(TypedDict):
     runtime: NotRequired[Literal["bundled"]]  # the wheel holds a copy of the run time
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
     reads: NotRequired[list[Read]]  # editable installs, and the JIT cache: what else the images depend on
-    variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
+    variables: NotRequired[dict[str, str | None]]  # as `reads`: SHA-256 of environment variables, None if not set
 
 
 _NEEDED = {

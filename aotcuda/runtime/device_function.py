@@ -22,7 +22,7 @@ class Linkable:
 
     Attributes:
         name: Its name.
-        path: The manifest's path; the files that it names are beside it.
+        path: The manifest's path; the files that it names are in its folder.
         manifest: Its manifest.
     """
 

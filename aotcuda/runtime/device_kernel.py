@@ -124,7 +124,7 @@ class DeviceKernel:
             self._set(_MAX_DYNAMIC_SHARED, self.device.limit("shared_optin") - self.static_shared)
             self._dynamic = True
 
-    def unasked(self) -> tuple[int, ...]:
+    def unchecked_limits(self) -> tuple[int, ...]:
         """Return the largest configuration that needs neither an opt-in nor further checks.
 
         Grid and block in x, y and z, bytes of dynamic shared memory, threads of a block.

@@ -108,7 +108,7 @@ class GeneralPath:
                 self._submit_checked(loaded, selection, args)
             elif not pending:
                 configurations, kernel = target
-                code = loaded.library.driver.launch(configurations[stream], kernel, *slot.handed)
+                code = loaded.library.driver.launch(configurations[stream], kernel, *slot.pointers)
                 if code:
                     self._recover(code, loaded, overload.kernels[loaded.library.device], selection)
         finally:
@@ -188,7 +188,7 @@ class GeneralPath:
         event = streams.wait_quickly(library.driver, others, stream) if others else None
         if others and event is None:
             return False
-        code = library.driver.launch(configurations[stream], kernel, *slot.handed)
+        code = library.driver.launch(configurations[stream], kernel, *slot.pointers)
         if code:
             self._recover(code, loaded, overload.kernels[library.device], selection)
         if event is not None:
@@ -227,7 +227,7 @@ class GeneralPath:
             from aotcuda.runtime import scratch_memory  # noqa: PLC0415 (few kernels need any)
 
             memory = scratch_memory.allocate(scratch, configuration.grid, stream, slot.buffer, self.where)
-        code = driver.launch(configurations[stream], kernel.kernel, *slot.handed)
+        code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
         if code:
             self._recover(code, loaded, kernel, selection)
         del memory
@@ -265,7 +265,7 @@ class GeneralPath:
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
             self._loader.enter(loaded, overload.addresses_of(values), (stream, *pending), self.where)
             configurations = self.configuration.of(kernel).on_streams(cooperative=kernel.cooperative)
-            code = driver.launch(configurations[stream], kernel.kernel, *slot.handed)
+            code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
         if code:
             raise self._refused(code, driver, kernel.device, stream, self.configuration.of(kernel), kernel)
 

@@ -161,7 +161,7 @@ def _by_heuristic(
     if _is_given_before(record, source, name):
         return _Filled(value=test == "is_not_none")  # what a heuristic has given before is not None
     if source not in positional and source not in names:
-        _refuse(where, record, f"was not given {source}, of which a heuristic for {name} asks whether it is None")
+        _refuse(where, record, f"was not given {source}, which the heuristic for {name} tests for None")
     return _Filled(source=positional.index(source) if source in positional else source, is_none=test == "is_none")
 
 

@@ -67,7 +67,7 @@ class GridKernel(Kernel):
             return front.with_function(grid, self)  # type: ignore[no-any-return]
         return self._by_grid(grid, None)
 
-    def configure(  # type: ignore[override]  # likewise
+    def configure(  # type: ignore[override]  # as above
         self, grid: types.Grid, block: None = None, *, stream: types.Stream = None, **others: Never
     ) -> GridLauncher:
         """Return the kernel with a grid and a stream; the stream is as in `Kernel.configure`.

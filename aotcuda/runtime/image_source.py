@@ -81,8 +81,8 @@ class Packaged:
         """Warn of a GPU that takes a lesser image, because what is installed does not fit together."""
         import warnings  # noqa: PLC0415 (few wheels were split)
 
-        from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (likewise)
-        from aotcuda.runtime.arguments.host_arrays import depth  # noqa: PLC0415 (likewise)
+        from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (as above)
+        from aotcuda.runtime.arguments.host_arrays import depth  # noqa: PLC0415 (as above)
 
         for choice in choices:
             if choice.better in parts.faulty:

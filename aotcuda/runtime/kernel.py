@@ -148,7 +148,7 @@ class Kernel:
 
         Args:
             grid: Blocks of the grid: an int, or a tuple of one to three.
-            block: Threads of a block, likewise.
+            block: Threads of a block, as one to three ints.
             stream: As in `kernel[grid, block, stream]`.
             shared: Bytes of dynamic shared memory for each block.
             cluster: Blocks of a cluster, as the grid is written; they have to divide it. More than 8 where the GPU and

@@ -189,10 +189,10 @@ class KernelTable:
             overload: The overload.
             device: The GPU's ordinal.
             concerned: As for `Loader.enter`: what is compiled may come with setup callbacks of its own.
-            where: As there.
+            where: As for `Loader.enter`.
 
         Raises:
-            LaunchError: As there.
+            LaunchError: As for `Loader.enter`.
             RuntimeUnavailableError: Nothing that is packaged runs on that GPU, and the fallback may not or cannot
                 compile it.
             CudaError: The driver does not find the kernel in the image, or cannot load it.

@@ -46,7 +46,7 @@ def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared:
         return f"{of_block}, where the kernel's registers allow {kernel.threads} {on}"
     most = device.limit("shared_optin") - kernel.static_shared
     if shared > most:
-        own = f" beside the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
+        own = f" in addition to the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
         return f"{shown(shared)} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
     return None
 

@@ -177,7 +177,7 @@ class Configuration:
         """
         threads = self.block[0] * self.block[1] * self.block[2]
         wanted = (*self.grid, *self.block, self.shared, threads)
-        if not kernel.cooperative and self.attributes is None and all(map(le, wanted, kernel.unasked())):
+        if not kernel.cooperative and self.attributes is None and all(map(le, wanted, kernel.unchecked_limits())):
             return
         from aotcuda.runtime import launch_attributes  # noqa: PLC0415 (few launches are large, or have any)
 

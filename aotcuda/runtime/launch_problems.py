@@ -42,7 +42,7 @@ def refused(
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
         return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
     if code == drivers.INVALID_VALUE and kernel is not None:
-        from aotcuda.gpus import MOST_LOCAL  # noqa: PLC0415 (likewise)
+        from aotcuda.gpus import MOST_LOCAL  # noqa: PLC0415 (as above)
 
         local = kernel.attribute(_LOCAL)
         if local > MOST_LOCAL:
@@ -83,7 +83,7 @@ def failed(
 
 
 def _given(parameter: Parameter, arg: object) -> str:
-    """Return the value of an argument, or the shape and the address of an array; an empty text where it tells none."""
+    """Return the value of an argument, or the shape and the address of an array; an empty text if it has none."""
     try:
         read = arrays.reader(arg)
         view = read(arg, [], 0) if read is not None else None
@@ -105,7 +105,7 @@ def check_capture(
     `concerned` has the launch's stream, and what is `pending`; `whose` callbacks they are, and what is to be done
     before the capture, is named.
     """
-    from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
+    from aotcuda.runtime import streams  # noqa: PLC0415 (as above)
 
     if callbacks.has_seen(driver.current_context()):
         return
@@ -132,7 +132,7 @@ def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int],
         home = driver.pointer_device(address)
         if home is not None and home != device and not _is_reachable(driver, address):
             message = (
-                f"{where} is launched on {driver.devices[device]}, and an array that it was given lies on "
+                f"{where} is launched on {driver.devices[device]}, and one of its arrays is on "
                 f"{driver.devices[home]}; copy the array, or make that GPU's context current"
             )
             raise aotcuda.errors.ArgumentError(message)
@@ -149,7 +149,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
     """Check that the stream is of the current context: the driver would launch in the stream's."""
     if stream <= drivers.LAST_DEFAULT_STREAM:
         return
-    from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
+    from aotcuda.runtime import streams  # noqa: PLC0415 (as above)
 
     if streams.is_dead(driver, stream):
         message = f"{where} cannot be launched: {streams.dead(stream)}"

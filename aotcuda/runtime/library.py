@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Guest:
-    """A stand-in for a thread in a setup callback, and ends with its frame."""
+    """The mark of a thread in a setup callback, which ends with its frame."""
 
     __slots__ = ("__weakref__",)
 
@@ -287,7 +287,7 @@ class Library:
         return not launches or self.choices[device].arch in launches
 
     def _fixed(self, overload: PackedOverload, gpu: Device) -> FixedLaunch | None:
-        """Return how the image for a GPU has to be launched, where that does not stand in the launch."""
+        """Return how the image for a GPU has to be launched, unless the launch sets it."""
         launches = self.launches.get(overload.record["symbol"]) or overload.record.get("launches")
         if not self.has_variant(overload.record, gpu.index):
             what = f"{overload.record['symbol']} of {self._where}, {overload.record['signature']},"

@@ -133,7 +133,7 @@ class Loader:
 
         Args:
             loaded: What is launched.
-            addresses: As there.
+            addresses: As in `KernelTable`.
             concerned: The stream of a launch, and what is `pending`; nothing of what launches nothing.
             where: The kernel that is launched there.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.kernel_table import KernelTable
     from aotcuda.runtime.launch_config import Configuration
 
-_MOST_TAUGHT = 64
+_MOST_IN_FAST_PATH = 64
 
 
 def teach(
@@ -38,32 +38,32 @@ def teach(
             context, device = library.driver.current_context(), library.driver.current_device() or 0
         except aotcuda.errors.CudaError:  # the launch was made
             return
-    key, taught = (configuration, context), specialization.taught
-    if key in taught:
+    key, in_fast_path = (configuration, context), specialization.in_fast_path
+    if key in in_fast_path:
         return
     if library.callbacks is not None and not library.callbacks.has_seen(context):
         return  # a setup callback that launches; other threads have to wait for its end
-    if len(taught) >= _MOST_TAUGHT:
-        taught.clear()
+    if len(in_fast_path) >= _MOST_IN_FAST_PATH:
+        in_fast_path.clear()
     try:
-        taught.add(key)
+        in_fast_path.add(key)
         kernels = _device_kernels(loaded, specialization, device, configuration, where)
         if kernels is not None:
             from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
 
             fast_path.add(specializations, library, specialization, kernels, args, configuration.shared)
     except BaseException:  # an interrupt: the next launch teaches it
-        taught.discard(key)
+        in_fast_path.discard(key)
         raise
 
 
 def teach_miss(
     loaded: KernelTable, specializations: Any, specialization: Specialization, args: tuple[object, ...]
 ) -> None:
-    """Teach the fast path in C that no overload takes arguments like these; on machines with one GPU."""
-    if loaded.library.device < 0 or specialization.taught:
+    """Record in the fast path in C that no overload accepts arguments like these, on machines with one GPU."""
+    if loaded.library.device < 0 or specialization.in_fast_path:
         return
-    specialization.taught.add((None, 0))
+    specialization.in_fast_path.add((None, 0))
     from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (as above)
 
     fast_path.add_miss(specializations, loaded.library, loaded.live, specialization, args)

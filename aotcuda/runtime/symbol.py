@@ -13,7 +13,7 @@ class Symbol:
     """A `__device__` or `__constant__` variable of a module's images.
 
     The images are loaded when they are first needed, as for a launch. A variable exists once on each GPU; the one of
-    the current context is meant, or of GPU 0. Images that the JIT fallback compiled have variables of their own.
+    the current context is used, or of GPU 0. Images that the JIT fallback compiled have variables of their own.
 
     Attributes:
         name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.

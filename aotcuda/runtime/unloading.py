@@ -1,4 +1,4 @@
-"""Taking images out of the driver that are out of use, once the launches of them that were under way have ended.
+"""Unload images that are out of use, once launches of them in progress have ended.
 
 Launches take no lock, so an unload checks afterwards if any is in progress; see docs/design.md.
 """

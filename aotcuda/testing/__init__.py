@@ -51,7 +51,7 @@ __all__ = [
 STAND_INS = ("cupy", "cupyx")
 """Libraries with a stand-in in this package that programs import by name."""
 
-# By the module of a front end's launches: the class and the method that every launch of its own goes through, and how
+# By the module of a front end's launches: the class and the method that each of its own launches calls, and how
 # to tell the Python function of the object.
 _LAUNCHES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "numba.cuda.dispatcher": ("_Kernel", "launch", lambda kernel: kernel.py_func),
@@ -155,7 +155,7 @@ def only_packaged() -> Iterator[None]:
 
 
 def _watch(stack: ExitStack, owner: Any, method: str, function: Callable[[Any], Any], found: dict[str, None]) -> None:
-    """Note, until the stack is done, the launches of a front end's own."""
+    """Record the front end's own launches until the stack is closed."""
     original = getattr(owner, method)
 
     def launch(self: Any, *args: Any, **options: Any) -> Any:

@@ -75,7 +75,7 @@ class _Tensors:
         return self.storage(tensor) in self._storages
 
     def mark(self, found: Any, *, on_gpu: bool = True) -> Any:
-        """Note where tensors are, at any depth of tuples, lists and dicts; return them."""
+        """Record the devices of tensors, at any depth of tuples, lists and dicts; return them."""
         change = self._storages.add if on_gpu else self._storages.discard
         for item in self._torch.utils._pytree.tree_leaves(found):
             if isinstance(item, self._torch.Tensor) and (storage := self.storage(item)):
@@ -98,7 +98,7 @@ class _Tensors:
         return any(self.has(item) and self._results.written(*self._memory(item)) for item in tensors)
 
     def derive(self, found: Any) -> None:
-        """Note that tensors were computed from a result."""
+        """Record that tensors were computed from a result."""
         for item in self._torch.utils._pytree.tree_leaves(found):
             if isinstance(item, self._torch.Tensor) and self.has(item):
                 self._results.launched(*self._memory(item), item)

@@ -19,7 +19,7 @@ from aotcuda.common.foreign import brief
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
-from aotcuda.tools import installed_modules
+from aotcuda.tools import installed_modules, packs
 from aotcuda.tools.cache import listing
 from aotcuda.tools.check import gpus, predict
 
@@ -76,6 +76,7 @@ def examine() -> dict[str, Any]:
     """Return the findings, as `aotcuda doctor --json` prints them; nothing missing is an error."""
     problem = extension.why_not()
     driver = _driver()
+    modules = installed_modules.find()
     return {
         "version": VERSION,
         "aotcuda": {"version": aotcuda.__version__, "path": str(Path(aotcuda.__file__).parent)},
@@ -98,7 +99,8 @@ def examine() -> dict[str, Any]:
         "cache": folder.folder(),
         "caches": listing.totals(),
         "environment": dict(sorted((name, _open(value)) for name, value in os.environ.items() if _is_asked(name))),
-        "modules": [_module(module, driver) for module in installed_modules.find()],
+        "modules": [_module(module, driver) for module in modules],
+        "packs": [packs.status(name) for name in packs.names(item.found.manifest for item in modules if item.found)],
     }
 
 
@@ -130,6 +132,7 @@ def render(found: dict[str, Any]) -> str:
     rows.append(("build cache", _shown_cache(builds) if builds["folder"] else "none"))
     rows += [("environment", f"{name}={value}{_doubt(name, value)}") for name, value in found["environment"].items()]
     rows += [("module", text) for module in found["modules"] for text in _shown_module(module, driver)]
+    rows += [("pack", brief(line)) for pack in found["packs"] for line in packs.render(pack)]
     if not found["modules"]:
         rows.append(("module", "none that aotcuda built is installed"))
     width = max(len(name) for name, _ in rows)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def hatch_register_build_hook() -> type[AotcudaBuildHook]:
     """Return the hook's class.
 
-    Hatchling requests it when a project names any hook that is not hatchling's own; so one that names this hook wrongly
-    can be told.
+    Hatchling calls it when a project names any hook that is not hatchling's own, so a misspelt name of this hook is
+    reported.
     """
     import sys
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""The hook itself: hands `[tool.aotcuda]` to `aotcuda.builder.backend`, and its files to the wheel."""
+"""The hook itself: pass `[tool.aotcuda]` to `aotcuda.builder.backend`, and its files to the wheel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
                 self._add_named_files(build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Write the files of an editable build into the source tree; remove those that went into a wheel."""
+        """Write the files of an editable build into the source tree; remove those that an editable wheel has."""
         del version
         if staged := build_data.pop("aotcuda_staged", None):
             staged.discard()
@@ -79,7 +79,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             self.app.display_warning(f"aotcuda: warning: {text}")
 
     def _check(self, built: Output | None, wheel: str) -> None:
-        """Look into the wheel when it is whole: other hooks have their say in what it takes in."""
+        """Check the wheel when it is complete, because other hooks may change its content."""
         from zipfile import ZipFile
 
         from aotcuda.builder import backend

@@ -1,4 +1,4 @@
-"""The step of a build: hands `[tool.aotcuda]` to `aotcuda.builder.backend`, and its files to setuptools' commands."""
+"""The step of a build: pass `[tool.aotcuda]` to `aotcuda.builder.backend`, and its files to setuptools' commands."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Project:
     def install(self, built: Output) -> None:
         """Write the files of an editable build into the source tree; they go again if `packing` fails."""
         with self._in_one_line():
-            if self._undo is None:  # somebody has the step run by itself
+            if self._undo is None:  # the step was run by itself
                 _warn(source_tree.install(built, self.root))
             else:
                 _warn(self._undo.enter_context(source_tree.installed(built, self.root)))
@@ -295,7 +295,7 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
         return {Path(name).resolve() for step in steps if hasattr(step, "get_outputs") for name in step.get_outputs()}
 
     def _announce(self) -> None:
-        """Name the modules that are in no package: editable installs find those alone that they are told of."""
+        """Name the modules that are in no package: editable installs find only named modules."""
         single = {name.removesuffix(".py") for name in self._files if name.endswith(".py") and "/" not in name}
         known = self.distribution.py_modules or []
         if single - {*known}:

@@ -1,4 +1,4 @@
-"""Registration with setuptools, which imports this module and asks it in every build: keep it light."""
+"""Registration with setuptools, which imports and calls this module in every build: import little here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def finalize_distribution_options(distribution: Distribution) -> None:
 
     try:
         pyproject = tomllib.loads(content.decode())
-    except ValueError:  # setuptools reads it too, and says so
+    except ValueError:  # setuptools reads it too, and reports the error
         return
     tools = pyproject.get("tool")
     if isinstance(tools, dict) and "aotcuda" in tools:

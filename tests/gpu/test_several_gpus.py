@@ -223,8 +223,8 @@ def test_threads_launch_on_two_gpus_at_once(features, square):
 
 def test_an_array_on_another_gpu_is_refused_with_both_named(run_there):
     assert run_there(STRANGERS) == [
-        ["launched on GPU 1, lies on GPU 0"] * 3,
-        ["launched on GPU 0, lies on GPU 1"] * 3,
+        ["launched on GPU 1, is on GPU 0"] * 3,
+        ["launched on GPU 0, is on GPU 1"] * 3,
         [[0.0, 0.0, 0.0], [12.0, 24.0, 36.0], [12.0, 24.0, 36.0]],
     ]
 
@@ -246,7 +246,7 @@ def refused(gpu, *args):
         try:
             k.axpy[1, 32](2.0, *args)
         except aotcuda.ArgumentError as error:
-            return re.sub(r".*(launched on GPU \\d) .*(lies on GPU \\d) .*", r"\\1, \\2", str(error))
+            return re.sub(r".*(launched on GPU \\d) .*(is on GPU \\d) .*", r"\\1, \\2", str(error))
     return "taken"
 
 x0, y0, out0, spare0 = arrays(0)

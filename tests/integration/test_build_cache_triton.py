@@ -182,6 +182,7 @@ def alone(tmp_path: Path, line: str) -> Path:
     return put(tmp_path.resolve() / "project", files)
 
 
+@pytest.mark.matrix  # test_stamp_inputs has files that code names
 def test_an_assembler_that_a_source_names_counts_by_its_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,9 +63,9 @@ def f(x):
 def test_source_finds_a_gpu_during_the_build(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(ASKS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     done = projects.back_end(project)
-    said = [line for line in (done.out + done.err).splitlines() if "asked a GPU" in line]
-    assert "aotcuda: pkg/_k.py:6 asked a GPU for cuda.is_available() and got the answer True" in said
-    assert "aotcuda: pkg/_k.py:11 asked a GPU for MAX_THREADS_PER_BLOCK and got the answer 1024" in said
+    said = [line for line in (done.out + done.err).splitlines() if "queried a GPU" in line]
+    assert "aotcuda: pkg/_k.py:6 queried a GPU for cuda.is_available() and got the answer True" in said
+    assert "aotcuda: pkg/_k.py:11 queried a GPU for MAX_THREADS_PER_BLOCK and got the answer 1024" in said
     assert not any("imported for each" in line for line in said)
     assert all(line.startswith("aotcuda: pkg/_k.py:") for line in said), "nobody else's questions"
 
@@ -90,10 +90,17 @@ def test_source_that_reads_the_capability_is_imported_for_each_target(front_end:
     done = projects.aotcuda(project, "build", "--out", "out")
     assert (done.out + done.err).count("imported\n") == 3, "once for each compute capability"
     assert (
-        "pkg/_k.py:6 asked a GPU for compute_capability and got the answer (7, 5) or (9, 0) or (12, 0), by the target; "
+        "pkg/_k.py:6 queried a GPU for compute_capability and got the answer (7, 5) or (9, 0) or (12, 0), by the "
+        "target; "
         "sources were imported for each"
     ) in done.err
-    assert re.search(r"_k.py:9 asked a GPU for MULTIPROCESSOR_COUNT, got an error, .*, and continued without", done.err)
+    assert re.search(
+        (
+            r"_k.py:9 queried a GPU for MULTIPROCESSOR_COUNT, got an error, .*, and continued "
+            r"without"
+        ),
+        done.err,
+    )
     # The PTX of each target has the numbers of its own GPU, and of no other.
     path = project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin"
     texts = {

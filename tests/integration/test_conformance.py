@@ -29,8 +29,8 @@ SHOWING = [*dict.fromkeys(case for fault in FAULTS.values() for case in fault.ca
 
 
 def sample() -> list[Case]:
-    """Return the cases of known faults, and one in forty of all."""
-    names = dict.fromkeys([*SHOWING, *[*CASES][::40]])
+    """Return the cases of known faults, and one in eighty of all."""
+    names = dict.fromkeys([*SHOWING, *[*CASES][::80]])
     return [CASES[name] for name in names if not CASES[name].gpu]
 
 

@@ -56,7 +56,8 @@ def test_a_python_kernel_whose_linked_function_synchronizes_the_grid(arch, tmp_p
     assert marked(root, "out") == {"waits": True, "goes": False}
 
 
-@pytest.mark.parametrize("arch", ["sm_80", pytest.param("compute_80", marks=pytest.mark.matrix)])
+@pytest.mark.matrix  # tests/unit/test_grid_sync.py has code in C++
+@pytest.mark.parametrize("arch", ["sm_80", "compute_80"])
 def test_a_cpp_kernel_that_synchronizes_the_grid(arch, tmp_path):
     kernels = 'frontend = "cuda-cpp"\nkernels = { waits = "waits<float>", goes = {} }'
     root = projects.write(tmp_path / "p", "", aotcuda=f'arch = ["{arch}"]', module=kernels)

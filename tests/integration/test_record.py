@@ -193,7 +193,7 @@ def test_devices_arrays_and_streams_are_answered_without_a_gpu(project: Path, fr
     }
     line = DEVICE.splitlines().index("first = x.copy_to_host()  # the first result") + 1
     (said,) = [text for text in done.err.splitlines() if "reads the result of a recorded launch" in text]
-    assert said.startswith(f"aotcuda: script.py:{line}: a copy to the host reads what")
+    assert said.startswith(f"aotcuda: script.py:{line}: a copy to the host reads the result")
 
 
 def test_wrong_results_fail_the_command_but_not_the_record(project: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_stand_in_serves_where_cupy_is_missing(project: Path) -> None:
         ("take", "void(int64, float32[::1])"),
     }
     line = CUPY.splitlines().index("k.take[1, 4](2, cuda.to_device(x.get()))  # the first result") + 1
-    assert f"aotcuda: script.py:{line}: get of an array of CuPy's reads what" in done.err
+    assert f"aotcuda: script.py:{line}: get of an array of CuPy's reads the result" in done.err
 
 
 def test_a_kernel_that_cupy_launches_from_numbas_code_is_counted(project: Path) -> None:

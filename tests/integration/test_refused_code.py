@@ -122,7 +122,9 @@ COMPILING = {
         'kernels.NAME = "void(float32[:])"',
         ("void(float32[:]): Unknown attribute 'nothing' of type float32",),
     ),
-    "types": in_kernel('x[0] = x + "a"', "No implementation of add(array(float32, 1d, C), Literal[str](a))", "give it"),
+    "types": in_kernel(
+        'x[0] = x + "a"', ("No implementation of add(array(float32, 1d, C), Literal[str](a))"), "pass arguments"
+    ),
     "undefined": in_kernel("x[0] = nowhere", "NameError: name 'nowhere' is not defined"),
     "misspelt": in_kernel("x[0] = math.sqtr(x[0])", "module 'math' has no attribute 'sqtr'"),
     "opens": Mistake(
@@ -159,8 +161,12 @@ COMPILING = {
     ),
     "numpys": in_kernel("x[0] = numpy.median(x)", "No implementation of median(array(float32", "write its computation"),
     "ufunc": in_kernel("x[0] = numpy.sqrt(x[1])", "kernels cannot call NumPy's sqrt", "math"),
-    "linear_algebra": in_kernel("x[0] = numpy.linalg.norm(x)", "linear algebra is not compiled", "write out"),
-    "random_numbers": in_kernel("x[0] = numpy.random.rand()", "kernels cannot call numpy.random.rand", "write out"),
+    "linear_algebra": in_kernel(
+        "x[0] = numpy.linalg.norm(x)", "linear algebra is not compiled", "write its computation"
+    ),
+    "random_numbers": in_kernel(
+        "x[0] = numpy.random.rand()", "kernels cannot call numpy.random.rand", "write its computation"
+    ),
     "list_": in_kernel("x[0] = [1, 2][int(x[1])]", *MEMORY),
     "dict_": in_kernel("found = {}\nfound[1] = x[0]", *MEMORY),
     "set_": in_kernel("x[0] = len({1, 2})", *MEMORY),
@@ -189,7 +195,7 @@ COMPILING = {
         'kernels.NAME = "void(float32[::1], int32)"',
         GENERATOR,
     ),
-    "class_": in_kernel("class Own:  # here\n    pass", "defines a class", "a record"),
+    "class_": in_kernel("class Own:  # here\n    pass", "defines a class", "a NumPy record"),
     "starred": in_kernel("a, *b = (1, 2, 3)", "a starred name", "name each"),
     "text_indexed": in_kernel('y = "abc"\nx[0] = y[0] == "a"', *TEXT),
     "text_by_method": in_kernel('y = "{}".format(n)', *TEXT),
@@ -233,12 +239,12 @@ COMPILING = {
     "keywords": in_kernel("x[0] = declared(x[0], y=x[1])", "Keyword arguments are not supported"),
     "keywords_of_atomic": in_kernel("cuda.atomic.add(ary=x, idx=0, val=x[0])", "AssertionError: assert not kw"),
     "keywords_only": in_kernel("x[0] = by_name(x[0], b=3)", "takes b by keyword only", "remove the *"),
-    "ufunc_of_numbas": in_kernel("x[0] = vectorized(x[0], x[1])", "vectorized is of type DUFunc", "make it a number"),
-    "global_dict": in_kernel("x[0] = TABLE[1]", "TABLE is of type dict", "make it a number, a tuple or an array"),
+    "ufunc_of_numbas": in_kernel("x[0] = vectorized(x[0], x[1])", "vectorized has type DUFunc", "make it a number"),
+    "global_dict": in_kernel("x[0] = TABLE[1]", "TABLE has type dict", "make it a number, a tuple or a NumPy array"),
     "global_list": in_kernel("x[0] = LIST[0]", "a global list", "make it a tuple or a NumPy array"),
-    "pythons": in_kernel("x[0] = input()", "input is of type builtin_function_or_method", "make it"),
-    "index": in_kernel("x[x[1]] = 1", "No implementation of setitem(array(float32, 1d, C), float32", "give it"),
-    "launch": in_kernel("launched[1, 1](x)", "(<function launched>)", "give it"),
+    "pythons": in_kernel("x[0] = input()", "input has type builtin_function_or_method", "make it"),
+    "index": in_kernel("x[x[1]] = 1", "No implementation of setitem(array(float32, 1d, C), float32", "pass arguments"),
+    "launch": in_kernel("launched[1, 1](x)", "(<function launched>)", "pass arguments"),
     "short_tuple": in_kernel("a, b, c = x[0], x[1]", "a tuple of 2 is unpacked into 3 names"),
     "device_array": in_kernel("y = x.copy()  # here\nx[0] = y[1]", "makes an array on the device", "pass one in"),
     **{
@@ -266,7 +272,7 @@ COMPILING = {
 }
 # For the same code, the words of the second front end's compiler; None where it compiles the code.
 MLIR_WORDS: dict[str, tuple[str, ...] | None] = {
-    "ufunc": ("for which numba-cuda-mlir has no code", "write out"),
+    "ufunc": ("for which numba-cuda-mlir has no code", "write its computation"),
     "linear_algebra": ("kernels cannot call numpy.linalg.norm",),
     "types": ("AttributeError: 'UnicodeType' object has no attribute 'dtype'",),
     "indexed_too_little": ROW,

@@ -53,7 +53,11 @@ def cases(front_end: str) -> Iterator[ParameterSet]:
 
 
 CASES = [case for front_end in stamp_inputs.ALL for case in cases(front_end)]
-FRONT_ENDS = [pytest.param(front_end, marks=installed(front_end)) for front_end in stamp_inputs.ALL]
+OF_CI = (FIRST, "cuda-cpp")
+FRONT_ENDS = [
+    pytest.param(front_end, marks=[installed(front_end), *[pytest.mark.matrix] * (front_end not in OF_CI)])
+    for front_end in stamp_inputs.ALL
+]
 
 
 def restore(project: Project) -> None:

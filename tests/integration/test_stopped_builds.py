@@ -155,7 +155,7 @@ def test_build_keeps_files_of_a_running_build(tmp_path: Path, temporary: Path) -
         assert len(list(temporary.iterdir())) == 1
 
 
-@pytest.mark.parametrize("which", ["the worker", "the process above it"])
+@pytest.mark.parametrize("which", ["the worker", pytest.param("the process above it", marks=pytest.mark.matrix)])
 def test_killed_process_ends_the_whole_build(which: str, tmp_path: Path) -> None:
     with waiting(project(tmp_path, "importing"), COMMAND, tmp_path / "fifo") as build:
         child_of = {parent: pid for pid, parent in build.processes().items()}

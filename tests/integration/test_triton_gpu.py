@@ -83,7 +83,7 @@ def test_triton_source_is_imported_for_each_target(tmp_path: Path) -> None:
     candidates = (0, 80_163, 90_227)
     assert numbers(fatbin, "sm_80", *candidates[1:]) == [80_163]
     assert numbers(fatbin, "sm_90a", *candidates[1:]) == [90_227]
-    told = [line.partition("asked a GPU for ")[2] for line in said.splitlines() if "asked a GPU" in line]
+    told = [line.partition("queried a GPU for ")[2] for line in said.splitlines() if "queried a GPU" in line]
     each = ", by the target; sources were imported for each"
     missing = (
         "this needs a GPU, and a build has none; do it in a function that is called later, and continued without "

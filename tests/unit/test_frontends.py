@@ -109,5 +109,5 @@ def test_versions_tell_of_all_that_a_compiler_imports(front_end: str, tmp_path: 
     loaded = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
     owners = metadata.packages_distributions()
     names = {name for module in loaded for name in owners.get(module, ())} - {"aotcuda", "setuptools"}
-    known = compilers.installed(registered.distributions)
+    known = compilers.installed(registered.all_distributions)
     assert {plain(name) for name in names} <= {plain(name) for name in known}

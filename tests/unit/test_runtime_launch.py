@@ -211,7 +211,7 @@ class TestConfiguration:
 
     def test_static_shared_memory_counts(self, cuda, k):
         cuda.set(kernel="shared=2048")
-        with pytest.raises(LaunchError, match="at most 230400 are possible beside the kernel's own 2048"):
+        with pytest.raises(LaunchError, match="at most 230400 are possible in addition to the kernel's own 2048"):
             k[1, 1, 0, 230401](1)
 
 

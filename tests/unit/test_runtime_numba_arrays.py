@@ -112,7 +112,7 @@ def test_an_array_on_another_gpu_is_refused(cuda, make):
     driver.get().make_current(0)
     for _ in range(3):
         k[1, 1](make())
-    with pytest.raises(ArgumentError, match=r"launched on GPU 0 .* lies on GPU 1"):
+    with pytest.raises(ArgumentError, match=r"launched on GPU 0 .* is on GPU 1"):
         k[1, 1](make(device=1))
 
 

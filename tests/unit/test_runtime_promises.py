@@ -99,7 +99,7 @@ def test_strides_are_counted_in_elements(cuda, package):
 
 
 REFUSED = [
-    (ALIGNED, (32, 16), 4, None, r"lies at 0x\w+4, which 16 does not divide as tile promises"),
+    (ALIGNED, (32, 16), 4, None, r"has the address 0x\w+4, which 16 does not divide as tile promises"),
     (ALIGNED, (32, 18), 0, None, r"has strides\[0\] = 18, which 4 does not divide as tile promises"),
     (EVEN, (30, 16), 0, None, r"has shape\[0\] = 30, which 16 does not divide as tile promises"),
     (array(2, "A"), (3, 2), 64, (-16, 4), r"has strides\[0\] = -4, which is negative, and must not be, as tile"),

@@ -129,7 +129,7 @@ def test_cupys_setting_turns_ordering_of_streams_off(cuda, current, monkeypatch)
 
 def test_classes_of_arrays_are_freed_after_many_launches(cuda, monkeypatch):
     monkeypatch.setattr(overloads, "_MOST_KEPT", 16)
-    monkeypatch.setattr(specialize, "_MOST_TAUGHT", 16)
+    monkeypatch.setattr(specialize, "_MOST_IN_FAST_PATH", 16)
     k, interface = cuda.package(kernel("k", "void(float32[::1])")).k, cuda.array(F4).__cuda_array_interface__
     there = weakref.WeakSet()
     for _ in range(400):
@@ -216,7 +216,7 @@ class TestSeveralGpus:
         for _ in range(3):
             k[1, 1](here, here)
         for wrong in ((there, here), (here, there)):
-            with pytest.raises(ArgumentError, match=r"launched on GPU 1 .* lies on GPU 0"):
+            with pytest.raises(ArgumentError, match=r"launched on GPU 1 .* is on GPU 0"):
                 k[1, 1](*wrong)
         assert len(cuda.launches()) == 3
 

@@ -110,7 +110,7 @@ class CompileCache:
         return have
 
     def fetch(self, wanted: Mapping[Name, Any]) -> None:
-        """Have at hand what the cache has of these, for `find_here` in this process and its children."""
+        """Load these entries from the cache, for `find_here` in this process and its children."""
         if self._store is not None:
             self._have |= dict.fromkeys(wanted) | self._store.get(wanted)
 

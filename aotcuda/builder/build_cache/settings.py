@@ -147,7 +147,7 @@ def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit], root: Path) -
     """Return the digest of all inputs besides a project's own files."""
     registered = [found for name in front_ends if (found := registry.find(name)) is not None]
     known = registry.variables(front_ends)
-    distributions = tuple(name for item in registered for name in item.distributions)
+    distributions = tuple(name for item in registered for name in item.all_distributions)
     return hashing.digest(
         FORMAT,
         [_digests(_folder_of(item.tables)) for item in registered if item.name not in registry.BUILT_IN],

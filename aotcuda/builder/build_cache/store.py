@@ -147,7 +147,7 @@ class Store:
         return False
 
     def spoilt(self) -> None:
-        """Note that a value that `get` gave cannot be taken after all."""
+        """Record that a value that `get` returned cannot be used."""
         self._spoilt(self._settings.folder)
 
     def _spoilt(self, place: str | None) -> None:
@@ -169,7 +169,7 @@ class Store:
             self.problems.append(f"the build stores nothing in its cache: {problem}")
 
     def _tally(self) -> None:
-        """Note what was written, for `trim`."""
+        """Record what was written, for `trim`."""
         written, self._written = self._written, 0
         if written:
             with suppress(OSError):

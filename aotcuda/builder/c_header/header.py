@@ -20,13 +20,13 @@ _COMPLEX = {
     "aotcuda_complex128": "typedef struct { double real; double imag; } aotcuda_complex128;",
 }
 _ABOUT_FUNCTIONS = """\
-/* Device functions. Their code is in functions.fatbin beside this file: LTOIR for links with -lto, PTX for others.
+/* Device functions. Their code is in functions.fatbin next to this file: LTOIR for links with -lto, PTX for others.
  * An array is passed as the parts that its parameters name: meminfo and parent are null, offset is 0, nitems is the
  * number of elements; strides are in bytes, steps in elements. */
 """
 _ABOUT_KERNELS = """\
-/* Kernels. Their code is in kernels.fatbin beside this file, for cuLibraryLoadFromFile; the name of each entry point
- * stands in quotes. Fill the struct, and hand it to cuLaunchKernel with CU_LAUNCH_PARAM_BUFFER_POINTER and, for
+/* Kernels. Their code is in kernels.fatbin next to this file, for cuLibraryLoadFromFile; the name of each entry point
+ * is in quotes. Fill the struct, and pass it to cuLaunchKernel with CU_LAUNCH_PARAM_BUFFER_POINTER and, for
  * CU_LAUNCH_PARAM_BUFFER_SIZE, the constant of that name. In arrays: zero is 0, items the number of elements, strides
  * are in bytes and steps in elements. */
 """

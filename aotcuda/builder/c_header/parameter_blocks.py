@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel, Overload, Parameter
 
 
-_ONE_BY_ONE = "/* Where its parameters lie depends on the GPU: hand them over by cuLaunchKernel's kernelParams. */"
+_ONE_BY_ONE = "/* The offsets of its parameters depend on the GPU: pass them by cuLaunchKernel's kernelParams. */"
 
 
 def struct_name(module: str, symbol: str) -> str:
@@ -124,7 +124,7 @@ def _members(parameter: Parameter, name: str) -> Iterator[str]:
         yield f"}} {name}; {about}"
         return
     if kind == "struct":
-        # Of the largest integers that its size and its place are multiples of: C knows nothing of its members.
+        # Of the largest integers that its size and its place are multiples of: C does not see its members.
         word = next(size for size in (8, 4, 2, 1) if parameter["bytes"] % size == 0 and parameter["offset"] % size == 0)
         declared = c_types.declare(c_types.SCALARS[_WORDS[word]], name)
         yield f"{declared}[{parameter['bytes'] // word}]; {about}"

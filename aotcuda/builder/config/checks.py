@@ -32,7 +32,7 @@ def check(config: Config) -> None:
         loading.tables(config.frontend_of(module)).check(module)
         if is_in_place(module, config.frontend_of(module)):
             _check_in_place(module)
-        if module.pack:
+        if module.pack or module.pack_from:
             _check_pack(config, module)
     _check_module_names(config)
     _check_linked_modules(config)
@@ -121,7 +121,9 @@ def is_in_place(module: Module, front_end: str) -> bool:
 
 def _check_pack(config: Config, module: Module) -> None:
     sources = loading.tables(config.frontend_of(module)).modules(module)
-    if len(sources) != 1 or sources[0].partition(".")[0] == module.name.partition(".")[0]:
+    if not module.pack:
+        problem = "pack-from is for packs; write pack = true as well"
+    elif len(sources) != 1 or sources[0].partition(".")[0] == module.name.partition(".")[0]:
         problem = "the source of a pack is one module of another package; remove pack, or name that module in source"
     elif "." not in module.name:
         problem = f'a pack is a package with an __init__.py; call the module "{module.name}.kernels"'

@@ -55,7 +55,7 @@ class Key:
         return self.error(f"expected {expected}, found {found(value)}")
 
     def unknown(self, known: Iterable[str]) -> ConfigError:
-        """Return an error for a key that does not exist, with the one that was probably meant."""
+        """Return an error for a key that does not exist, with the most similar key."""
         names = list(known)
         written = self.name.lower().replace("_", "-")
         close = difflib.get_close_matches(written, names, n=1) or [name for name in names if name.startswith(written)]
@@ -67,7 +67,7 @@ ROOT = Key("tool.aotcuda", "aotcuda")
 
 
 def meant(name: str, names: Iterable[str], otherwise: str) -> str:
-    """Return a question for the one of `names` that was probably meant, else what to do otherwise."""
+    """Return the question "did you mean" with the most similar one of `names`, or `otherwise` if none is similar."""
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"did you mean {near[0]}?" if near else otherwise
 

@@ -219,6 +219,15 @@ class Module:
             "true",
         ),
     )
+    pack_from: str | None = field(
+        default=None,
+        metadata=setting(
+            OfFrontEnd("pack-from"),
+            "A folder with the package of `source`, in place of the environment's, for a pack of "
+            "[several versions](packs.md#several-versions): `pip install --no-deps --target FOLDER PACKAGE`.",
+            '"versions/fla-0.6.1"',
+        ),
+    )
     types: tuple[tuple[str, str], ...] = ()
 
 

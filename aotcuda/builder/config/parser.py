@@ -97,11 +97,15 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
     return replace(module, types=config.types, **read)
 
 
+_OF_FRONT_ENDS = ("source", "functions", "kernels", "variants", "pack", "pack_from")
+"""The parts of a module that its front end reads."""
+
+
 def _read(module: Module, name: str) -> dict[str, Any]:
     """Return the parts of a module that the front end called `name` reads."""
     tables = loading.tables(name)
     examples = getattr(tables, "EXAMPLES", {})
-    waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels", "variants")}
+    waiting = {which: getattr(module, which) for which in _OF_FRONT_ENDS}
     return {
         which: item.read(tables.SHAPES, name, examples) for which, item in waiting.items() if isinstance(item, Unread)
     }

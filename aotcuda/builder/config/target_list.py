@@ -127,7 +127,7 @@ def _no_target(key: Key, value: object) -> ConfigError:
 
 
 def _instead(text: str) -> str | None:
-    """Return the remedy for a target that was probably meant; None if nothing resembles it."""
+    """Return the remedy with the most similar target; None if none is similar."""
     if text.strip().lower() in _KEYWORDS:
         return f'write "{text.strip().lower()}"'
     match = re.fullmatch(r"(sm|compute|lto)?[_ -]?([0-9]{1,2})\.?([0-9])([af]?)(\+ptx|-real|-virtual)?", _plain(text))

@@ -11,7 +11,7 @@ A front end is two modules, which its `aotcuda.registry.Registration` names:
 
 Both may be modules of any distribution. They are written against this module, `frontends.python_source`, and `keys`,
 `model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`: what has a name there keeps its name and meaning
-until the next minor version of aotcuda, whose CHANGELOG.md says what changed. `aotcuda.builder.link.nvrtc`, which
+until the next minor version of aotcuda, whose CHANGELOG.md lists changes. `aotcuda.builder.link.nvrtc`, which
 compiles and reads CUDA C++, is stable in the same way. The rest of `aotcuda.builder` may change with any version.
 """
 
@@ -52,6 +52,7 @@ class Unit:
         signature_key: The key that holds them.
         shared_name: A further name by which all functions that have it may be called; may be empty.
         only: The `sm_*` targets whose code it is compiled for; empty for all of its module.
+        part_of: The symbol of the unit that it is one target's part of (`Tables.divided`); else empty.
         recorded: It comes from a file that a run wrote: if it cannot be compiled, it is left out with a warning.
         batch: Units that share what is compiled have one name for it here, and are compiled one after the other in one
             child; alone where it is empty.
@@ -69,6 +70,7 @@ class Unit:
     shared_name: str = ""
     batch: str = ""
     only: tuple[Target, ...] = ()
+    part_of: str = ""
     recorded: bool = False
 
     @property
@@ -259,7 +261,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A stand-in for a kernel whose code may be at the compile cache's URL: it is compiled again when that was asked.
+    """A stand-in for a kernel whose code may be at the compile cache's URL: recompiled after the URL is read.
 
     Attributes:
         name: The name of the code there.
@@ -500,8 +502,9 @@ class FrontEnd(Protocol):
     def generated(self, unit: Any, loaded: Any, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
         """Return code for the linker, of an `ir` input that `compile_kernel` returned for the target.
 
-        The compile cache names machine code by that input, so its data is all that the code depends on, beside the
-        target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it out.
+        The compile cache names machine code by that input, so its data is all that the code depends on, in addition to
+        the target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it
+        out.
         """
 
     def is_fresh(self) -> bool:

@@ -108,7 +108,7 @@ class _FlowState(Generic[T]):
         return not self._left and not self.failures and not self.returned
 
     def advance(self) -> None:
-        """Hand the round's results to the flow, and take its next round."""
+        """Pass the round's results to the flow, and get its next round."""
         try:
             following = next(self.flow) if self.level < 0 else self.flow.send(self._results)
         except StopIteration as end:

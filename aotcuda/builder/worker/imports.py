@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
+_others: list[str] = []
+"""Folders of other packages that may lie in the project's."""
+
+
 class Placeholder:
     """A stand-in for a packaged kernel or function while the package that will hold it is being built.
 
@@ -107,13 +111,18 @@ _PYTHONS = ("_frozen_importlib", "importlib", "zipimport", "_distutils_hack")
 
 
 def prepare_imports(
-    roots: Sequence[str], generated: Mapping[str, Sequence[str]], extensions: Mapping[str, str] = MappingProxyType({})
+    roots: Sequence[str],
+    generated: Mapping[str, Sequence[str]],
+    extensions: Mapping[str, str] = MappingProxyType({}),
+    installed: str = "",
 ) -> None:
     """Make the project importable from `roots`, and the modules that its wheel gains importable as placeholders.
 
-    `extensions` are the files of extension modules that are elsewhere, by their names.
+    `extensions` are the files of extension modules that are elsewhere, by their names; `installed` is a folder whose
+    packages go before those of the environment.
     """
-    sys.path[:0] = [root for root in roots if root not in sys.path]
+    sys.path[:0] = [*([installed] if installed else []), *(root for root in roots if root not in sys.path)]
+    _others.extend([f"{Path(installed).resolve()}/"] if installed else [])
     is_own = _owner(roots, generated)
     others: list[Any] = [finder if _is_pythons(finder) else _ForOthers(finder, is_own) for finder in sys.meta_path]
     sys.meta_path[:] = [_OwnModules(generated, extensions), *others]
@@ -186,4 +195,5 @@ def _resolved(roots: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:
-    return path.startswith(folders) and "site-packages" not in Path(path).parts
+    is_own = "site-packages" not in Path(path).parts and not path.startswith(tuple(_others))
+    return is_own and path.startswith(folders)

@@ -120,6 +120,7 @@ class BuiltModule:
         foreign: Symbols of what was linked in, by the name of the item.
         function_links: What users of the exported functions have to link with them: name and packed content.
         carried: The project's files that are linked and the headers that they include, by their paths from its folder.
+        pack: The package that it is compiled from, for a module of a pack.
     """
 
     plan: ModulePlan
@@ -135,6 +136,7 @@ class BuiltModule:
     linked: tuple[LinkedItem, ...] = ()
     function_links: tuple[tuple[str, bytes], ...] = ()
     carried: tuple[tuple[str, bytes], ...] = ()
+    pack: manifest.Pack | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,11 @@ import traceback
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
-from aotcuda.builder import report, toolchain
+from aotcuda.builder import packs, report, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
@@ -93,7 +94,9 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
     front, versions = _started(job, tell)
-    imports.prepare_imports(job.import_roots, job.names, job.extensions)
+    folder = job.plans[0].config.pack_from  # all modules of a stage have the same
+    installed = str(Path(job.root, folder)) if folder else ""
+    imports.prepare_imports(job.import_roots, job.names, job.extensions, installed)
     packager = packaging.make(job)
     tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)
     cache = CompileCache(job.cache, job.root, job.frontend, tools)
@@ -114,6 +117,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         )
     own = imports.project_files(job.import_roots, {*job.extensions.values()})
     modules = pipeline.run()
+    modules = [replace(module, pack=packs.origin(module.plan.config)) for module in modules]
     toolchain.check_loaded()
     if job.carry:
         beside = source_loading.prelude_files(loaded.job, loaded.of_prelude)

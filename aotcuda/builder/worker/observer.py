@@ -4,7 +4,7 @@ The observer sees four audit events (`open`, `os.listdir`, `os.scandir`, and mod
 variables that are read from `os.environ`. It notes what code of the project does, directly or through a library: a
 function of the project is on the stack. The project's code is every file that is not installed, part of Python, or
 aotcuda's own; other projects' editable installs count as well. Of an installed package that is imported, the time of
-its installation is noted.
+its installation is recorded.
 
 Nothing else is traced or replaced. docs/build-cache.md lists what is not seen.
 """
@@ -58,7 +58,7 @@ class Observer:
 
     @contextmanager
     def observing(self) -> Iterator[Stamp]:
-        """Observe the block; where the project was observed before, what is new in the block is noted."""
+        """Observe the block; where the project was observed before, new inputs in the block are recorded."""
         self.seen = Stamp()
         before = set(sys.modules)
         mappings: tuple[Any, ...] = (os.environ, os.environb)
@@ -78,7 +78,7 @@ class Observer:
             self._add_modules(set(sys.modules) - before)
 
     def watch(self, patterns: Iterable[str]) -> None:
-        """Note the files that match globs, and the folders in which there may be more."""
+        """Record the files that match globs, and the folders in which there may be more."""
         self.is_on = True
         for pattern in patterns:
             for path in glob.glob(pattern, recursive=True, include_hidden=True):
@@ -92,7 +92,7 @@ class Observer:
         self.is_on = False
 
     def note_variable(self, name: str) -> None:
-        """Note an environment variable that is about to be read; `ALL_NAMES`: the names of all."""
+        """Record an environment variable that is about to be read; `ALL_NAMES`: the names of all."""
         if self.is_on and name not in self._assigned and name not in self.seen.variables and self._reads_directly():
             with self._alone() as first:
                 if first:
@@ -140,7 +140,7 @@ class Observer:
             self._made.add(path)
 
     def _is_new(self, question: str, path: str) -> bool:
-        """Return True for what was not noted, concerns the project, and was not made by the project itself."""
+        """Return True for a path that is new, concerns the project, and was not written by the project itself."""
         if path.endswith(".pyc") or (question, path) in self.seen.reads or not self.concerns(path):
             return False
         above = path
@@ -187,7 +187,7 @@ class Observer:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Give False to a thread that is taking a note already, for which it reads something itself."""
+        """Yield False in a thread that is already recording, because recording itself reads files."""
         first = not getattr(self._busy, "now", False)
         self._busy.now = True
         try:
@@ -238,7 +238,7 @@ _observers: list[Observer] = []
 
 @contextmanager
 def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[str]) -> Iterator[Stamp]:
-    """Note what the project's code reads in the block.
+    """Record what the project's code reads in the block.
 
     The stamp also depends on the files that match the absolute globs `patterns`, on there being no others, and on the
     variables whose names match `variables`.

@@ -22,7 +22,7 @@ from aotcuda.builder.link import nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link.images import described
 from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import flows, kernel_groups, left_out, pool, source_loading, telemetry
+from aotcuda.builder.worker import flows, kernel_groups, left_out, pool, source_loading, telemetry, unit_compiling
 from aotcuda.builder.worker.job import LinkedItem
 from aotcuda.builder.worker.observer import INSTALLED
 from aotcuda.builder.worker.packaging import Parts
@@ -170,7 +170,7 @@ class Pipeline:
     def _find_units(self) -> None:
         """Find the entries of all units; a build from the cache alone has them or fails."""
         if self.units is not None:
-            self._have = self.units.find(source_loading.wanted_of(self.job.plans, self._targets_here()))
+            self._have = self.units.find(unit_compiling.wanted_of(self.job.plans, self._targets_here()))
             for unit in dict.fromkeys(unit for unit, _ in self._have):
                 work = tuple((unit.module, unit.symbol, str(target)) for one, target in self._have if one is unit)
                 telemetry.note_cached(work, self.units.seconds.get((unit.module, unit.symbol), 0.0))
@@ -272,7 +272,7 @@ class Pipeline:
                 have |= {(unit, target): one for unit, one in zip(units, built, strict=True)}
                 _note_cached(units, target)
         self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
-        compiled = yield from source_loading.compiling(
+        compiled = yield from unit_compiling.compiling(
             self.job, self.front, plan, self.functions, own, self.cache, have
         )
         made = {key: built for key, built in compiled.items() if key not in have}
@@ -705,7 +705,7 @@ def _note_cached(units: Iterable[Unit], target: Target) -> None:
 _CODE = tuple[bytes, dict[str, int]]
 """Machine code as the linker gives it, and what it spilled."""
 
-_SURVEY, _MERGE, _OBJECTS, _LINK, _PACK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 6)
+_SURVEY, _MERGE, _OBJECTS, _LINK, _PACK = range(unit_compiling.COMPILE + 1, unit_compiling.COMPILE + 6)
 """The ranks of the rounds."""
 
 

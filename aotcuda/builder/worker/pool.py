@@ -148,7 +148,7 @@ def _work(task: Task, sender: Connection) -> NoReturn:
         try:
             with nullcontext() if task.notes_steps else telemetry.step(task.title, task.work):
                 outcome: Any = (task.run(),)
-        except BaseException as error:  # noqa: BLE001 (a child reports everything; nobody else would)
+        except BaseException as error:  # noqa: BLE001 (a child reports every error)
             if os.environ.get("AOTCUDA_DEBUG") == "1":
                 traceback.print_exc()
             outcome = error

@@ -88,7 +88,7 @@ def run(job: Job, watcher: Progress | None = None) -> Result:
 
 @contextmanager
 def _started(job: Job) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
-    """Start a worker and hand it its job; at the end of the block, end all of its processes."""
+    """Start a worker and send it its job; at the end of the block, end all of its processes."""
     _fill_standard_streams()
     receiver, sender = Pipe(duplex=False)
     requirement = registry.requirement(job.frontend, jit=job.product == "jit")

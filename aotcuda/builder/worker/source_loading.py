@@ -8,35 +8,30 @@ from __future__ import annotations
 import gc
 import re
 import sys
-from collections import Counter
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
 from aotcuda.arch import Target
 from aotcuda.builder import failures, plan
 from aotcuda.builder.frontends import error_table, loading, python_source
-from aotcuda.builder.frontends.protocol import Wanted
-from aotcuda.builder.worker import flows, imports, observer, pool, telemetry
+from aotcuda.builder.worker import flows, imports, observer, pool, unit_compiling
 from aotcuda.builder.worker.unit_cache import UnitCache
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import CompileError, ConfigError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from aotcuda.builder.build_cache.compile_cache import CompileCache
     from aotcuda.builder.frontends.protocol import FrontEnd, Question, Unit
-    from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Job
+    from aotcuda.builder.worker.unit_compiling import Compiled
     from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Source
-
-    Compiled = dict[tuple[Unit, Target], Any]
 
 
 @dataclass(slots=True)
@@ -280,8 +275,10 @@ def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], 
 
     plans = [item.only_with(job.part) if job.part is not None else item for item in found.job.plans]
     units = UnitCache(job, cache, [found.seen]) if job.is_shared else None
-    have = units.find(wanted_of(plans, own)) if units is not None else {}
-    compiled_flows = [compiling(found.job, front, item, found.functions, own, cache, have) for item in plans]
+    have = units.find(unit_compiling.wanted_of(plans, own)) if units is not None else {}
+    compiled_flows = [
+        unit_compiling.compiling(found.job, front, item, found.functions, own, cache, have) for item in plans
+    ]
     compiled: Compiled = {}
     for of_module in flows.flow(compiled_flows, job.jobs, step):
         compiled |= of_module
@@ -294,171 +291,3 @@ def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], 
         seen=found.seen,
         sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
     )
-
-
-def wanted_of(plans: Iterable[ModulePlan], own: Sequence[Target]) -> dict[Unit, list[Target]]:
-    """Return the units of modules, with those of their targets that are among `own`."""
-    return {
-        unit: [target for target in item.compiled_for(unit) if target in own] for item in plans for unit in item.units
-    }
-
-
-def compiling(
-    job: Job,
-    front: FrontEnd,
-    item: ModulePlan,
-    functions: Mapping[Unit, object],
-    own: Sequence[Target],
-    cache: CompileCache,
-    have: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
-) -> flows.Flow[Compiled]:
-    """Compile a module's units, for those of its targets that are among `own`; less what the build has already.
-
-    Children read the cache's folder alone. Entries that may be at its URL are fetched together, and those units are
-    compiled again.
-    """
-    wanted = wanted_of([item], own)
-    found: Compiled = {key: built for key, built in have.items() if key[0] in wanted}
-
-    def left() -> dict[Unit, list[Target]]:
-        return {unit: [target for target in targets if (unit, target) not in found] for unit, targets in wanted.items()}
-
-    # With fewer units than cores it is quicker to do several times what targets have in common.
-    processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
-    in_rows = hasattr(front, "is_fresh") and processes in (None, 1)
-    while any(left().values()):
-        if in_rows:
-            tasks = _rows(front, left(), functions, job.jobs)
-        else:
-            shares = _batches(left()) if processes is None else _each(left(), processes)
-            tasks = [_task(front, units, functions, share) for units, share in shares]
-        in_rows = False  # what is left of rows is compiled by itself
-        made: Compiled = {}
-        for built in (yield flows.Round(COMPILE, tasks)):
-            made |= built
-        asked = {built.name: built.shape for built in made.values() if isinstance(built, Wanted)}
-        if asked:
-            cache.fetch(asked)
-        found |= {key: built for key, built in made.items() if not isinstance(built, Wanted)}
-    return {(unit, target): found[unit, target] for unit, targets in wanted.items() for target in targets}
-
-
-COMPILE = 0
-"""The rank of compiling, the first of a build's rounds."""
-
-
-def _each(left: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """Divide each unit's targets into `number` parts, or into one for each target if there are fewer."""
-    return [
-        ([unit], share)
-        for unit, targets in left.items()
-        for start in range(number)
-        if (share := targets[start::number])
-    ]
-
-
-_ROW = 16
-"""The most units that one process compiles: what a crash or a mistake throws away, and what memory has to hold."""
-
-
-def _rows(
-    front: FrontEnd, left: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], jobs: int
-) -> list[pool.Task]:
-    """Return tasks that compile several units each; the rest has to be compiled yet.
-
-    To start a process and to copy what it writes takes a third as long as to compile a unit. Rows are long at first and
-    shorter towards the end, down to one unit, and all processes have nothing more to do at about the same time.
-    """
-    waiting = {unit: targets for unit, targets in left.items() if targets}
-    rows = []
-    while waiting:
-        size = min(-(-len(waiting) // (2 * jobs)), _ROW)
-        rows.append({unit: waiting.pop(unit) for unit in list(waiting)[:size]})
-    every = Counter((unit.module, unit.name) for unit in left)
-    begun: Counter[tuple[str, str]] = Counter()
-    tasks = []
-    for row in rows:
-        tasks.append(_row(front, row, functions, _title(row, begun, every)))
-        begun.update((unit.module, unit.name) for unit in row)
-    return tasks
-
-
-def _title(
-    row: Mapping[Unit, Sequence[Target]], begun: Mapping[tuple[str, str], int], every: Mapping[tuple[str, str], int]
-) -> str:
-    """Return a row as progress shows it: `mypkg.ops.norm.fwd for sm_90a: 12 of 340 variants`."""
-    first, *others = row
-    targets = ", ".join(map(str, row[first]))
-    kernel = (first.module, first.name)
-    if every[kernel] > 1:
-        return f"{first.module}.{first.name} for {targets}: {begun[kernel] + 1} of {every[kernel]} variants"
-    more = f" and {len(others)} more" if others else ""
-    return f"{first.title}{more} for {targets}"
-
-
-def _row(
-    front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], title: str
-) -> pool.Task:
-    def compiled() -> Compiled:
-        found: Compiled = {}
-        for unit, targets in row.items():
-            one = _task(front, [unit], functions, targets)
-            before = telemetry.take()
-            try:
-                with telemetry.step(one.title, one.work):
-                    found |= one.run()
-            except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
-                telemetry.take()
-                telemetry.add(before)
-                break
-            collected = telemetry.take()
-            telemetry.add(before)
-            telemetry.add(collected)
-            if collected.warnings or not front.is_fresh():  # a warning comes once in a process
-                break
-        return found
-
-    return pool.Task(title, compiled, key=next(iter(row)).key, instead=dict, counted=_units_of, notes_steps=True)
-
-
-def _units_of(compiled: Compiled) -> int:
-    return len({unit for unit, _ in compiled})
-
-
-def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """Return each target by itself, with the units that are of one batch together."""
-    found: dict[tuple[object, Target], list[Unit]] = {}
-    for unit, targets in left.items():
-        for target in targets:
-            found.setdefault((unit.batch or unit, target), []).append(unit)
-    return [(units, [target]) for (_, target), units in found.items()]
-
-
-def _task(
-    front: FrontEnd, units: Sequence[Unit], functions: Mapping[Unit, object], targets: Sequence[Target]
-) -> pool.Task:
-    def made() -> Compiled:
-        if hasattr(front, "compile_alike"):
-            return {
-                (unit, target): made
-                for unit in units
-                for target, made in front.compile_alike(unit, functions[unit], targets).items()
-            }
-        # A front end without device functions has no `compile_function`.
-        return {
-            (unit, target): (front.compile_kernel if unit.kind == "kernel" else front.compile_function)(
-                unit, functions[unit], target
-            )
-            for target in targets
-            for unit in units
-        }
-
-    def compiled() -> Compiled:
-        with observer.compiling() as seen:
-            found = made()
-        return {key: replace(built, seen=seen) for key, built in found.items()} if seen else found
-
-    first = units[0]
-    title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
-    work = tuple((unit.module, unit.symbol, str(target)) for unit in units for target in targets)
-    return pool.Task(f"{title} for {', '.join(map(str, targets))}", compiled, key=first.key, work=work)

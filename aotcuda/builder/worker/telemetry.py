@@ -70,7 +70,7 @@ def seconds_by_unit() -> dict[tuple[str, str], float]:
 
 
 def note_cached(work: Work, seconds: float = 0.0) -> None:
-    """Note results that came from the build cache."""
+    """Count results from the build cache."""
     _collected.steps.append(Step("", seconds, work, cached=True))
 
 

@@ -115,7 +115,7 @@ class UnitCache:
             raise BuildError(message)
 
     def record(self) -> None:
-        """Note in the cache that this shard is complete, and the inputs that it was built from."""
+        """Record in the cache that this shard is complete, and the inputs that it was built from."""
         if self._job.shard is not None:
             index, count = self._job.shard
             values: dict[object, object] = {(): count, (index, count): self._inputs}

@@ -1,6 +1,6 @@
 """The packaged kernel of a source that is packaged in place: calls have Numba's semantics.
 
-They have the meaning of Numba's: numbers have the types that Numba gives them (the manifest says `exact`), a launch
+They have the meaning of Numba's: numbers have the types that Numba gives them (the manifest has `exact`), a launch
 with no stream is on the default one, and NumPy's arrays are copied to the GPU and back, with Numba's warning.
 """
 

@@ -238,7 +238,7 @@ def need(package: str, what: str) -> Any:
         import_module(f"{package}.cuda")
         return import_module(package)
     except ModuleNotFoundError as error:
-        from aotcuda.errors import DependencyError  # noqa: PLC0415 (likewise)
+        from aotcuda.errors import DependencyError  # noqa: PLC0415 (as above)
 
         message = f"{what} is Numba's own, and {error.name} is not installed: pip install {requirement(package)!r}"
         raise DependencyError(message) from None
@@ -252,7 +252,7 @@ def is_imported(package: str) -> bool:
 def requirement(package: str) -> str:
     """Return the requirement that installs Numba's package for this machine's driver: `aotcuda[jit-cu13]`."""
     from aotcuda import registry  # noqa: PLC0415 (only errors name it)
-    from aotcuda.runtime import driver  # noqa: PLC0415 (likewise)
+    from aotcuda.runtime import driver  # noqa: PLC0415 (as above)
 
     found = next(item for item in registry.BUILT_IN.values() if item.imports == package)
     return found.requirement(jit=True, cuda=(driver.installed_version() or (registry.CUDA, 0))[0])

@@ -1,6 +1,6 @@
 """Sources that are packaged in place: their marks, and the modules with their kernels.
 
-Beside `mypkg/solver.py` that is a mark, `mypkg/solver.aotcuda/in-place`, a text of a few lines: whether it is of a
+Next to `mypkg/solver.py` that is a mark, `mypkg/solver.aotcuda/in-place`, a text of a few lines: whether it is of a
 wheel or of an editable install, and the names of modules with the SHA-256 of their manifests. It does for these what
 generated modules do for others. There is none in a source tree that was never built. The mark of a package,
 `mypkg/__init__.aotcuda/in-place`, speaks for those of its modules that have none.
@@ -44,7 +44,7 @@ class InPlaceModule(Module):
 
     def _kernel(self, name: str) -> Kernel:
         if self.manifest.get("by_grid"):
-            from aotcuda.integrations.in_place.triton.kernel import PlacedKernel  # noqa: PLC0415 (likewise)
+            from aotcuda.integrations.in_place.triton.kernel import PlacedKernel  # noqa: PLC0415 (as above)
 
             return self._kernels.setdefault(name, PlacedKernel(name, self._loader, os.path.dirname(self.path)))
         from aotcuda.integrations.in_place.kernel import PackagedKernel  # noqa: PLC0415 (not before something is launched)

@@ -31,10 +31,10 @@ class Slot:
 
     Attributes:
         buffer: The block.
-        handed: The block as `Driver.launch` takes it: `kernelParams` and `extra` of `cuLaunchKernelEx`.
+        pointers: The block as `Driver.launch` takes it: `kernelParams` and `extra` of `cuLaunchKernelEx`.
     """
 
-    __slots__ = ("__weakref__", "_size", "buffer", "handed")
+    __slots__ = ("__weakref__", "_size", "buffer", "pointers")
 
     def __init__(self, size: int, starts: list[int]) -> None:
         """Make a block of `size` bytes; `starts` are the offsets of parameters that are passed one by one."""
@@ -43,10 +43,10 @@ class Slot:
         start = ctypes.addressof(self.buffer)
         if starts:
             pointers = (ctypes.c_void_p * len(starts))(*[start + offset for offset in starts])
-            self.handed: tuple[Any, Any] = ctypes.byref(pointers), None
+            self.pointers: tuple[Any, Any] = ctypes.byref(pointers), None
         else:
             extra = (_BUFFER_POINTER, start, _BUFFER_SIZE, ctypes.addressof(self._size), _END)
-            self.handed = None, ctypes.byref((ctypes.c_void_p * 5)(*extra))
+            self.pointers = None, ctypes.byref((ctypes.c_void_p * 5)(*extra))
 
 
 class PackedOverload:
@@ -62,12 +62,12 @@ class PackedOverload:
         pack_into: Writes a block's numbers, in the order of the parameters, into a buffer.
         addresses: Indices of those numbers that are the addresses of arrays.
         apart: Pairs of arguments whose arrays must not overlap.
-        starts: The offset of each parameter, if launches hand them over one by one: the driver then copies each to
-            where the GPU's code has it. Empty where launches hand over the block.
+        starts: The offset of each parameter, if launches pass them one by one: the driver then copies each to
+            where the GPU's code has it. Empty if launches pass the block.
         live: As `OverloadTable.live`, of the table that the overload belongs to.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
-        made: References to the slots that exist. A slot whose launch was interrupted before it could give it back goes
-            with that launch, so a slot that exists and is not free is a launch under way.
+        made: References to the slots that exist. A slot whose launch was interrupted before it could be released is
+            removed with that launch, so a slot that exists and is not free is a launch under way.
         fast_layout: Its layout for the fast path in C; None until it is made, False for the general path alone.
         kernels: The overload's `DeviceKernel` by the GPU's ordinal, once launches may use it without another look.
         targets: By configuration, what `Driver.launch` takes on the only GPU: configurations by stream, and the kernel.

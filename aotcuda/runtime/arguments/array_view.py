@@ -58,7 +58,7 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
     if type(address) is not int:
         address = number(address, "address")
     if not 0 <= address < 1 << 64:
-        message = f"lies at {aotcuda.errors.shown(address)}, which is no address"
+        message = f"has the invalid address {aotcuda.errors.shown(address)}"
         raise aotcuda.errors.UnreadableError(message)
     if address == 0 and 0 not in shape:
         shown = aotcuda.errors.shown(shape)

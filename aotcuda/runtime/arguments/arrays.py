@@ -16,7 +16,7 @@
 # launch: version 3 of the interface demands it of work on another stream. DLPack's and PyTorch's arrays have no such
 # rule.
 #
-# A launch with no stream of its own goes to `current_stream`, which is where the library of the first PyTorch or CuPy
+# A launch with no stream of its own uses `current_stream`, which is where the library of the first PyTorch or CuPy
 # array launches its own kernels.
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy
 _elements: dict[object, str] = {}  # NumPy's dtypes with their type strings
 _MOST_ELEMENTS = 64
 _torch_streams: list[Any] = [None, None]  # the module, and its function for the current stream
-_families: dict[type, str] = {}  # likewise; "" for types that are no arrays
+_families: dict[type, str] = {}  # by type; "" for types that are no arrays
 _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the memory
 
 
@@ -383,7 +383,7 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
 
 
 def wait(ready: int, pending: list[object], stream: int, *, mutual: bool) -> None:
-    """Note that a launch on `stream` has to wait for stream `ready`, unless they are one; 0 and 1 mean the same."""
+    """Record that a launch on `stream` has to wait for stream `ready`, unless they are equal (0 and 1 are)."""
     if ready != stream and (ready or 1) != (stream or 1):
         from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 

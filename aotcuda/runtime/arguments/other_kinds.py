@@ -316,7 +316,10 @@ class Elements(Address):
         if view[0] != parameter["dtype"]:
             return f"is {type_names.view_name(view)} where {self.wanted(parameter)}"
         if view[1] % parameter.get("divisor", 1):
-            return f"lies at {view[1]:#x}, which {parameter['divisor']} does not divide as {parameter['type']} promises"
+            return (
+                f"has the address {view[1]:#x}, which {parameter['divisor']} does not divide as "
+                f"{parameter['type']} promises"
+            )
         if view[4] and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} was compiled as writable; {parameter_errors.WRITABLE}"
         return None

@@ -62,16 +62,16 @@ class Specialization:
         overloads: The overloads.
         coders: The coders of the key.
         launches: How many launches the general path has made; of threads that count at once, one may be missed.
-        taught: The configurations and contexts for which the fast path has this specialization.
+        in_fast_path: The configurations and contexts for which the fast path has this specialization.
     """
 
-    __slots__ = ("coders", "launches", "overloads", "taught")
+    __slots__ = ("coders", "in_fast_path", "launches", "overloads")
 
     def __init__(self, overloads: list[PackedOverload], coders: Sequence[Coder] = ()) -> None:
         self.overloads = overloads
         self.coders = coders
         self.launches = 0
-        self.taught: set[tuple[object, int]] = set()
+        self.in_fast_path: set[tuple[object, int]] = set()
 
     def teaches(self, overload: PackedOverload) -> bool:
         """Return True if `overload` is in it, and all others are for arrays of the same dtypes and dimensions."""
@@ -150,7 +150,7 @@ class Candidates:
         return [*self.readers[: self.cupy_at], read, *self.readers[self.cupy_at + 1 :]]
 
     def note(self, specialization: Specialization, overload: PackedOverload, args: tuple[object, ...]) -> None:
-        """Note what a launch selected. Launches in a row that select the same get a function for that."""
+        """Record the overload of a launch. Launches in a row that select one overload get a function for it."""
         if specialization is not self._last:
             self._last, self._in_a_row = specialization, 0
         self._in_a_row += 1
@@ -346,7 +346,7 @@ class OverloadTable:
         specialization = candidates.specialization(reads) if candidates.deciding else candidates.plain
         for overload in specialization.overloads:
             values: list[object] = []
-            for fit, item in zip(overload.fits, reads):  # noqa: B905 (likewise)
+            for fit, item in zip(overload.fits, reads):  # noqa: B905 (as above)
                 if fit is None:
                     values.append(item)
                 elif not fit(item, values):

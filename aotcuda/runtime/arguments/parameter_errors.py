@@ -49,7 +49,7 @@ def _broken_promise(kind: Kind, parameter: Parameter, view: View) -> str | None:
     """Return what an array lacks that its kernel was compiled for; the rest of it fits."""
     divisor = parameter.get("divisor", 1)
     if view[1] % divisor:
-        return f"lies at {view[1]:#x}, which {divisor} does not divide as {parameter['type']} promises"
+        return f"has the address {view[1]:#x}, which {divisor} does not divide as {parameter['type']} promises"
     for size in parameter.get("sizes", ()):
         alone: Parameter = {**parameter, "sizes": [{**size, "divisor": 1}]}
         alone["sizes"][0].pop("least", None)

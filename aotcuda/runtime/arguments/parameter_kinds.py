@@ -179,12 +179,12 @@ class Array(Kind):
         ] + size_fields(parameter)
 
     def wanted(self, parameter: Parameter) -> str:
-        from aotcuda.runtime.arguments import type_names  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime.arguments import type_names  # noqa: PLC0415 (as above)
 
         return f"{type_names.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (as above)
 
         return parameter_errors.of_array(self, parameter, read, counts_elements=in_elements(parameter))
 

@@ -336,7 +336,7 @@ typedef struct {
     ArgumentLayout *layout;
     void *kernel;
     unsigned threads, shared; /* the kernel's own, where users give the grid alone; no threads where users give the block */
-    PyObject *attributes;     /* bytes, likewise: an array of CUlaunchAttribute; NULL for none */
+    PyObject *attributes;     /* bytes: an array of CUlaunchAttribute; NULL for none */
 } Candidate;
 
 /* An array as all candidates take it. */
@@ -434,7 +434,14 @@ typedef struct Launcher {
     Derived *derived;
 } Launcher;
 
+/* How each object of the extension that is called begins. */
+typedef struct {
+    PyObject_HEAD
+    Vectorcall vectorcall;
+} Vectorcallable;
+
 extern PyTypeObject *launcher_type;
+PyObject *call_by_vector(PyObject *object, PyObject *args, PyObject *keywords);
 
 /* --------------------------------------------------------------------------------------------- small functions, and the module */
 

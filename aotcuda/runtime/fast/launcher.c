@@ -8,7 +8,7 @@ static PyObject *s_fail, *s_of_function, *s_missed;
 
 enum {
     DECLINED = -1,
-    MISSED = -2, /* no overload takes the arguments; an exact kernel's launches may be for somebody else */
+    MISSED = -2, /* no overload accepts the arguments; other code may make an exact kernel's launch */
     AFTER = 1 << 16, /* added to the driver's code where the launch was made, and a stream does not wait for it */
 };
 
@@ -197,26 +197,24 @@ static PyObject *general_of(Launcher *self) {
     return Py_NewRef(base_of((PyObject *)self)->general);
 }
 
-static PyObject *launcher_call(PyObject *object, PyObject *args, PyObject *keywords) {
-    Launcher *self = base_of(object);
-    PyObject *array[MOST_ARGUMENTS];
-    if (((Launcher *)object)->function) {
-        PyObject *general = general_of((Launcher *)object), *result = general ? PyObject_Call(general, args, keywords) : NULL;
-        Py_XDECREF(general);
-        return result;
-    }
-    Py_ssize_t count = PyTuple_Size(args);
-    int code = DECLINED;
-    if (!keywords && !self->names && count <= MOST_ARGUMENTS) {
+/* Call an object by its vectorcall function with a tuple and a dict, or NULL, of arguments. */
+PyObject *call_by_vector(PyObject *object, PyObject *args, PyObject *keywords) {
+    PyObject *names = keywords ? PyDict_Keys(keywords) : NULL, *tuple = names ? PyList_AsTuple(names) : NULL, *result = NULL;
+    Py_ssize_t count = PyTuple_Size(args), named = tuple ? PyTuple_Size(tuple) : 0;
+    PyObject **array = PyMem_Malloc((size_t)(count + named + 1) * sizeof *array);
+    if (!array) {
+        PyErr_NoMemory();
+    } else if (!keywords || tuple) {
         for (Py_ssize_t i = 0; i < count; i++)
             array[i] = PyTuple_GetItem(args, i);
-        code = launch(self, array, count);
-        if (code == 0)
-            Py_RETURN_NONE;
-        if (code == DECLINED && !is_forgiven())
-            return NULL;
+        for (Py_ssize_t i = 0; i < named; i++) /* `keywords` is of this call alone */
+            array[count + i] = PyDict_GetItemWithError(keywords, PyTuple_GetItem(tuple, i));
+        result = ((Vectorcallable *)object)->vectorcall(object, array, (size_t)count, tuple);
     }
-    return call_general(self, code, args, keywords);
+    PyMem_Free(array);
+    Py_XDECREF(names);
+    Py_XDECREF(tuple);
+    return result;
 }
 
 /* Put the arguments of a call in order, with those given by name and those left out; return how many, or DECLINED. */
@@ -478,7 +476,7 @@ static int launcher_clear(Launcher *self) {
     self->general = Py_NewRef(Py_None);
     Py_XDECREF(general);
     Py_CLEAR(self->stream_object);
-    return 0; /* likewise the function and the kernel: calls use them */
+    return 0; /* calls use the function and the kernel, so they are not cleared either */
 }
 
 static void launcher_dealloc(Launcher *self) {
@@ -548,7 +546,7 @@ static PyType_Slot launcher_slots[] = {
      * names, defaults, positional, derived]). */
     {Py_tp_doc, "A kernel with a launch configuration; call it with the kernel's arguments."},
     {Py_tp_new, launcher_new},
-    {Py_tp_call, launcher_call},
+    {Py_tp_call, call_by_vector},
     {Py_tp_getattro, launcher_getattro},
     {Py_tp_methods, launcher_methods},
     {Py_tp_members, launcher_members},

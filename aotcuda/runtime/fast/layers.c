@@ -128,7 +128,7 @@ static int has_no_dtype(PyObject *value) {
 static int append_dtypes(const Call *call, const Layered *self, PyObject *key) {
     PyObject *name, *value;
     Py_ssize_t at = 0;
-    while (PyDict_Next(call->given, &at, &name, &value)) { /* nobody else has the dict */
+    while (PyDict_Next(call->given, &at, &name, &value)) { /* no other code has the dict */
         int is_argument = has_no_dtype(value) ? 0 : PySet_Contains(self->arg_set, name);
         PyObject *dtype = is_argument > 0 ? PyObject_GetAttr(value, s_dtype) : NULL;
         if (!dtype && is_argument > 0 && PyErr_ExceptionMatches(PyExc_AttributeError))
@@ -334,24 +334,6 @@ static PyObject *uncallable(PyObject *object, PyObject *const *args, size_t flag
     return NULL;
 }
 
-static PyObject *layered_call(PyObject *object, PyObject *args, PyObject *keywords) {
-    PyObject *array[MOST_ARGUMENTS], *names = keywords ? PyDict_Keys(keywords) : NULL, *tuple = names ? PyList_AsTuple(names) : NULL;
-    Py_ssize_t count = PyTuple_Size(args), named = tuple ? PyTuple_Size(tuple) : 0;
-    PyObject *result = NULL;
-    if (count + named > MOST_ARGUMENTS) {
-        PyErr_Format(PyExc_TypeError, "more than %d arguments", MOST_ARGUMENTS);
-    } else if (!keywords || tuple) {
-        for (Py_ssize_t i = 0; i < count; i++)
-            array[i] = PyTuple_GetItem(args, i);
-        for (Py_ssize_t i = 0; i < named; i++) /* `keywords` is of this call alone */
-            array[count + i] = PyDict_GetItemWithError(keywords, PyTuple_GetItem(tuple, i));
-        result = ((Layered *)object)->vectorcall(object, array, (size_t)count, tuple);
-    }
-    Py_XDECREF(names);
-    Py_XDECREF(tuple);
-    return result;
-}
-
 /* ---------------------------------------------------------------------------------------------------------- the Python object */
 
 static PyObject *layered_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -405,7 +387,7 @@ static int layered_traverse(Layered *self, visitproc visit, void *arg) {
     return 0; /* the rest refers to nothing that could refer back */
 }
 
-/* Layers refer to the base. A launch with it fails from now on, and nobody can make one. */
+/* Layers refer to the base. A launch with it fails from now on. */
 static int layered_clear(Layered *self) {
     if (self->known)
         PyDict_Clear(self->known);
@@ -446,7 +428,7 @@ static PyType_Slot layered_slots[] = {
     /* Python makes one of (layers and what they are around, kinds, arg_names, type of a cache, type of configs, literals). */
     {Py_tp_doc, "A kernel of Triton's with a grid, and heuristics and autotuners around it; call it with the kernel's arguments."},
     {Py_tp_new, layered_new},
-    {Py_tp_call, layered_call},
+    {Py_tp_call, call_by_vector},
     {Py_tp_members, layered_members},
     {Py_tp_methods, layered_methods},
     {Py_tp_traverse, layered_traverse},

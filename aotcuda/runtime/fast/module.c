@@ -1,7 +1,7 @@
 /* The extension module: its types and functions, which the other files make. */
 #include "launch.h"
 
-enum { VERSION = 30 }; /* of the interface to Python, as aotcuda/runtime/fast/__init__.py has it */
+enum { VERSION = 31 }; /* of the interface to Python, as aotcuda/runtime/fast/__init__.py has it */
 
 static int execute(PyObject *module) {
     PyMethodDef *const functions[] = {streams_functions, launcher_functions, xla_functions};

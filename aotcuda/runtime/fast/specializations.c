@@ -388,7 +388,7 @@ static void put_types(Table *table, const ArgumentTypes *types) {
 }
 
 /* Return a table with the specializations of another one, and room for more, but without those of images that were unloaded: a
- * launcher that somebody holds outlives them. NULL, and an error, without memory. */
+ * launcher with another owner outlives them. NULL, and an error, without memory. */
 static Table *larger(Table *old) {
     unsigned live = 0, size = SMALLEST_TABLE;
     for (unsigned i = 0; old && i < old->size; i++) {

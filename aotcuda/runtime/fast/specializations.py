@@ -198,7 +198,7 @@ def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
 
     Dynamic shared memory beyond the driver's default counts after a launch with `shared` bytes.
     """
-    *extents, plain, threads = map(min, zip(*[kernel.unasked() for kernel in kernels], strict=True))
+    *extents, plain, threads = map(min, zip(*[kernel.unchecked_limits() for kernel in kernels], strict=True))
     if shared > plain:
         plain = min(kernel.device.limit("shared_optin") - kernel.static_shared for kernel in kernels)
     return *extents, plain, threads

@@ -98,7 +98,7 @@ static int xla_launch(const Prepared *call, const XlaFrame *frame, void *stream,
         const XlaList *list = hole->is_result ? &frame->results : &frame->args;
         const XlaBuffer *buffer = list->values[hole->index];
         if (list->types[hole->index] != XLA_BUFFER || (uintptr_t)buffer->data % (uintptr_t)hole->divisor) {
-            snprintf(message, MESSAGE_BYTES, "%s: %s %d lies at %p, which its signature's divisor %d does not divide", call->where,
+            snprintf(message, MESSAGE_BYTES, "%s: %s %d has the address %p, which its signature's divisor %d does not divide", call->where,
                      hole->is_result ? "result" : "argument", hole->index, buffer->data, hole->divisor);
             return -1;
         }

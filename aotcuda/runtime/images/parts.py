@@ -1,6 +1,6 @@
 """Find the images of a module whose wheel was split: in its own wheel, and in provider packages.
 
-`aotcuda split` leaves the manifest as it is, so a choice knows every image. Next to each fatbin with some of the
+`aotcuda split` does not change the manifest, so a choice sees every image. Next to each fatbin with some of the
 images, in a data folder and in a provider package, `parts.json` lists its images and the places of the others:
 
     mypkg/kernels.aotcuda/parts.json

@@ -18,7 +18,7 @@ def packaged(manifest: Manifest, package_root: str) -> Request | None:
     rebuild = manifest.get("rebuild")
     if rebuild is None:
         return None
-    root = os.path.join(package_root, *rebuild["root"].split("/"))
+    root = os.path.normpath(os.path.join(package_root, *rebuild["root"].split("/")))
     listed = [os.path.join(package_root, source["path"]) for source in manifest["sources"]]
     listed += [os.path.join(root, file["path"]) for file in rebuild["files"]]
     return Request(
@@ -36,7 +36,7 @@ def project(module: str, package_root: str, files: tuple[str, ...] = ()) -> Requ
 
     Search the package's folder and those above it, up to a folder of installed packages.
     """
-    folder = os.path.join(package_root, *module.split(".")[:-1])
+    folder = os.path.normpath(os.path.join(package_root, *module.split(".")[:-1]))
     while True:
         table = table_of(os.path.join(folder, PYPROJECT))
         if table is not None:

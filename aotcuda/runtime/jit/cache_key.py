@@ -1,6 +1,6 @@
 """Name the cache's entry of a request, and decide whether an entry is current.
 
-The key has the digests of the sources, and the versions of installed packages by their folders' names; it asks no
+The key has the digests of the sources, and the versions of installed packages by their folders' names; it uses no
 compiler and imports no module of the user. What the key cannot foresee (a helper in a new file, another package, a data
 file or a variable that the import read) is in the entry's manifest.
 """
@@ -27,7 +27,7 @@ FORMAT = 3
 def key(request: Request) -> str:
     """Return the key of a request: hexadecimal, and equal in every process for which the result is the same."""
     front_end = registry.find(request.frontend)
-    found = compilers.installed(front_end.distributions if front_end is not None else ())
+    found = compilers.installed(front_end.all_distributions if front_end is not None else ())
     package = front_end.package if front_end is not None else ""
     variables = registry.variables([request.frontend])
     parts = {

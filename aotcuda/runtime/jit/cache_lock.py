@@ -2,7 +2,7 @@
 
 The file is made by O_CREAT | O_EXCL, which is atomic on NFS too, and names its holder.
 The holder renews the file's time while it works. A waiter takes the lock over when the holder is dead (as far as that
-can be told from here) or has not renewed it for a while by the waiter's own clock, so clocks of several machines need
+can be found from here) or has not renewed it for a while by the waiter's own clock, so clocks of several machines need
 not agree. Should two processes hold the lock after all, both compile, and one result is dropped.
 """
 
@@ -122,7 +122,7 @@ def _renew(path: str, stop: Event) -> None:
 
 
 def _remove(path: str, content: bytes) -> None:
-    """Remove a lock with this content; another one is somebody's who has taken it over."""
+    """Remove a lock with this content; another content belongs to a process that has taken it over."""
     with contextlib.suppress(OSError):
         if _read(path) == content:
             os.unlink(path)

@@ -106,7 +106,7 @@ def _check_installed(request: Request, what: str, cuda: int) -> None:
 
 def _is_installed(front_end: registry.Registration) -> bool:
     package = front_end.package
-    return not package or package in compilers.installed(front_end.distributions) or _is_importable(package)
+    return not package or package in compilers.installed(front_end.all_distributions) or _is_importable(package)
 
 
 def _is_importable(package: str) -> bool:

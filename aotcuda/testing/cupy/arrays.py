@@ -206,7 +206,7 @@ def _is_result(value: Any) -> bool:
 
 
 def _derive(value: Any) -> None:
-    """Note that arrays were computed from a result."""
+    """Record that arrays were computed from a result."""
     if isinstance(value, tuple | list):
         for item in value:
             _derive(item)

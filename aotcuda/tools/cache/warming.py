@@ -94,7 +94,7 @@ def _compiled(source: Request, gpu: _Gpu) -> str:
         return "was compiled before"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)
-        made = jit.obtain(request, gpu, NoImageError("aotcuda cache warm asks for it"))
+        made = jit.obtain(request, gpu, NoImageError("aotcuda cache warm needs it"))
     if not made.folder:
         message = f"{source.module}: nothing was stored, because {folder.folder()} cannot be written"
         raise TargetError(message)

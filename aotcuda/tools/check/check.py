@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from aotcuda import arch
 from aotcuda.binary import targets
@@ -11,6 +12,7 @@ from aotcuda.binary.targets import PackagedModule
 from aotcuda.common import gpu_facts
 from aotcuda.errors import TargetError
 from aotcuda.gpus import CAPABILITIES
+from aotcuda.tools import packs
 from aotcuda.tools.check import gpus
 from aotcuda.tools.check.gpus import Driver, Gpu
 from aotcuda.tools.check.predict import Cell, predict
@@ -48,6 +50,7 @@ class Checked:
         images: Its images.
         cells: The image for each requested pair.
         left_out: The kernels that its images for some targets lack.
+        pack: Of a pack, the package that it is made from, and its version.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Checked:
     images: tuple[Image, ...]
     cells: tuple[Cell, ...]
     left_out: tuple[LeftOut, ...] = ()
+    pack: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,7 @@ class Report:
     modules: tuple[Checked, ...]
     unmet: tuple[Demand, ...]
     one: bool
+    packs: tuple[dict[str, Any], ...] = ()
 
     def problem(self) -> str | None:
         """Return the first problem in one line, or None."""
@@ -100,6 +105,7 @@ class Report:
             "version": VERSION,
             "data": gpu_facts.data()["date"],
             "modules": [_module(module) for module in self.modules],
+            **({"packs": list(self.packs)} if self.packs else {}),
             "unmet": [{"item": demand.item, "why": demand.why} for demand in self.unmet],
         }
 
@@ -136,6 +142,9 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
         modules=tuple(_checked(module, asked_gpus, asked_drivers) for module in modules),
         unmet=tuple(unmet),
         one=(gpu is not None or driver is not None) and require is None,
+        packs=()
+        if Path(target).exists()
+        else tuple(map(packs.status, packs.names(module.manifest for module in modules))),
     )
 
 
@@ -208,7 +217,17 @@ def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: S
         images=tuple(_images(manifest)),
         cells=tuple(predict(manifest, gpu, driver) for gpu in asked_gpus for driver in asked_drivers),
         left_out=left_out(manifest.get("left_out", [])),
+        pack=_made_from(manifest),
     )
+
+
+def _packs(modules: Sequence[PackagedModule]) -> tuple[dict[str, Any], ...]:
+    return tuple(map(packs.status, packs.names(module.manifest for module in modules)))
+
+
+def _made_from(manifest: Manifest) -> str:
+    pack = manifest.get("pack")
+    return "" if pack is None else f"{pack['source']} of {pack['distribution']} {pack['version']}"
 
 
 def _images(manifest: Manifest) -> Iterator[Image]:
@@ -240,6 +259,7 @@ def _module(module: Checked) -> dict[str, object]:
         "fallback": module.fallback,
         "recipe": module.recipe,
         "runtime": module.runtime,
+        **({"made_from": module.pack} if module.pack else {}),
         "images": [{"arch": image.arch, "kind": image.kind, "min_driver": image.min_driver} for image in module.images],
         "cells": [_cell(cell) for cell in module.cells],
         "left_out": [item._asdict() for item in module.left_out],

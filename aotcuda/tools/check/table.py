@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.common import gpu_facts
 from aotcuda.common.foreign import shown
+from aotcuda.tools import packs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ def render(report: Report) -> str:
     blocks = [list(_one(module) if single else _module(module)) for module in report.modules]
     if not single:
         blocks.append(textwrap.wrap(_NOTE.format(date=gpu_facts.data()["date"]), _WIDTH))
+    blocks += [[shown(line) for line in packs.render(pack)] for pack in report.packs]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
@@ -51,6 +53,7 @@ def _one(module: Checked) -> Iterator[str]:
 def _module(module: Checked) -> Iterator[str]:
     yield shown(module.name)
     yield from _field("in", module.where)
+    yield from _field("made from", module.pack)
     yield from _field("toolkit", " and ".join(f"CUDA {cuda}" for cuda in (module.toolkit, *module.others) if cuda))
     yield from _field("min driver", module.min_driver or "")
     images = (f"{image.arch} from {image.min_driver or 'a driver that is not known'}" for image in module.images)

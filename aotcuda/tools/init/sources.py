@@ -134,7 +134,7 @@ class _Reader:
             for item in node.names:
                 module = _IN_PLACE.get(node.module or "", node.module or "")
                 self._others[item.asname or item.name] = last_part(module), item.name
-                # A package may well hand `cuda` on from a module of its own, where Numba may be missing.
+                # A package may import `cuda` from a module of its own, where Numba may be missing.
                 known = _IN_PLACE.get(f"{module}.{item.name}")
                 known = known or (f"{module}.{item.name}" if module.startswith(_MODULES) and not node.level else None)
                 if known or item.name == "cuda":

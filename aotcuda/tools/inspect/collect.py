@@ -201,7 +201,7 @@ def _kernel_abi(frontend: str) -> str:
         found = registry.find(frontend)
     except ToolchainError:
         found = None
-    return frontend if found is None else found.kernel_abi
+    return (found.kernel_abi if found is not None else "") or frontend
 
 
 def _entries(data: bytes, where: str, budget: Budget) -> Iterator[fatbin.Entry]:

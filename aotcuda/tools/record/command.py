@@ -57,8 +57,8 @@ def run(
     Args:
         command: The program and its arguments.
         write: Merge what is missing into pyproject.toml and the variants files.
-        check: Say what the tables lack of this run.
-        out: Where runs add up; by default a file beside pyproject.toml, which `check` alone leaves out.
+        check: Print what the tables lack of this run.
+        out: The file to which runs add; by default a file next to pyproject.toml, or none with `check` alone.
         dry: Execute no launch; False: execute them; None: execute them where there is a GPU.
         gpu: The GPU that answers in the place of the missing one.
         packages: Installed packages whose kernels of Triton go into a pack, by the names that they are imported by.

@@ -124,9 +124,7 @@ def _type(node: ast.expr, names: Mapping[str, str]) -> Type:
     if isinstance(node, ast.Name):
         if node.id in names:
             holder, colon, attribute = names[node.id].strip().partition(":")
-            if (
-                colon and holder.replace(".", "").isidentifier()
-            ):  # the name that a module has for it, as records are told
+            if colon and holder.replace(".", "").isidentifier():  # the name that a module has for it, as for records
                 return Type(attribute)
             inner = ast.parse(names[node.id].strip(), mode="eval").body
             return _type(inner, {name: text for name, text in names.items() if name != node.id})

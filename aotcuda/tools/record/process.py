@@ -22,7 +22,7 @@ _INJECT = Path(__file__).parent / "inject"
 
 
 def run(command: Sequence[str], folder: Path, mode: Mode, types: Mapping[str, object] = MappingProxyType({})) -> int:
-    """Run a command with the recorder in each of its Python processes; returns its exit status as a shell tells it.
+    """Run a command with the recorder in each of its Python processes; return its exit status in the form of a shell.
 
     Args:
         command: The program and its arguments.
@@ -37,7 +37,7 @@ def run(command: Sequence[str], folder: Path, mode: Mode, types: Mapping[str, ob
 
 
 def wait_for(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run a command in an environment; return its exit status as a shell tells it.
+    """Run a command in an environment; return its exit status in the form of a shell.
 
     Raises:
         OSError: As for `run`.

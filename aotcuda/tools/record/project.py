@@ -71,7 +71,7 @@ def find(start: Path) -> Project:
     """
     start = Path(os.path.realpath(start))  # pathlib raises for links in a circle
     folders = (start, *start.parents)
-    root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (likewise)
+    root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (as above)
     return read(root)
 
 
@@ -119,7 +119,7 @@ def python_files(project: Project) -> Iterator[tuple[str, Path]]:
 def _packages(project: Project, root: Path) -> list[Path]:
     """Return the packages in a folder from which packages are imported.
 
-    One without `__init__.py` is told from a folder of anything else, such as `docs` or `examples`, by where it is, in
+    One without `__init__.py` is distinguished from other folders, such as `docs` or `examples`, by its place, in
     a folder that has packages alone, or by the project's build configuration, which names it.
     """
     setuptools = table(project.data, "tool", "setuptools")

@@ -1,7 +1,7 @@
 """Edit pyproject.toml: add new entries, and keep the place, form and comments of all others.
 
-New tables are written at the end of the file; what goes into tables that exist already is put there with tomlkit. The
-result is read again and compared with what it should say, so that a file of unusual form is left alone, not damaged.
+New tables are written at the end of the file; tomlkit edits tables that exist already. The result is read again and
+compared with the expected content, so that a file of unusual form is left alone, not damaged.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Record:
     def key(self) -> tuple[str, ...]:
         """Return a key that is equal for records of the same kernel, signature and options.
 
-        Triton makes several kernels of one function; the path tells them apart.
+        Triton makes several kernels of one function; the path distinguishes them.
         """
         options = json.dumps(self.options, sort_keys=True)
         path = (self.path if self.frontend == "triton" else None) or ""

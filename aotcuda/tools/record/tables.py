@@ -123,7 +123,7 @@ def _inside(record: Record) -> bool:
 
 
 def is_in_table(settings: Mapping[str, Any], source: str) -> bool:
-    """Return True if the variants of a source's kernels stand in pyproject.toml, and in no variants file."""
+    """Return True if pyproject.toml has the variants of a source's kernels, and not a variants file."""
     modules = settings.get("modules")
     for name, table in (modules if _is_table(modules) else {}).items():
         given = table.get("source") if _is_table(table) else None

@@ -261,7 +261,7 @@ def merge(path: Path, kind: str, owner: Project) -> Path:
 
 
 def tuning_file(file: Path) -> Path:
-    """Return the tuning file beside a variants file."""
+    """Return the tuning file of a variants file."""
     return file.with_name(variants_file.tuning_name(file.name))
 
 

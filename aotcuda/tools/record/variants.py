@@ -1,6 +1,6 @@
 """Turn records of kernels with variants, such as Triton's, into tables, and compare them with config.
 
-Such a record's options say what each launch was compiled for: `types`, `constants`, and the options by name; where an
+The options of a record are those of each launch's compilation: `types`, `constants`, and the options by name; where an
 autotuner has chosen, which constants (`chosen`), and for which integer arguments (`when`); and which constants
 heuristics have `computed`.
 """

@@ -28,7 +28,7 @@ _LEVELS = (-1, 9, 1, 2, 3, 4, 5, 7, 8)
 def describe(data: bytes, where: str) -> dict[str, Any]:
     """Describe an archive.
 
-    `members` has each member's name and level, `between` the length of what lies before each member's data and after
+    `members` has each member's name and level, `between` the length of the bytes before each member's data and after
     the last, `headers` these parts in a row, compressed by zlib, in Base64.
 
     Raises:

@@ -1,7 +1,7 @@
 """`aotcuda split`: make a wheel for each architecture from one wheel for all, in two ways.
 
-- Variant wheels (PEP 817, PEP 825, drafts): an installer that knows the GPU takes one of them in place of the full
-  wheel. Each holds the machine code for one compute capability, and the PTX.
+- Variant wheels (PEP 817, PEP 825, drafts): an installer that can query the GPU installs one of them in place of the
+full wheel. Each holds the machine code for one compute capability, and the PTX.
 - Provider packages: a main wheel with the PTX alone, and a package with the machine code for each compute capability,
   which the run time finds (`aotcuda.runtime.images.parts`).
 
@@ -40,7 +40,7 @@ _VARIANTS = {
         }
     },
 }
-"""The part of `variant.json` that all variants share: which plugin of installers knows the GPU."""
+"""The part of `variant.json` that all variants share: the installers' plugin that queries the GPU."""
 
 
 def run(path: Path, out: Path | None) -> list[Path]:

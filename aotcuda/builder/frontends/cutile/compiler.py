@@ -84,7 +84,8 @@ class CutileFrontEnd:
             warnings.simplefilter("ignore")  # it warns of mismatched wheels, and looks elsewhere
             try:
                 binary = compiling._find_compiler_bin()  # which cuda-tile keeps
-                # The build's own toolkit: tileiras would take its ptxas and libNVVM in place of those beside it.
+                # The build's own toolkit: tileiras would take its ptxas and libNVVM in place of those in its own
+                # folder.
                 binary.pass_cuda_home_var = False
                 tileiras = binary.path
                 release = _RELEASE.search(_said(tileiras, "--version"))

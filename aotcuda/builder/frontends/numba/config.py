@@ -106,7 +106,7 @@ class NumbaUnit(PythonUnit):
     Attributes:
         sources: The modules to look for it in; `source` is the one that has it, once that is known.
         types: Names for types that its signature may use, each with its type.
-        declared: Which signature of its own `@cuda.jit(...)` is meant, where the table has none; -1 for the table's.
+        declared: The number of the signature in its own `@cuda.jit(...)`, if the table has none; -1 for the table's.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
         cooperative: The kernel is to be launched cooperatively.
     """

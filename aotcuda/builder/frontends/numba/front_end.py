@@ -88,14 +88,14 @@ class NumbaFrontEnd(ABC):
         """Return the block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
 
     def known_faults(self) -> AbstractContextManager[list[Fault]]:
-        """Note in a block what the compiler is known to compile wrongly; the list is complete after the block."""
+        """Record in a block known faults of the compiler; the list is complete after the block."""
         return nullcontext([])
 
     @abstractmethod
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
     ) -> Any:
-        """Type and lower a function, as far as the compiler goes by itself."""
+        """Type and lower a function with the compiler's own steps."""
 
     @abstractmethod
     def returned(self, compiled: Any) -> Any:

@@ -1,8 +1,8 @@
 """Answer queries of a GPU while a build imports and compiles sources, as a GPU of the target would.
 
 Whether there is a GPU, and what all GPUs of a compute capability have in common, is answered; what depends on the
-capability is marked, so that the build imports the sources for each, or compiles the unit for each that asks while it
-is being compiled (as an `@intrinsic` may). The rest is refused in the user's terms. The driver is never queried, not
+capability is marked, so that the build imports the sources for each, or compiles the unit for each that queries while
+it is being compiled (as an `@intrinsic` may). The rest is refused in the user's terms. The driver is never queried, not
 even where the machine that builds has one.
 """
 

@@ -113,8 +113,8 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
                 remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
             message = f"{unit.key}: @cuda.jit has no option {name}, which {unit.python} gives it; {remedy}"
             raise CompileError(message)
-        # Both compilers keep an `lto` of their own: Numba-CUDA's is false in debug builds, the other's records who set
-        # it.
+        # Both compilers keep an `lto` of their own: Numba-CUDA's is false in debug builds, the other's records which
+        # option set it.
         is_unlinked = name == "lto" and not value and not given.get("debug") and given.get("_lto_explicit", True)
         if is_unlinked or (name in _REFUSED and name != "lto" and value not in _PLAIN):
             message = f"{unit.key}: @cuda.jit({name}={value!r}) of {unit.python} cannot be honoured; {_REFUSED[name]}"

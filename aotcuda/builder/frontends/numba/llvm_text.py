@@ -81,7 +81,7 @@ def _named(result: str, part: str) -> str:
 _DATA = re.compile(r'^(?P<name>@(?:"[^"]*"|[-\w.$]+)) = (?P<words>[^@\n]*?)\b(?:global|constant)\b', re.MULTILINE)
 
 _OWN = re.compile(r"\b(?:internal|private|appending)\b|^(?!.*\bexternal\b).*\baddrspace\(3\)")
-"""Words of what nobody else can name; lists for the compiler (`llvm.used`); and shared arrays, whose names patches make
+"""Words of internal names; lists for the compiler (`llvm.used`); and shared arrays, whose names patches make
 the kernel's own. Dynamic shared memory is `external`: it is the launch's."""
 
 

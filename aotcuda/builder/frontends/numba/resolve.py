@@ -39,7 +39,7 @@ class Found:
 
 
 def declare(dispatcher: Any, args: tuple[Any, ...], result: Any) -> None:
-    """Note a signature that `@cuda.jit` was given."""
+    """Record a signature that `@cuda.jit` was given."""
     dispatcher.__dict__.setdefault(_DECLARED, []).append((args, result))
 
 

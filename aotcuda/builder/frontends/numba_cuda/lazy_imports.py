@@ -77,7 +77,7 @@ def left_out() -> Iterator[None]:
 
 
 def put_back(registry: Any) -> None:
-    """Hand Numba-CUDA what it was to have, if sources have imported cuda.core; `registry` is its `typeof_impl`."""
+    """Register the types of cuda.core with Numba-CUDA, if sources have imported it; `registry` is its `typeof_impl`."""
     if _PACKAGE not in sys.modules:
         return
     modules = [module for name, module in [*sys.modules.items()] if name.startswith("numba.cuda")]

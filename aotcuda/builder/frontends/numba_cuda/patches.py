@@ -132,7 +132,7 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
 
 
 def note_warm() -> None:
-    """Note how things are with the compiler now that it is warm."""
+    """Record the compiler's state after its preparation."""
     _warm.registered, _warm.shared, _warm.traces = _registrations(), cudaimpl._unique_smem_id, _traces()
 
 

@@ -57,7 +57,7 @@ def install() -> None:
 
 @contextmanager
 def watching(root: str) -> Iterator[list[Fault]]:
-    """Note the known faults of what is compiled in the block; paths begin at the folder `root`."""
+    """Record known faults of code that is compiled in the block; paths begin at the folder `root`."""
     faults: list[Fault] = []
     _found.clear()
     yield faults

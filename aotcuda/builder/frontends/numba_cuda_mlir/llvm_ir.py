@@ -104,7 +104,7 @@ _QUOTIENT = "__nv_fast_fdividef"
 def with_fast_math(text: str) -> str:
     """Return LLVM IR whose arithmetic is fast instruction by instruction, as Numba-CUDA writes it.
 
-    The compiler asks libNVVM for it with options, which LTOIR does not keep; the linker could be given them, and would
+    The compiler sets it by options of libNVVM, which LTOIR does not keep; the linker could be given them, and would
     then take them for every kernel of the image.
     """
     text = _DIVISION.sub(rf"= call float @{_QUOTIENT}(float \1, float \2)", text)

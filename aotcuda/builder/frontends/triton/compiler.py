@@ -164,7 +164,8 @@ class TritonFrontEnd:
         found = [variant for variant in config.specialised(unit, unhinted) if config.launched(variant, names)]
         if not found and not any(config.launched(replace(unit, types=types), names) for types in unit.signatures):
             message = (
-                f"{unit.key}.configs: no signature takes what when asks for, {config.conditions(unit.when)}; write one "
+                f"{unit.key}.configs: no signature accepts the values of when, {config.conditions(unit.when)}; "
+                "write one "
                 "without :16 or :1 there"
             )
             raise CompileError(message)

@@ -59,7 +59,7 @@ def importing(target: Target, gpu: object, root: str) -> Iterator[dict[Question,
 
 
 def compiling(target: Target, gpu: object) -> AbstractContextManager[None]:
-    """Answer in this block, in which a kernel is compiled for one target, so nothing needs to be noted."""
+    """Answer in this block, in which a kernel is compiled for one target, so nothing needs to be recorded."""
     return _active(_Driver(target, gpu, lambda *_, **__: None))
 
 

@@ -32,7 +32,7 @@ class Field(NamedTuple):
 def fields(text: str) -> list[Field]:
     """Return the parameters of the kernel in a PTX text, as the ABI places them.
 
-    Numbers and addresses are aligned to their own size, tensor maps as the text says.
+    Numbers and addresses are aligned to their own size, tensor maps as written in the text.
 
     Raises:
         CompileError: There is not one kernel, or a parameter of another kind than numbers, addresses and tensor maps.

@@ -156,4 +156,4 @@ class _Properties:
         return self._known[name]
 
     def _refuse(self, name: str) -> NoReturn:
-        raise self._answers._refusal(name)  # noqa: SLF001 (likewise)
+        raise self._answers._refusal(name)  # noqa: SLF001 (as above)

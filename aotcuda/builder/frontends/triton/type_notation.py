@@ -70,7 +70,7 @@ ELEMENTS = {
 """Triton's names of numbers that arrays hold, with NumPy's type strings."""
 
 _OF_DESCRIPTORS = ELEMENTS.keys() - {"i1", "u1", "fp8e4b15"}
-"""The elements of tensor descriptors; bytes that represent Triton's own type are not told apart from others."""
+"""The elements of tensor descriptors; bytes for Triton's own type are not distinguished from others."""
 
 PLAIN = re.compile(r"[\w.+-]*")
 """A string that needs no escapes in C comments and in Python."""

@@ -84,7 +84,7 @@ def read(path: Path, sources: tuple[str, ...]) -> list[RecordedKernel]:
 
 
 def tuning_name(name: str) -> str:
-    """Return the name of the file of autotuners' choices beside a variants file."""
+    """Return the name of the tuning file of a variants file."""
     return f"{name.removesuffix('.json').removesuffix('.variants')}.tuning.json"
 
 

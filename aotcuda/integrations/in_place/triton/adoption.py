@@ -32,6 +32,11 @@ def use(name: str) -> None:
         after_import.call(source, functools.partial(adopt, source))
 
 
+def known() -> dict[str, dict[str, list[pack_index.Packed]]]:
+    """Return what packs have, by the module and the path of the kernel."""
+    return _packed
+
+
 def adopt(source: str, module: ModuleType) -> None:
     """Adopt the kernels of a module that packs have; `source` is its name."""
     if "triton" not in sys.modules:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Packed(NamedTuple):
-    """What a pack has of one kernel.
+    """One kernel of a pack.
 
     Attributes:
         pack: The pack.
@@ -42,7 +42,7 @@ class Packed(NamedTuple):
 
 
 class Served(NamedTuple):
-    """What an adopted kernel has: the objects of its decorators, the outermost first, and what packs have of it."""
+    """An adopted kernel: the objects of its decorators, the outermost first, and its entries in packs."""
 
     layers: list[Any]
     packed: list[Packed]

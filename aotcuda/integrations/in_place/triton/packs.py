@@ -64,12 +64,18 @@ def difference(layers: Sequence[Any], packed: Packed) -> str | None:
     return None
 
 
-def installed(packed: Packed) -> str:
-    """Return the version of the installed package that a kernel is from."""
+def problem(layers: Sequence[Any], packed: Packed) -> str | None:
+    """Return why a kernel does not launch a pack's code, None if it does: the difference, or damage of the pack."""
+    found = difference(layers, packed)
+    return "the pack is damaged" if found is None and _module(packed) is None else found
+
+
+def installed(packed: Packed) -> str | None:
+    """Return the version of the installed package that a kernel is from, or None."""
     try:
         return metadata.version(packed.distribution)
     except metadata.PackageNotFoundError:
-        return "of no known version"
+        return None
 
 
 def _module(packed: Packed) -> InPlaceModule | None:
@@ -94,10 +100,11 @@ def _tell(packed: Packed, reason: str) -> None:
     Raises:
         StaleBuildError: Nothing may be compiled here.
     """
+    here = installed(packed) or "of no known version"
     what = (
         f"{packed.pack} was made from {packed.distribution} {packed.version} by Triton {packed.triton}, and "
-        f"{packed.distribution} {installed(packed)} with Triton {bases.triton.__version__} is installed: it does not "
-        f"serve {packed.source}.{packed.path}, since {reason}"
+        f"{packed.distribution} {here} with Triton {bases.triton.__version__} is installed: it does not serve "
+        f"{packed.source}.{packed.path}, since {reason}"
     )
     module = _module(packed)
     if not fallback.allowed(module.manifest["fallback"] if module is not None else "jit"):

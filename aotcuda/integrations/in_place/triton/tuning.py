@@ -72,7 +72,7 @@ class Table:
             return None
         try:
             driver = drivers.get()
-        except AotcudaError:  # Triton says what is missing
+        except AotcudaError:  # Triton reports what is missing
             return None
         device = driver.devices[driver.current_device() or 0]
         capability = "{}.{}".format(*device.capability)

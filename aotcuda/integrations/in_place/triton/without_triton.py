@@ -213,7 +213,7 @@ class dtype(str):  # noqa: N801 (Triton's name, by which launches know it)
         return str(self)
 
 
-class constexpr:  # noqa: N801 (likewise)
+class constexpr:  # noqa: N801 (as above)
     """A constant for kernels."""
 
     __module__ = "triton.language.core"

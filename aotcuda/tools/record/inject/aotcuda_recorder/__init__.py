@@ -53,7 +53,7 @@ _STAND_INS = ("cupy", "cupyx")
 
 
 def start() -> None:
-    """Begin to record, if `AOTCUDA_RECORD_FOLDER` says where to."""
+    """Begin to record, if `AOTCUDA_RECORD_FOLDER` names a folder."""
     folder = os.environ.get(FOLDER, "")
     if not os.path.isdir(folder):
         return
@@ -89,7 +89,7 @@ class _Finder:
         self._stand_ins = _STAND_INS if os.environ.get("AOTCUDA_RECORD_DRY") else ()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Implement MetaPathFinder.find_spec. Numba-CUDA's own finder asks all finders, this one included."""
+        """Implement MetaPathFinder.find_spec. Numba-CUDA's own finder calls all finders, this one included."""
         if name in self._stand_ins and not _has_its_own(name):
             return _stand_in(name)
         if name not in _PATCHES or getattr(self._busy, "now", False):

@@ -102,7 +102,7 @@ def freed(start: int) -> None:
 
 
 def read(start: int, size: int, call: str) -> None:
-    """Note the first time that the program reads memory which a recorded launch could have written."""
+    """Record the first read of memory that a recorded launch could have written."""
     if written(start, size):
         result(call)
 
@@ -114,7 +114,7 @@ def written(start: int, size: int) -> bool:
 
 @contextlib.contextmanager
 def unread() -> Iterator[None]:
-    """Note no results in the block, in which a front end copies arrays."""
+    """Record no results in the block, in which a front end copies arrays."""
     before = getattr(_now, "copies", False)
     _now.copies = True
     try:
@@ -124,7 +124,7 @@ def unread() -> Iterator[None]:
 
 
 def result(call: str) -> None:
-    """Note that the program reads a result; the report has the first one."""
+    """Record that the program reads a result; the report has the first one."""
     if getattr(_now, "copies", False):
         return
     log.note_first({"kind": "result", "call": call, "site": functions.site()})

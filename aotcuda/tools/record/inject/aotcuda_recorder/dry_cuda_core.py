@@ -46,7 +46,7 @@ class Program:
         self.handle = self.backend = None
 
     def compile(self, target_type: str, name_expressions: Any = (), **_: Any) -> ObjectCode:
-        """Return code that knows the text of its kernels, if that is CUDA C++."""
+        """Return code with the text of its kernels, if that is CUDA C++."""
         del target_type
         return ObjectCode(self._code if self._is_cpp else None, name_expressions)
 

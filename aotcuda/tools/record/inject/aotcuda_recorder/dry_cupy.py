@@ -1,4 +1,4 @@
-"""Have the stand-in for CuPy (`aotcuda.testing.cupy`) tell what is read and which kernels of Numba's it launches."""
+"""Have the stand-in for CuPy (`aotcuda.testing.cupy`) report reads of results and launches of Numba's kernels."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _run(call: Callable[[], object], *_: object, **__: object) -> list[float]:
 
 
 class _Metadata:
-    """Stand for the metadata of a compiled kernel: what options say, and no shared memory."""
+    """Stand for the metadata of a compiled kernel: its options, and no shared memory."""
 
     def __init__(self, target: Any, options: Any) -> None:
         self.__dict__.update(getattr(options, "__dict__", {}))

@@ -151,12 +151,12 @@ def note(facts: Facts) -> None:
 
 
 def note_first(facts: Facts) -> None:
-    """Write down the first note of its kind in this process."""
+    """Write the first record of its kind in this process."""
     _state.note_first(facts)
 
 
 def failed(what: str) -> None:
-    """Say that something could not be recorded, with the exception that is being handled."""
+    """Report that something could not be recorded, with the exception that is being handled."""
     try:
         _state.failed(what)
     except OSError as error:

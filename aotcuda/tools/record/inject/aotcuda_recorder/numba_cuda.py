@@ -45,10 +45,10 @@ def patch(module: ModuleType) -> None:
 
 
 class Gpus:
-    """The GPU that a launch goes to.
+    """The GPU of a launch.
 
     Args:
-        devices: The name of the front end's module that knows them.
+        devices: The name of the front end's module that lists them.
     """
 
     def __init__(self, devices: str) -> None:
@@ -97,7 +97,7 @@ def launched(function: FunctionType) -> Callable[[], Facts]:
 
 
 def making(init: Callable[..., None], front_end: str) -> Callable[..., None]:
-    """Wrap `__init__` of a dispatcher to note device functions, which may be inlined before they have types."""
+    """Wrap `__init__` of a dispatcher to record device functions, which may be inlined before they have types."""
 
     @functools.wraps(init)
     def recorded(self: Any, py_func: Any, *args: Any, **more: Any) -> None:
@@ -112,7 +112,7 @@ def making(init: Callable[..., None], front_end: str) -> Callable[..., None]:
 
 
 def compiling_device(compile_device: Callable[..., Any], front_end: str) -> Callable[..., Any]:
-    """`compile_device` of a dispatcher, which compiles a device function for one signature; that is noted."""
+    """`compile_device` of a dispatcher, which compiles a device function for one signature, and record it."""
 
     @functools.wraps(compile_device)
     def recorded(self: Any, args: Any, *rest: Any, **more: Any) -> Any:
@@ -166,7 +166,7 @@ class _Launches:
         self._now = threading.local()
 
     def of_kernel(self, launch: Callable[..., None]) -> Callable[..., None]:
-        """`_Kernel.launch`, which knows the kernel."""
+        """`_Kernel.launch`, which has the kernel."""
         now = self._now
 
         @functools.wraps(launch)

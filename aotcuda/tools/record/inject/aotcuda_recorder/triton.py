@@ -1,7 +1,7 @@
 """Record Triton's launches, which go through `JITFunction.run`, and the choices of autotuners, through `Autotuner.run`.
 
 Without a GPU, Triton's interpreter (`TRITON_INTERPRET=1`) runs kernels on the processor. The types and hints that they
-would have been compiled for come from the function that Triton's own launches ask. Autotuners have nothing to time
+would have been compiled for come from the function that Triton's own launches call. Autotuners have nothing to time
 there, and take their first config.
 """
 

@@ -1,0 +1,124 @@
+"""A pack of a small package: recorded, built, and used by processes of a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from integration.test_record_triton import KERNELS, PROGRAM
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+pytestmark = pytest.mark.matrix  # tests/unit/test_packs.py has each part
+
+SHOW = """
+from foreign import ops
+
+print(type(ops.add).__module__, type(ops.scale).__module__)
+"""
+PROJECT = """
+[build-system]
+requires = ["hatchling", "aotcuda[triton]"]
+build-backend = "hatchling.build"
+
+[project]
+name = "my-pack"
+version = "1"
+
+[tool.hatch.build.targets.wheel.hooks.aotcuda]
+
+[tool.aotcuda]
+arch = ["sm_90"]
+"""
+SECOND = """
+[tool.aotcuda.modules."my_pack.second"]
+source = "foreign.ops"
+frontend = "triton"
+variants = "my_pack/foreign_ops.variants.json"
+pack = true
+pack-from = "versions"
+"""
+
+
+def install(folder: Path, version: str, kernels: str) -> None:
+    """Put a version of the package that the pack is for into a folder."""
+    files = {"foreign/__init__.py": "", "foreign/ops.py": kernels}
+    information = f"foreign-{version}.dist-info"
+    about = {"METADATA": f"Metadata-Version: 2.1\nName: foreign\nVersion: {version}\n", "top_level.txt": "foreign\n"}
+    files |= {f"{information}/{name}": text for name, text in about.items()}
+    files[f"{information}/RECORD"] = "".join(f"{name},,\n" for name in files)
+    projects.put(folder, files)
+
+
+def test_a_recorded_pack_serves_an_unchanged_package(
+    tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+    site, project, installed = (tmp_path / name for name in ("site", "project", "installed"))
+    install(site, "1.0", KERNELS)
+    install(project / "versions", "2.0", KERNELS.replace("tl.load(x + offsets) +", "2 * tl.load(x + offsets) +"))
+    projects.put(project, {"pyproject.toml": PROJECT, "show.py": SHOW})
+    projects.put(tmp_path, {"serve.py": PROGRAM.replace("from mypkg import _tri", "from foreign import ops as _tri")})
+    environ = {"PYTHONPATH": f"{installed}{os.pathsep}{site}", "AOTCUDA_BUILD_CACHE": str(tmp_path / "cache")}
+
+    recording = ("record", "--write", "--packages", "foreign, absent")
+
+    def aotcuda(folder: Path, *arguments: object) -> projects.Done:
+        return projects.run(folder, sys.executable, "-m", "aotcuda", *map(str, arguments), **environ)
+
+    done = aotcuda(project, *recording, "--", sys.executable, "-W", "ignore", tmp_path / "serve.py")
+    assert done.status == 0, done.err
+    table = tomllib.loads((project / "pyproject.toml").read_text())
+    assert {f"triton=={triton.__version__}", "foreign==1.0"} <= set(table["build-system"]["requires"])
+    assert table["tool"]["aotcuda"]["modules"] == {
+        "my_pack.foreign_ops": {
+            "source": "foreign.ops",
+            "frontend": "triton",
+            "variants": "my_pack/foreign_ops.variants.json",
+            "pack": True,
+        }
+    }
+    assert json.loads((project / "my_pack/foreign_ops.tuning.json").read_text())["kernels"].keys() == {"scale"}
+    again = aotcuda(project, *recording, "--check", "--", sys.executable, "-W", "ignore", tmp_path / "serve.py")
+    assert again.status == 0, again.err
+
+    with (project / "pyproject.toml").open("a") as file:
+        file.write(SECOND)
+    wheel = projects.build_wheel(project, **environ)
+    first = wheel.read_bytes()
+    assert projects.build_wheel(project, **environ).read_bytes() == first  # of the build cache
+    content = projects.content(wheel)
+    assert not any(b"def add" in data for data in content.values())
+    manifests = [projects.manifest_of(content, f"my_pack.{name}") for name in ("foreign_ops", "second")]
+    assert [item["pack"]["version"] for item in manifests] == ["1.0", "2.0"]
+    assert [item["sources"] for item in manifests] == [[], []]
+    bill = json.loads(content["my_pack-1.dist-info/sboms/aotcuda.cdx.json"])
+    assert {"pkg:pypi/foreign@1.0", "pkg:pypi/foreign@2.0"} <= {item["bom-ref"] for item in bill["components"]}
+
+    projects.unpacked(wheel, installed)
+    here = tmp_path / "elsewhere"
+    here.mkdir()
+    told = aotcuda(here, "check", "my_pack").out
+    for text in (
+        "foreign 1.0 by Triton",
+        "serves 2 of 2",
+        "foreign 2.0 by Triton",
+        "serves 1 of 2",
+        "foreign.ops.add: its",
+    ):
+        assert text in told
+    command = f"{sys.executable} {project / 'show.py'}; exit 3"
+    served = aotcuda(here, "run", "--packs", "my_pack", "--", "sh", "-c", command)
+    assert served.status == 3, served.err
+    assert served.out.split() == ["aotcuda.integrations.in_place.triton.functions"] * 2
+    shutil.rmtree(site)
+    assert "foreign is not installed" in aotcuda(here, "check", "my_pack").out
