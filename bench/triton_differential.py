@@ -8,6 +8,7 @@ heuristics, autotuners. `aotcuda record`, which watches the JIT, writes the vari
 those of `tests/packages/tritoninplace` were written by hand.
 
     python bench/triton_differential.py               # about two minutes on two cores
+    python bench/triton_differential.py --descriptors --out docs/results/triton_descriptors.json
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     parser = machine.parser(__doc__, "triton_differential")
     parser.add_argument("--kernels", nargs="*", choices=[*differential.KERNELS], default=[*differential.KERNELS])
+    parser.add_argument("--descriptors", action="store_true", help="kernels with tensor descriptors alone")
     arguments = parser.parse_args()
     here = machine.describe()
     kernels = {name: differential.KERNELS[name] for name in arguments.kernels}
     base = {name: values[0] for name, values in differential.IN_PLACE["norm.fn.fn"].items()}
     written = [("norm.fn.fn", base | changed) for changed in differential.IN_PLACE_VARIANTS]
     counts, problems = {}, []
-    for source, cases, others in (
-        ("tritonmany.kernels", None, kernels),
-        ("tritoninplace.norm", written, differential.IN_PLACE),
-    ):
+    parts = [("tritonmany.kernels", None, kernels), ("tritoninplace.norm", written, differential.IN_PLACE)]
+    if arguments.descriptors:
+        parts = [("tritonmany.kernels", None, differential.DESCRIPTORS)]
+    for source, cases, others in parts:
         with tempfile.TemporaryDirectory() as temporary:
             found = _compare(Path(temporary), source, cases, others)
         counts[source], problems = found.counts, problems + found.problems

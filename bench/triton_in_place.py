@@ -48,6 +48,11 @@ def body(x, y, out, bias, n, m, scale, BLOCK: tl.constexpr, EVEN: tl.constexpr, 
     pass
 
 
+def tiles(x, y, n):
+    pass
+
+
+described = triton.jit(tiles)
 plain = triton.jit(body)
 none = triton.heuristics(NONE)(triton.jit(body))
 sizes = triton.heuristics(SIZES)(triton.jit(body))
@@ -65,6 +70,7 @@ _CALLS = {
     "tuned, function": "k.tuned[f](x, y, x, None, 512, 7, 0.5, EVEN=True, HAS_BIAS=False)",
     "none, tuned": "k.both[g](x, y, x, None, 512, 7, 0.5, EVEN=True)",
     "sizes, own tuned": "k.own[f](x, y, x, None, 512, 7, 0.5)",
+    "two descriptors": "k.described[g](d, d, 512)",
     "missed": "k.plain[g](x, y, x, None, 512, 7, 0.5, 256, True, False)",
 }
 
@@ -86,6 +92,7 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
     """Return launches by row, and a prepared call of the driver."""
     import triton
 
+    from aotcuda.integrations.in_place.triton import without_triton
     from support import triton_in_place
 
     triton.runtime.jit.JITFunction.run = lambda *_args, grid, warmup, **_named: None  # noqa: ARG005 (its names)
@@ -99,7 +106,11 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
     compiler.is_compiling = lambda: bool(compiler.is_scripting())
     compiler.is_scripting = lambda: False
     x, y = (general_path.Tensor(0x7F0000001000 + at * 0x1000) for at in range(2))
-    values = {"k": k, "x": x, "y": y, "g": (4,), "f": lambda meta: (meta["n"] // meta["BLOCK"],)}
+    described = without_triton.TensorDescriptor(x, [64, 128], [128, 1], [32, 64])
+    values = {"k": k, "x": x, "y": y, "d": described, "g": (4,), "f": lambda meta: (meta["n"] // meta["BLOCK"],)}
+    os.environ["FAKE_CUDA_SIZES"] = (
+        "128 4 4 8 8 32 128 4 4 8 8 8 8 8"  # of the parameters that are handed over one by one
+    )
     for name, call in _CALLS.items():
         cases[name] = eval(f"lambda: {call}", values)
         for _ in range(4):
@@ -120,7 +131,9 @@ def _records() -> list[dict[str, Any]]:
     for name in ("plain", "none", "sizes", "tuned", "both", "own"):
         made = record(name, json.loads(json.dumps(arguments if name in ("plain", "tuned") else asks)), *variants)
         found.append(made | {"function": "body"})
-    return found
+    tile = "tensordesc<fp32[32, 64]>"
+    made = record("described", [{"name": name} for name in "xyn"], {"x": tile, "y": tile, "n": "i32:16"})
+    return [*found, made | {"function": "tiles"}]
 
 
 def _tables() -> dict[str, Any]:

@@ -87,8 +87,10 @@ TILES_CHANGED: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize(
     ("source", "cases", "changed", "keys"),
-    [("ops", CASES, CHANGED, len(CASES) - 1), ("tiles", TILES, TILES_CHANGED, len(TILES) - 1)],
-    ids=["ops", "tiles"],
+    [
+        pytest.param("ops", CASES, CHANGED, len(CASES) - 1, id="ops"),
+        pytest.param("tiles", TILES, TILES_CHANGED, len(TILES) - 1, id="tiles", marks=pytest.mark.matrix),
+    ],
 )
 def test_launches_are_those_of_the_jit(
     wheel: Path,

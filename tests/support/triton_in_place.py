@@ -39,7 +39,8 @@ def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]
         name: Its name in the source.
         arguments: Its arguments, as the manifest has them.
         variants: Of each variant, the value of each constexpr and option that is not the default; of another argument
-            the type, `*fp32`, `fp32` or `i32`, with `:16` where it is divisible by 16, or None.
+            the type, `*fp32`, `fp32` or `i32`, with `:16` where it is divisible by 16, `tensordesc<fp32[32, 64]>`, or
+            None.
     """
     overloads = []
     for number, given in enumerate(variants):
@@ -48,7 +49,10 @@ def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]
             found: dict[str, Any] = {"name": argument["name"], "type": argument["name"]}
             value = given.get(argument["name"], argument.get("default"))
             kind, _, hint = value.partition(":") if isinstance(value, str) else ("", "", "")
-            if kind in ("*fp32", "fp32", "i32"):
+            if kind.startswith("tensordesc"):
+                found |= descriptor(kind, offset)
+                offset = found["places"][-1] + 8
+            elif kind in ("*fp32", "fp32", "i32"):
                 size = 8 if kind == "*fp32" else 4
                 offset += -offset % size
                 form = {"kind": "elements", "dtype": "<f4"} if size == 8 else {"kind": "number", "format": kind[0]}
@@ -59,11 +63,26 @@ def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]
             parameters.append(found)
         overload = grids.variant(f"{name}__{number}", 128)
         overload |= {"signature": f"void({', '.join(map(str, given.values()))})", "parameters": parameters}
-        overload["parameter_bytes"] = offset + -offset % 8 + 16  # and two scratch pointers
+        offset += -offset % 8
+        overload["parameter_bytes"] = offset + 16  # and two scratch pointers
+        if any(each["kind"] == "descriptor" for each in parameters):
+            overload |= {"one_by_one": True, "reserved": [offset, offset + 8]}
         overloads.append(overload)
     found = {"name": name, "origin": "", "overloads": overloads, "arguments": [*arguments, *OPTIONS], "exact": True}
     heuristics = [item["name"] for item in arguments if "is_none" in item or "is_not_none" in item]
     return found | ({"heuristics": heuristics} if heuristics else {})
+
+
+def descriptor(kind: str, offset: int) -> dict[str, Any]:
+    """Return what describes a tensor descriptor that becomes a tensor map, behind other parameters."""
+    block = [int(each) for each in kind.partition("[")[2].rstrip("]>").split(",")]
+    rank, start = len(block), offset + -offset % 64
+    places = [start, *[start + 128 + 4 * at for at in range(rank)]]
+    strides = places[-1] + 4 + (rank % 2) * 4
+    places += [strides + 8 * at for at in range(rank)]
+    tensor_map = {"element": 7, "bytes": 4, "swizzle": 3, "box": block, "padded": False}
+    form = {"kind": "descriptor", "type": kind, "dtype": "<f4", "block": block, "places": places}
+    return {**form, "offset": start, "tensor_map": tensor_map}
 
 
 def write(

@@ -18,7 +18,7 @@ from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
 from aotcuda.builder.frontends.triton import config, ptx
-from aotcuda.builder.worker import process
+from aotcuda.builder.worker import left_out, process
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 from support.errors import assert_message, cases
 
@@ -140,6 +140,28 @@ def given(text: str) -> dict[str, Any]:
     """Return the table with a module's keys as a case of tests/data/errors has them."""
     module = tomllib.loads(text)
     return table(module.pop("kernels")["add"], **module)
+
+
+def test_a_kernel_with_tensor_descriptors_has_a_unit_for_each_target() -> None:
+    signature = "tensordesc<fp16[64, 64]>, *fp32"
+    kernels = {"add": {"signature": signature}, "one": {"signature": signature, "arch": ["sm_90"]}, "k": "*fp32"}
+    whole = table("*fp32", arch=("sm_80", "sm_90", "compute_80"))
+    whole["modules"]["pkg.k"]["kernels"] = kernels
+    (made,) = plan.make(parse(whole, environ={}))
+    found = {unit.symbol: [str(target) for target in made.compiled_for(unit)] for unit in made.units}
+    assert found == {
+        "add__0_sm_80": ["sm_80"],
+        "add__0_sm_90a": ["sm_90a"],
+        "one__0_sm_90a": ["sm_90a"],
+        "k__0": ["sm_80", "sm_90a"],
+    }
+    lacking = LeftOut(error=CompileError("add: too large"), reason="too large")
+    one, other, only, _ = made.units
+    rest, notes, warnings = left_out.without(made, {(one, one.only[0]): lacking}, "warn")
+    assert ([unit.symbol for unit in rest.units], len(notes), len(warnings)) == ([*found][1:], 1, 1)
+    for gone in ((one, other), (only,)):  # no target has it
+        with pytest.raises(CompileError, match="too large"):
+            left_out.without(made, {(unit, unit.only[0]): lacking for unit in gone}, "warn")
 
 
 @cases("triton.txt", "tables")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aotcuda.builder.frontends.triton import type_notation
 from aotcuda.tools.record import variants
 from aotcuda.tools.record.records import Record
 
@@ -15,7 +16,13 @@ TUNED = {"chosen": ["BLOCK"]}
 def launch_of(types: str, *, count: int = 1, **options: Any) -> Record:
     """Return a record of launches with types, constants (in capitals) and options."""
     constants = {name: options.pop(name) for name in [*options] if name.isupper()}
-    given = {"types": types.split(", "), "constants": constants, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
+    given = {
+        "types": type_notation.split(types),
+        "constants": constants,
+        "num_warps": 4,
+        "num_ctas": 1,
+        "num_stages": 3,
+    }
     return Record(
         frontend="triton",
         kind="kernel",
@@ -49,6 +56,15 @@ def test_numbers_of_different_types_are_different_constants() -> None:
     assert [repr(item) for item in found["constexprs"]["A"]] == ["1", "True", "1.0"]
     kernel = {"signature": "*fp32", "constexprs": {"A": 1}}
     assert [variants.covers(kernel, launch_of("*fp32", A=value)) for value in (1, True, 1.0)] == [True, False, False]
+
+
+def test_block_shapes_of_tensor_descriptors_are_part_of_a_type() -> None:
+    types = [f"tensordesc<fp16[64, {size}]>, *fp32:16, i32" for size in (32, 64)]
+    found = written_as(launch_of(types[0], A=1), launch_of(types[1], A=2))
+    assert found["configs"] == [{"constexprs": {"A": value}, "signatures": [types[value - 1]]} for value in (1, 2)]
+    kernel = {"signature": types[0], "constexprs": {"A": 1}, "specialise": "exact"}
+    assert [variants.covers(kernel, launch_of(each, A=1)) for each in types] == [True, False]
+    assert [str(each) for each in type_notation.parse_signature(types[0])] == type_notation.split(types[0])
 
 
 def test_the_most_special_signature_comes_first() -> None:

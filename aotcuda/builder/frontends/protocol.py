@@ -52,6 +52,7 @@ class Unit:
         signature_key: The key that holds them.
         shared_name: A further name by which all functions that have it may be called; may be empty.
         only: The `sm_*` targets whose code it is compiled for; empty for all of its module.
+        part_of: The symbol of the unit that it is one target's part of (`Tables.divided`); else empty.
         recorded: It comes from a file that a run wrote: if it cannot be compiled, it is left out with a warning.
         batch: Units that share what is compiled have one name for it here, and are compiled one after the other in one
             child; alone where it is empty.
@@ -69,6 +70,7 @@ class Unit:
     shared_name: str = ""
     batch: str = ""
     only: tuple[Target, ...] = ()
+    part_of: str = ""
     recorded: bool = False
 
     @property

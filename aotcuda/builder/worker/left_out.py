@@ -37,7 +37,10 @@ def without(
     lacking = plan.lacking | {(unit.symbol, target) for unit, target in found}
     rest = replace(plan, lacking=lacking)
     gone = {unit for unit in plan.kernels if not rest.compiled_for(unit)}
-    if refused := [one.error for (unit, _), one in found.items() if unit in gone and not unit.recorded]:
+    kept = {unit.part_of for unit in plan.kernels if unit.part_of and unit not in gone}
+    if refused := [
+        one.error for (unit, _), one in found.items() if unit in gone and not unit.recorded and unit.part_of not in kept
+    ]:
         raise failures.join(refused)
     warnings = _warnings(plan, found)
     if mode == "error":

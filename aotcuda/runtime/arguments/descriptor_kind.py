@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.parameter_kinds import Fields, Fit
 
 
+_MOST_KNOWN = 256
+
+
 class TensorDescriptor(Kind):
     """A tensor descriptor of one dtype and block shape."""
 
@@ -24,6 +27,7 @@ class TensorDescriptor(Kind):
     def fit(self, parameter: Parameter) -> Fit:
         dtype, block, tensor_map = parameter["dtype"], tuple(parameter["block"]), parameter.get("tensor_map")
         flags, name = len(parameter["places"]) - 4 * len(block) - 1, parameter["name"]
+        known: dict[tuple[object, ...], bytes] = {}  # tensor maps by what they are made of
 
         def fit(given: Descriptor | None, values: list[object]) -> bool:
             if given is None or given.dtype != dtype or given.block != block or not _is_whole(given):
@@ -32,9 +36,15 @@ class TensorDescriptor(Kind):
                 values += [given.address, *given.shape, *given.strides]
                 values += [given.pads_with_nan, given.rounds_to_tf32][:flags]
             else:
-                data = descriptors.encode(tensor_map, given)
+                key = given.address, given.shape, given.strides, given.pads_with_nan, given.rounds_to_tf32
+                data = known.get(key)
                 if data is None:
-                    raise aotcuda.errors.ArgumentError(_refused(name, given))
+                    data = descriptors.encode(tensor_map, given)
+                    if data is None:
+                        raise aotcuda.errors.ArgumentError(_refused(name, given))
+                    if len(known) >= _MOST_KNOWN:
+                        known.clear()
+                    known[key] = data
                 values.append(data)
             values += [*given.shape, *given.strides]
             return True

@@ -36,15 +36,12 @@ class Descriptor:
 
     def __init__(self, value: Any, dtype: str, address: int) -> None:
         self.dtype, self.address = dtype, address
-        self.block = _numbers(value.block_shape)
-        self.shape = _numbers(value.shape)
-        self.strides = _numbers(value.strides)
+        self.block, self.shape, self.strides = tuple(value.block_shape), tuple(value.shape), tuple(value.strides)
         self.pads_with_nan: bool = value.padding == "nan"
         self.rounds_to_tf32 = bool(getattr(value, "round_f32_to_tf32", False))  # newer releases of Triton have it
-
-
-def _numbers(values: Any) -> tuple[int, ...]:
-    return tuple([each if type(each) is int else array_view.number(each, "shape or strides") for each in values])
+        for each in (*self.block, *self.shape, *self.strides):
+            if type(each) is not int:
+                array_view.number(each, "shape or strides")
 
 
 def read(value: Any, pending: list[object], stream: int) -> Descriptor | None:

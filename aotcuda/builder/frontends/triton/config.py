@@ -380,7 +380,10 @@ def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
     """Implement Tables.divided: with tensor descriptors the parameters of a kernel depend on the target."""
     if not unit.has_descriptors:
         return [unit]
-    parts = [replace(unit, only=(target,), symbol=f"{unit.symbol}_{target}") for target in unit.only or targets]
+    parts = [
+        replace(unit, only=(target,), part_of=unit.symbol, symbol=f"{unit.symbol}_{target}")
+        for target in unit.only or targets
+    ]
     return [replace(part, signature=_shown(part.types, part)) for part in parts]
 
 
