@@ -63,7 +63,7 @@ dependencies = ["aotcuda"]
 [tool.hatch.build.targets.wheel]
 packages = [{packages}]
 
-[tool.hatch.build.targets.wheel.hooks.aotcuda]
+[tool.hatch.build.hooks.aotcuda]
 
 [tool.aotcuda]
 arch = ["sm_90"]
