@@ -53,6 +53,7 @@ class Package:
         unused: How many of these nothing in the package launches.
         stand_ins: A folder of stand-ins for further libraries that need a GPU.
         sdist: Take the sdist, which has the tests.
+        edit: A file, and what is appended to it after recording, for launches that would not be those of `cuda.jit`.
         aim: The seconds that the recording should take at most.
     """
 
@@ -64,6 +65,7 @@ class Package:
     unused: int = 0
     stand_ins: str = ""
     sdist: bool = False
+    edit: tuple[str, str] = ("", "")
     aim: int
 
 
@@ -74,6 +76,7 @@ PACKAGES = {
         command="{moved}/run_fbpic.py",
         kernel=r"^\s*@(compile_cupy|cuda\.jit)$",
         needs=("scipy", "h5py", "pyfftw", "python-dateutil", "six"),
+        edit=("fbpic/utils/cuda.py", "\nif numba_cuda_installed:\n    compile_cupy = cuda.jit\n"),
         aim=120,
     ),
     "stumpy": Package(
@@ -200,6 +203,9 @@ def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]
     )
     seconds = time.monotonic() - begin
     (folder / "output.txt").write_text(done.stdout + done.stderr)
+    if package.edit[0]:
+        with (project / package.edit[0]).open("a") as file:
+            file.write(package.edit[1])
     kept = project / ".aotcuda-record.json"
     functions = json.loads(kept.read_text())["functions"] if kept.exists() else []
     own = [
@@ -247,20 +253,23 @@ def unpack(package: Package, folder: Path, project: Path) -> str:
         f'[build-system]\nrequires = ["hatchling", "aotcuda[cu13]"]\nbuild-backend = "hatchling.build"\n\n'
         f'[project]\nname = "{name}"\nversion = "{version}"\n\n'
         f'[tool.hatch.build.targets.wheel]\npackages = ["{package.source}"]\n\n'
-        '[tool.hatch.build.targets.wheel.hooks.aotcuda]\n\n[tool.aotcuda]\narch = ["sm_90"]\nprelude = "_stand_ins"\n'
+        '[tool.hatch.build.hooks.aotcuda]\n\n[tool.aotcuda]\narch = ["sm_90"]\nprelude = "_stand_ins"\n'
     )
     (project / "_stand_ins.py").write_text(_PRELUDE)
     return version
 
 
 def change_imports(project: Path, package: Package) -> None:
-    """Have modules that name `cuda` import it from `aotcuda.numba`."""
+    """Have modules that name `cuda`, or `nb.cuda`, import it from `aotcuda.numba`."""
     for file in sources(project, package):
         text = file.read_text()
         if "/tests/" not in str(file):
             text = re.sub(
                 r"^(\s*)from numba import cuda\b", r"\1from aotcuda.numba import cuda", text, flags=re.MULTILINE
             )
+            if "nb.cuda." in text:
+                text = text.replace("\nimport numba as nb\n", "\nimport numba as nb\nfrom aotcuda.numba import cuda\n")
+                text = text.replace("nb.cuda.", "cuda.")
             file.write_text(text)
 
 

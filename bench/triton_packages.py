@@ -63,7 +63,7 @@ dependencies = ["aotcuda"]
 [tool.hatch.build.targets.wheel]
 packages = [{packages}]
 
-[tool.hatch.build.targets.wheel.hooks.aotcuda]
+[tool.hatch.build.hooks.aotcuda]
 
 [tool.aotcuda]
 arch = ["sm_90"]
@@ -139,7 +139,7 @@ def record(root: Path, name: str, arguments: argparse.Namespace) -> int:
 def build(root: Path, name: str, arguments: argparse.Namespace) -> int:
     """Build a wheel."""
     del name, arguments
-    start = time.perf_counter()
+    start, before = time.perf_counter(), os.times()
     command = [
         sys.executable,
         "-m",
@@ -155,10 +155,10 @@ def build(root: Path, name: str, arguments: argparse.Namespace) -> int:
     environ = {**os.environ, "AOTCUDA_BUILD_CACHE": "0"}
     status = subprocess.run(command, check=False, env=environ).returncode
     wheels = list((root / "dist").glob("*.whl"))
-    seconds = time.perf_counter() - start
-    (root / "build.json").write_text(
-        json.dumps({"seconds": seconds, "bytes": [path.stat().st_size for path in wheels]})
-    )
+    seconds, after = time.perf_counter() - start, os.times()
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
+    sizes = [path.stat().st_size for path in wheels]
+    (root / "build.json").write_text(json.dumps({"seconds": seconds, "processor": processor, "bytes": sizes}))
     print(f"{root.name}: {seconds:.0f} s, {wheels}")
     return status
 

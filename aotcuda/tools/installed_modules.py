@@ -7,6 +7,7 @@ queried for the names of the modules, and the import system for their places.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LISTED = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
 
 
+@dataclass(frozen=True)
 class Installed:
     """A module, or its remains.
 
@@ -34,22 +36,11 @@ class Installed:
         problem: Why it cannot; empty if it can.
     """
 
-    __slots__ = ("distribution", "editable", "found", "name", "problem")
-
-    def __init__(
-        self,
-        name: str,
-        distribution: str,
-        *,
-        editable: bool,
-        found: targets.PackagedModule | None = None,
-        problem: str = "",
-    ) -> None:
-        self.name = name
-        self.distribution = distribution
-        self.editable = editable
-        self.found = found
-        self.problem = problem
+    name: str
+    distribution: str
+    editable: bool
+    found: targets.PackagedModule | None = None
+    problem: str = ""
 
 
 def find() -> list[Installed]:

@@ -14,7 +14,7 @@ def filters(*shape):
     return cp.ones(shape, dtype=np.float32)
 
 
-t, x, p = (np.arange(n, dtype=np.float32) for n in (16, 8, 8))
+t, x, p = (np.arange(n, dtype=np.float32) for n in (16, 16, 16))  # fewer make an empty grid
 apply(pylops.signalprocessing.FourierRadon2D(t, x, p, 16, engine="cuda", dtype="float32"))
 apply(pylops.signalprocessing.FourierRadon3D(t, x, x, p, p, 16, engine="cuda", dtype="float32"))
 apply(

@@ -122,7 +122,7 @@ def is_in_place(module: Module, front_end: str) -> bool:
 def _check_pack(config: Config, module: Module) -> None:
     sources = loading.tables(config.frontend_of(module)).modules(module)
     if not module.pack:
-        problem = "pack-from is for packs; write pack = true as well"
+        problem = "it is for packs; write pack = true as well"
     elif len(sources) != 1 or sources[0].partition(".")[0] == module.name.partition(".")[0]:
         problem = "the source of a pack is one module of another package; remove pack, or name that module in source"
     elif "." not in module.name:
@@ -131,7 +131,7 @@ def _check_pack(config: Config, module: Module) -> None:
         problem = 'packs use the installed run time; remove runtime = "bundled"'
     else:
         return
-    message = f"{module.key}.pack: {problem}"
+    message = f"{module.key}.{'pack' if module.pack else 'pack-from'}: {problem}"
     raise ConfigError(message)
 
 

@@ -50,6 +50,6 @@ def adopt(source: str, module: ModuleType) -> None:
         value: Any = module
         for attribute in path.split("."):
             value = getattr(value, attribute, None)
-        function = functions.adopt_existing(value)
-        if function is not None:
-            function.serve(pack_index.Served([*functions.layers_of(value)], packed))
+        layers = functions.adopt_existing(value)
+        if layers:
+            layers[-1].serve(pack_index.Served(layers, packed))

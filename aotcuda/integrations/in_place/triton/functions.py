@@ -276,25 +276,27 @@ def adopt(item: Any) -> Any:
     return item
 
 
-def adopt_existing(item: Any) -> JITFunction | None:
-    """Make a kernel of Triton's, and all autotuners and heuristics around it, launch packaged code; return the kernel.
+def adopt_existing(item: Any) -> list[Any]:
+    """Make a kernel of Triton's, and all autotuners and heuristics around it, launch packaged code.
+
+    Return these objects, the outermost first and the kernel last; an empty list for another object.
 
     Args:
         item: The outermost object. Its identity, and that of all below it, stays.
     """
     layers = [*layers_of(item)]
     if not layers or type(layers[-1]) not in (bases.JITFunction, JITFunction):
-        return None
+        return []
     *wrappers, function = layers
     if not _is_complete("JITFunction", function):
-        return None
+        return []
     function.__class__ = JITFunction
     for wrapper in wrappers:
         for original, kind in ((bases.Autotuner, Autotuner), (bases.Heuristics, Heuristics)):
             if isinstance(wrapper, original):
                 _adopt_wrapper(wrapper, kind)
                 wrapper.path = None
-    return function  # type: ignore[no-any-return]
+    return layers
 
 
 def layers_of(item: Any) -> Iterator[Any]:
