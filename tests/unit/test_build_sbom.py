@@ -75,6 +75,25 @@ def test_linked_files_have_digest_and_licence() -> None:
     ]
 
 
+def test_linked_module_is_a_component_of_its_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "Other_Kernels-2.0+local.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: Other_Kernels\nVersion: 2.0+local\nLicense: zlib\n")
+    (about / "RECORD").write_text("otherpkg/__init__.py,,\n")
+    (tmp_path / "otherpkg").mkdir()
+    (tmp_path / "otherpkg" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    linked = [LinkedItem(name=name, sha256="7" * 64, module=name) for name in ("pkg.f", "otherpkg.k", "nowhere.k")]
+    found = read(sbom.make({"pkg.k": [built(*linked)], "pkg.f": [built()]}, ()))
+    assert found["uses"]["module:pkg.k"] == [
+        "cuda-toolkit@13.0",
+        "module:nowhere.k",
+        "module:pkg.f",
+        "pkg:pypi/other-kernels@2.0%2Blocal",
+    ]
+    assert found["components"]["pkg:pypi/other-kernels@2.0%2Blocal"]["licenses"] == [{"license": {"name": "zlib"}}]
+
+
 @pytest.mark.parametrize(
     ("metadata", "licences"),
     [

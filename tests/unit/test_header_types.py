@@ -103,6 +103,13 @@ def members(*parameters: Any) -> list[str]:
     return lines[2:-3]
 
 
+def test_each_kind_of_parameter_has_its_member() -> None:
+    assert members(parameter("scalar", format="e")) == ["    unsigned short x; /* T */"]
+    assert members(parameter("complex", format="d")) == ["    aotcuda_complex128 x; /* T */"]
+    assert members(parameter("datetime", dtype="<M8[ns]")) == ["    long long x; /* T */"]
+    assert members(parameter("pointer")) == members(parameter("record", dtype="|V8")) == ["    void *x; /* T */"]
+
+
 def test_an_array_is_a_struct_of_its_words() -> None:
     words = ["zero", "zero", "items", "data", "shape0", "stride0"]
     lines = members(parameter("array", dtype="<f4", words=words))

@@ -70,7 +70,7 @@ def test_an_entry_of_the_fallbacks_cache_shows_a_module_in_place(tmp_path: Path)
 def test_a_manifest_that_an_entry_of_the_fallbacks_cache_does_not_name_is_told(tmp_path: Path) -> None:
     (path,) = entry_of_a_cache(tmp_path).rglob(manifest.FILE_NAME)
     path.write_bytes(path.read_bytes() + b"\n")
-    with pytest.raises(ManifestError, match=r"manifest.json was altered: it is not the one that entry\.json beside it"):
+    with pytest.raises(ManifestError, match=r"was altered: its digest differs from the one in entry\.json"):
         collect(str(tmp_path))
 
 
