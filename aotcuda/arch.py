@@ -44,7 +44,7 @@ class Target:
         raise AttributeError(message)
 
     def __reduce__(self) -> tuple[type[Target], tuple[str, int, int, str]]:
-        return Target, (self.kind, self.major, self.minor, self.suffix)
+        return Target, self._all
 
     def __str__(self) -> str:
         return f"{'sm' if self.kind == 'sass' else 'compute'}_{self.number}"
@@ -53,10 +53,14 @@ class Target:
         return f"Target({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and str(self) == str(other)
+        return isinstance(other, Target) and self._all == other._all
 
     def __hash__(self) -> int:
-        return hash(str(self))
+        return hash(self._all)
+
+    @property
+    def _all(self) -> tuple[str, int, int, str]:
+        return (self.kind, self.major, self.minor, self.suffix)
 
     @property
     def capability(self) -> tuple[int, int]:

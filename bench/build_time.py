@@ -27,7 +27,6 @@ timed.
 
 from __future__ import annotations
 
-import compileall
 import contextlib
 import os
 import re
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _BUILD = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
-_PACKAGES = ("aotcuda", "hatch_plugin/hatch_aotcuda")
 _TICK = 0.05
 _MIB = 1 << 20
 
@@ -95,8 +93,7 @@ class State:
     """A state of aotcuda: a checkout, with projects and a build cache of its own."""
 
     def __init__(self, tree: Path, folder: Path) -> None:
-        for package in _PACKAGES:  # as installers leave it; workers write no bytecode
-            compileall.compile_dir(str(tree / package), quiet=1)
+        machine.write_bytecode(tree)
         path = [str(tree), str(tree / "hatch_plugin"), os.environ.get("PYTHONPATH", "")]
         self._environ = {"CUDA_CACHE_DISABLE": "1", "PYTHONPATH": os.pathsep.join(filter(None, path))}
         self._folder = folder

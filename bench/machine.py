@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import ctypes
 import json
 import os
 import platform
 import subprocess
 import sys
+import sysconfig
 import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 os.environ["AOTCUDA_BUILD_CACHE"] = "0"  # builds are measured, and not what an earlier one left
 _PACKAGES = ("aotcuda", "numba-cuda", "numba", "numpy", "cuda-bindings", "cuda-toolkit", "hatchling", "build")
+_COMPILERS = ("cuda", "hatchling", "llvmlite", "numba", "numba_cuda", "numpy", "packaging", "pathspec", "pluggy")
 
 
 def describe() -> dict[str, Any]:
@@ -118,6 +121,19 @@ def verdicts(met: dict[str, bool], missing: dict[str, str]) -> None:
 def environment(**more: str) -> dict[str, str]:
     """Return the environment of a process whose start is measured; its first run leaves bytecode."""
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **more}
+
+
+def write_bytecode(*trees: Path) -> None:
+    """Compile the compilers and the checkouts `trees` to bytecode, as pip leaves them.
+
+    uv installs packages without bytecode, and PYTHONDONTWRITEBYTECODE keeps it so. Each worker would then compile 850
+    modules of Numba, for as long as it does everything else that a small build needs.
+    """
+    installed = Path(sysconfig.get_path("purelib"))
+    own = [tree / name for tree in trees for name in ("aotcuda", "hatch_plugin/hatch_aotcuda")]
+    for folder in (*(installed / name for name in _COMPILERS), *own):
+        if folder.is_dir():
+            compileall.compile_dir(str(folder), quiet=2)
 
 
 def parser(description: str | None, name: str) -> argparse.ArgumentParser:

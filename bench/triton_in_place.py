@@ -108,9 +108,7 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
     x, y = (general_path.Tensor(0x7F0000001000 + at * 0x1000) for at in range(2))
     described = without_triton.TensorDescriptor(x, [64, 128], [128, 1], [32, 64])
     values = {"k": k, "x": x, "y": y, "d": described, "g": (4,), "f": lambda meta: (meta["n"] // meta["BLOCK"],)}
-    os.environ["FAKE_CUDA_SIZES"] = (
-        "128 4 4 8 8 32 128 4 4 8 8 8 8 8"  # of the parameters that are handed over one by one
-    )
+    os.environ["FAKE_CUDA_SIZES"] = "128 4 4 8 8 32 128 4 4 8 8 8 8 8"  # of the parameters that are passed one by one
     for name, call in _CALLS.items():
         cases[name] = eval(f"lambda: {call}", values)
         for _ in range(4):

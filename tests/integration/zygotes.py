@@ -95,7 +95,7 @@ def _ask(folder: str) -> NoReturn:
         settings = json.load(file)
     if arguments[:3] != ["-P", "-c", settings["start"]] or arguments[6] not in settings["kinds"]:
         os.execv(settings["python"], [settings["python"], *arguments])
-    path, messages = json.loads(arguments[3]), int(arguments[5])
+    (path, _), messages = json.loads(arguments[3]), int(arguments[5])
     request = {"arguments": arguments[4:], "path": path, "environ": {**os.environ}, "folder": os.getcwd()}
     descriptors = [0, 1, 2, messages]
     # As a rule what is found on the worker's own path are its project and others' packages. If not so, what is there
@@ -245,6 +245,8 @@ def _import(front_end: str) -> None:
     if hasattr(front, "start"):  # to warm a compiler up is most of what a small build does
         versions = front.start()
         front.start = lambda: {**versions}
+        front.warm_up()
+        front.warm_up = lambda: None
     gc.freeze()
     gc.enable()
 

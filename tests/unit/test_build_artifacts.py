@@ -83,7 +83,7 @@ def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
     lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=(), in_place=False)
     version = tuple(map(int, cuda.split(".")))
     made_images = [Image(target, b"", version, version) for target in targets]
-    module = SimpleNamespace(plan=lone_plan, images=made_images, ltoir=[], **empty)
+    module = SimpleNamespace(plan=lone_plan, images=made_images, ltoir=[], pack=None, **empty)
     result = SimpleNamespace(toolchain={"cuda": cuda, "nvjitlink": cuda})
     # There is no code behind these targets, so no machine code can tell what its kernels take.
     with pytest.MonkeyPatch.context() as patch:

@@ -105,6 +105,7 @@ from numba.cuda.extending import lower_builtin
 from aotcuda.builder.frontends.numba_cuda import compiler
 
 compiler.FRONT_END.prepare("/")
+compiler.FRONT_END.warm_up()
 context = descriptor.cuda_target.target_context
 for one in (context, context.typing_context):
     assert one._registries

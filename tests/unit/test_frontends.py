@@ -91,7 +91,7 @@ from aotcuda.builder.frontends import loading
 from aotcuda.builder.worker import main
 toolchain.load(next(iter(toolkits.installed()), None))
 front = loading.compiler(sys.argv[1], "", jit=False)
-front.prepare(sys.argv[2])
+loading.prepared(front, sys.argv[2], sys.argv[1], "")
 print(json.dumps([*sys.modules]))
 """
 

@@ -152,6 +152,9 @@ def write_source(root: Path, ops: str = OPS, helpers: str = HELPERS) -> None:
     """Write the package that stays as it is; a later text of the same second is no other bytecode."""
     folder = root / "foreign"
     folder.mkdir(parents=True, exist_ok=True)
+    about = root / "foreign-1.1.dist-info"
+    about.mkdir(exist_ok=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 1.1\n")
     for name, text in (("__init__", ""), ("ops", ops), ("helpers", helpers)):
         (folder / f"{name}.py").write_text(text)
         for cached in folder.glob("__pycache__/*"):
@@ -262,7 +265,7 @@ def test_no_launch_takes_code_of_an_edited_kernel(edit: str, cuda: StandIn, by_t
     importlib.import_module("mypack")
     # With other configs the kernel is the same, and the variants that it launches are others.
     said = (
-        r"mypack was made from foreign 1\.0 .* does not serve foreign"
+        r"mypack was made from foreign 1\.0 .* foreign 1\.1 .* does not serve foreign"
         if "config" not in edit
         else "no packaged variant"
     )

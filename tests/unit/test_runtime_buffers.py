@@ -225,7 +225,7 @@ class TestParametersThatAreHandedOverOneByOne:
         found = record(struct("map", 64, "|V128{opaque:<u8*16@0}", 128), size=192)
         found["overloads"][0]["one_by_one"] = True
         text = header.render("mypkg.kernels", [], [found])
-        assert "hand them over by cuLaunchKernel's kernelParams" in text
+        assert "pass them by cuLaunchKernel's kernelParams" in text
         assert "parameter_bytes" not in text
 
 

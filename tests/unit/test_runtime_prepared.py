@@ -104,12 +104,6 @@ class Metadata(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("version", Version), ("traits", ctypes.c_uint32)]
 
 
-class MetadataExtension(Fields):
-    """Its base has a type between size and the next one."""
-
-    _fields_ = [("metadata", ctypes.POINTER(Metadata))]
-
-
 class Xla:
     """Calls a handler as XLA does.
 

@@ -46,6 +46,7 @@ class CompileCache:
         self._root = Path(root)
         self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
         self._prefixes = registry.variables([frontend]).prefixes if settings is not None else ()
+        self._variables: list[tuple[str, str]] | None = None
         self._have: dict[Name, Any] = {}
         self.reused = 0
         self.made = 0
@@ -78,9 +79,10 @@ class CompileCache:
         """Return the name of what is made from these values, with the tools and variables that compilers read."""
         if self._store is None:
             return ""
-        variables = sorted((name, value) for name, value in os.environ.items() if name.startswith(self._prefixes))
+        if self._variables is None:  # now that the sources, which may set some, are imported
+            self._variables = sorted(item for item in os.environ.items() if item[0].startswith(self._prefixes))
         try:
-            return hashing.digest(self._base, variables, *made_from)
+            return hashing.digest(self._base, self._variables, *made_from)
         except NamelessError:
             return ""
 

@@ -7,10 +7,11 @@ nothing that depends on it is kept.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
 
@@ -35,12 +36,12 @@ def digest(*parts: object) -> str:
 
 def _feed(whole: hashlib._Hash, value: object) -> None:
     match value:
-        case None | bool() | int() | float():
-            _add(whole, "n", repr(value))
         case str():
             _add(whole, "s", value)
         case bytes():
             _add(whole, "b", value)
+        case None | bool() | int() | float():
+            _add(whole, "n", repr(value))
         case PurePath():
             _add(whole, "p", str(value))
         case Target():
@@ -53,11 +54,15 @@ def _feed(whole: hashlib._Hash, value: object) -> None:
             _feed_all(whole, "m", [part for item in value.items() for part in item])
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             _add(whole, "d", f"{type(value).__module__}.{type(value).__qualname__}")
-            fields = [field.name for field in dataclasses.fields(value)]
-            _feed_all(whole, "f", [part for name in fields for part in (name, getattr(value, name))])
+            _feed_all(whole, "f", [part for name in _fields(type(value)) for part in (name, getattr(value, name))])
         case _:
             message = f"a {type(value).__name__} has no canonical form"
             raise NamelessError(message)
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _feed_all(whole: hashlib._Hash, mark: str, items: Sequence[object]) -> None:

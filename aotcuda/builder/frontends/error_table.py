@@ -297,13 +297,12 @@ _ROWS = [
         "make it again",
     ),
 ]
-_TABLE = [(re.compile(pattern, re.MULTILINE), fact, remedy) for pattern, fact, remedy in _ROWS]
 
 
 def find(text: str) -> Explanation | None:
     """Return the first row of the table whose pattern is in `text`, filled in."""
-    for pattern, fact, remedy in _TABLE:
-        if found := pattern.search(text):
+    for pattern, fact, remedy in _ROWS:  # which are compiled here: builds without errors need none of them
+        if found := re.search(pattern, text, re.MULTILINE):
             groups = [str(int(one, 16)) if one.startswith("0x") else one for one in found.groups("")]
             return Explanation(shed(fact.format(*groups)), remedy.format(*groups), found.start())
     return None

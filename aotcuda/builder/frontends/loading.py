@@ -41,16 +41,23 @@ def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
         raise _not_installed(found, name, asker, error, jit=jit) from error
 
 
-def prepared(front: FrontEnd, root: str, name: str, asker: str, *, jit: bool = False) -> dict[str, str]:
+def prepared(
+    front: FrontEnd, root: str, name: str, asker: str, *, jit: bool = False, warm: bool = True
+) -> dict[str, str]:
     """Return the versions of a front end's compilers, which it imports now; the arguments are those of `compiler`.
+
+    Unless `warm` is false, they are ready to compile.
 
     Raises:
         ToolchainError: They are not installed, or are not of a supported version.
     """
     try:
-        return front.prepare(root)
+        versions = front.prepare(root)
+        if warm and hasattr(front, "warm_up"):
+            front.warm_up()
     except ImportError as error:
         raise _not_installed(_find(name), name, asker, error, jit=jit) from error
+    return versions
 
 
 def _not_installed(

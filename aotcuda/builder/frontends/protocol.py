@@ -436,9 +436,15 @@ class FrontEnd(Protocol):
     """The compiler side of a front end."""
 
     def prepare(self, root: str) -> dict[str, str]:
-        """Import and warm up the compiler; returns its components' versions.
+        """Import the compiler; returns its components' versions.
 
         `root` is the project's folder; no path below it may get into the code in absolute form.
+        """
+
+    def warm_up(self) -> None:
+        """Compile something, so that what every unit needs is there once and not made in each child.
+
+        A build from the cache alone leaves it out. A front end that needs nothing of the kind has no need of it.
         """
 
     def keep_in(self, cache: Any) -> None:

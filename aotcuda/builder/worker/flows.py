@@ -11,8 +11,9 @@ from aotcuda.builder.worker import pool
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from aotcuda.arch import Target
     from aotcuda.builder.worker.pool import Child, Task
 
 
@@ -28,6 +29,10 @@ class Round:
     tasks: Sequence[Task]
 
 
+COMPILE, SURVEY, MERGE, OBJECTS, LINK, PACK = range(6)
+"""The ranks of a module's rounds."""
+
+K = TypeVar("K")
 T = TypeVar("T")
 Flow = Generator[Round, list[Any], T]
 """Work in rounds, one after the other: a flow yields each round and receives its tasks' results, in their order."""
@@ -81,6 +86,35 @@ def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> l
         lowest = [failure for failure in failed if failure[0] == _limit(states)]
         raise failures.join([error for *_, error in sorted(lowest, key=lambda failure: failure[1:3])])
     return [returned for state in states for returned in state.returned]
+
+
+def together(rank: int, tasks: Mapping[K, pool.Task]) -> Flow[dict[K, Any]]:
+    """Run tasks as one round, and return their results by the tasks' keys."""
+    return dict(zip(tasks, (yield Round(rank, list(tasks.values()))), strict=True))
+
+
+def shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int) -> Flow[list[Any]]:
+    """Run quick tasks for several targets in a few processes: starting one takes as long as a task."""
+    shares = [share for start in range(processes) if (share := tasks[start::processes])]
+    if not shares:
+        return []
+    results: dict[Target, Any] = {}
+    for found in (yield Round(rank, [_joint(share) for share in shares])):
+        results |= found
+    return [results[target] for target, _ in tasks]
+
+
+def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
+    def run() -> dict[Target, Any]:
+        found = {}
+        with failures.gathered() as attempt:
+            for target, task in tasks:
+                with attempt():
+                    found[target] = task.run()
+        return found
+
+    (_, first), *others = tasks
+    return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
 
 
 @dataclass(slots=True)

@@ -121,6 +121,7 @@ def prepare_imports(
     `extensions` are the files of extension modules that are elsewhere, by their names; `installed` is a folder whose
     packages go before those of the environment.
     """
+    sys.dont_write_bytecode = True  # none of the project's
     sys.path[:0] = [*([installed] if installed else []), *(root for root in roots if root not in sys.path)]
     _others.extend([f"{Path(installed).resolve()}/"] if installed else [])
     is_own = _owner(roots, generated)

@@ -142,7 +142,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         seen=_seen(loaded, pipeline),
         linkable=pipeline.linkable,
         questions=tuple(dict.fromkeys(questions)),
-        unseen=pipeline.unseen(),
+        unseen=pipeline.inputs.unseen(),
         reused=cache.reused,
         made=cache.made,
         problems=cache.problems,
@@ -161,7 +161,8 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
     with source_loading.lasting(), _one_thread():
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
-        versions = loading.prepared(front, job.root, job.frontend, _askers(job), jit=job.product == "jit")
+        jit, warm = job.product == "jit", not job.from_cache_only
+        versions = loading.prepared(front, job.root, job.frontend, _askers(job), jit=jit, warm=warm)
     if hasattr(front, "check_target"):
         for target in dict.fromkeys(target for item in job.plans for target in item.targets):
             front.check_target(target, job.arch_key)
@@ -192,26 +193,30 @@ def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Sourc
     """Return the project's files that were imported or linked, each once."""
     elsewhere = (source for other in pipeline.elsewhere for source in other.sources)
     late = _imported_late(pipeline.seen, job.import_roots)
-    every = (*elsewhere, *late, *own, *pipeline.linked_files())
+    every = (*elsewhere, *late, *own, *pipeline.inputs.linked_files())
     return tuple({source["path"]: source for source in every}.values())
 
 
 def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
     """Return the stamp of what the sources, the linker and the tools read."""
-    tools = pipeline.tools(target for item in loaded.job.plans for target in item.targets)
+    tools = pipeline.inputs.tools(target for item in loaded.job.plans for target in item.targets)
     own = Stamp({("file", path): digest for path, digest in tools})
     return Stamp().add(
-        [loaded.seen, *(other.seen for other in pipeline.elsewhere), pipeline.seen, pipeline.linked_stamp(), own]
+        [loaded.seen, *(other.seen for other in pipeline.elsewhere), pipeline.seen, pipeline.inputs.stamp(), own]
     )
 
 
 def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
     """Yield the project's files that functions of its sources imported when the compiler ran them."""
-    imported = imports.files_of(list(sys.modules))
-    for (question, path), digest in seen.reads.items():
-        is_python = question == "file" and digest is not None and path.endswith(".py")
-        if is_python and path not in imported and imports.is_of_project(path, roots):
-            yield {"path": path, "sha256": digest or ""}
+    read = {
+        path: digest
+        for (question, path), digest in seen.reads.items()
+        if question == "file" and digest is not None and path.endswith(".py") and imports.is_of_project(path, roots)
+    }
+    imported = imports.files_of(list(sys.modules)) if read else ()
+    for path, digest in read.items():
+        if path not in imported:
+            yield {"path": path, "sha256": digest}
 
 
 @contextmanager

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda.builder.c_header import header
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import inputs, nvfatbin
 from aotcuda.builder.link.inputs import Linked
@@ -18,51 +16,14 @@ from aotcuda.manifest import linkable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from aotcuda import manifest
     from aotcuda.arch import Target
-    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.plan import ModulePlan
-    from aotcuda.builder.worker.job import Job, LinkedItem
+    from aotcuda.builder.worker.job import Job
+    from aotcuda.builder.worker.parts import Parts
 
     Compile = Callable[[ModulePlan, LinkInput, Sequence[Target]], Mapping[Target, bytes]]
     """A function that compiles CUDA C++ for targets: to LTOIR for `sm_*`, to PTX for `compute_*`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """One module, compiled and linked.
-
-    Attributes:
-        merged: Its exported functions as LTOIR or PTX, for each of the packager's targets; empty when it has none.
-        foreign: Symbols of linked items, by the name of the item.
-        linked: The same items, as the bill of materials has them.
-        called: The inputs that have to be linked wherever its exported functions are.
-        files: The project's files that it links or is compiled from, with the headers that they include.
-        left_out: The kernels that targets cannot have.
-    """
-
-    plan: ModulePlan
-    images: tuple[Image, ...]
-    kernels: tuple[CompiledKernel, ...]
-    functions: tuple[CompiledFunction, ...]
-    merged: dict[Target, bytes]
-    callbacks: tuple[Callbacks, ...]
-    foreign: tuple[tuple[str, tuple[str, ...]], ...]
-    linked: tuple[LinkedItem, ...]
-    called: tuple[LinkInput, ...]
-    files: tuple[Path, ...]
-    left_out: tuple[manifest.LeftOut, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Return the module's name."""
-        return self.plan.config.name
-
-    def declared(self) -> bytes:
-        """Return the C header of the exported functions, for modules that call them."""
-        names = [unit.name for unit in self.plan.functions]
-        return header.render(self.name, list(zip(names, self.functions, strict=True))).encode()
 
 
 class JitPackager:

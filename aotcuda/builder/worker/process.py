@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 # The worker finds modules where this process finds them. PYTHONPATH cannot name it: pip's isolation starts Python by a
 # sitecustomize of its own, which gives up when the folders that it is about to add are on the path already.
+# Bytecode of the compiler is written as this process would: uv installs packages without, and it takes seconds to make.
 _START = """
 import json, sys
-sys.path[:] = json.loads(sys.argv.pop(1))
+sys.path[:], sys.dont_write_bytecode = json.loads(sys.argv.pop(1))
 from aotcuda.builder.worker import start
 sys.exit(start.main())
 """
@@ -93,12 +94,12 @@ def _started(job: Job) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
     receiver, sender = Pipe(duplex=False)
     requirement = registry.requirement(job.frontend, jit=job.product == "jit")
     of_product = JIT_VARIABLES if job.product == "jit" else {}
-    paths = json.dumps([path for path in sys.path if path])
+    settings = json.dumps([[path for path in sys.path if path], sys.dont_write_bytecode])
     with receiver:
         try:
             with sender:
                 process = subprocess.Popen(
-                    _command(paths, str(os.getpid()), str(sender.fileno()), requirement),
+                    _command(settings, str(os.getpid()), str(sender.fileno()), requirement),
                     stdin=subprocess.PIPE,
                     pass_fds=[sender.fileno()],
                     cwd=job.root,

@@ -60,17 +60,13 @@ def compiling(
             tasks = [_task(front, units, functions, share) for units, share in shares]
         in_rows = False  # what is left of rows is compiled by itself
         made: Compiled = {}
-        for built in (yield flows.Round(COMPILE, tasks)):
+        for built in (yield flows.Round(flows.COMPILE, tasks)):
             made |= built
         asked = {built.name: built.shape for built in made.values() if isinstance(built, Wanted)}
         if asked:
             cache.fetch(asked)
         found |= {key: built for key, built in made.items() if not isinstance(built, Wanted)}
     return {(unit, target): found[unit, target] for unit, targets in wanted.items() for target in targets}
-
-
-COMPILE = 0
-"""The rank of compiling, the first of a build's rounds."""
 
 
 def _each(left: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:

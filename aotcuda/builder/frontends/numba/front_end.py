@@ -79,7 +79,11 @@ class NumbaFrontEnd(ABC):
 
     @abstractmethod
     def start(self) -> dict[str, str]:
-        """Adapt the compiler, compile once so that what every unit needs is there, and name the versions."""
+        """Adapt the compiler, and name the versions."""
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Implement FrontEnd.warm_up."""
 
     @abstractmethod
     def compiling(

@@ -104,7 +104,7 @@ def is_self_contained(texts: Sequence[str]) -> bool:
 def _is_used(name: str, texts: Sequence[str]) -> bool:
     """Return True if data is named anywhere but where it is defined."""
     whole = re.compile(re.escape(name) + r"(?![-\w.$])")
-    return any(len(whole.findall(text)) > 1 for text in texts)
+    return any(text.count(name) > 1 and len(whole.findall(text)) > 1 for text in texts)
 
 
 # CUDA 12's verifier refuses floating-point atomic addition for GPUs from compute capability 10.0 on: "atomicrmw does

@@ -140,6 +140,9 @@ def _beginnings(python: FunctionType, root: str) -> set[str]:
 
 def placed(externals: Iterable[External], python: FunctionType, root: str) -> tuple[External, ...]:
     """Return `externals` with the places where the module of `python` declares them, as `mypkg/_kernels.py:12`."""
+    externals = tuple(externals)
+    if not externals:
+        return ()
     path = getattr(sys.modules.get(python.__module__ or ""), "__file__", None) or ""
     lines = _declared(path)
     inside = path.removeprefix(f"{root}/")

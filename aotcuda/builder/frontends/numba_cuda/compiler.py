@@ -44,11 +44,6 @@ class NumbaCuda(NumbaFrontEnd):
 
     def start(self) -> dict[str, str]:
         patches.install()
-        with patches.without_scipy():
-            import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # the typing of the first value without a type imports it
-
-            _warm_up()
-        patches.note_warm()
         return {
             "numba-cuda": version("numba-cuda"),
             "numba": version("numba"),
@@ -56,6 +51,13 @@ class NumbaCuda(NumbaFrontEnd):
             "numpy": version("numpy"),
             "nvvm": ".".join(map(str, nvvm.NVVM().get_version())),
         }
+
+    def warm_up(self) -> None:
+        with patches.without_scipy():
+            import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # typing of values imports it
+
+            _warm_up()
+        patches.note_warm()
 
     def given(self, loaded: Any) -> dict[str, Any]:
         """Implement NumbaFrontEnd.given: `@njit` has none that matter."""

@@ -45,12 +45,14 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def start(self) -> dict[str, str]:
         patches.install()
         known_faults.install()
-        _warm_up()
         return {
             "numba-cuda-mlir": version("numba-cuda-mlir"),
             "numpy": version("numpy"),
             "nvvm": ".".join(map(str, nvvm.NVVM().get_version())),
         }
+
+    def warm_up(self) -> None:
+        _warm_up()
 
     def compiling(
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool

@@ -79,13 +79,22 @@ class TritonFrontEnd:
                 "kernels are packaged with; install a newer one: pip install --upgrade 'aotcuda[triton]'"
             )
             raise ToolchainError(message)
+        return {"triton": triton.__version__}
+
+    def warm_up(self) -> None:
+        """Implement FrontEnd.warm_up.
+
+        Raises:
+            ToolchainError: This Triton does not compile.
+        """
+        import triton  # noqa: PLC0415 (as in `prepare`)
+
         try:
             compilation.warm_up()
         except Exception as error:
             reason = compile_errors.first_line(error)
             message = f"Triton {triton.__version__} does not compile here: {reason}; install it again"
             raise ToolchainError(message) from error
-        return {"triton": triton.__version__}
 
     def check_target(self, target: Target, where: str) -> None:
         """Implement FrontEnd.check_target by the assembler for this target; later targets have one of their own."""

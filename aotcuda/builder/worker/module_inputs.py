@@ -1,0 +1,169 @@
+"""Find what modules are linked with and compiled from besides Python: files, headers, tools and link inputs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from aotcuda import manifest
+from aotcuda.binary import targets
+from aotcuda.builder import toolchain
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import inputs, nvjitlink
+from aotcuda.builder.link.included_headers import Headers
+from aotcuda.builder.worker.observer import INSTALLED
+from aotcuda.cache import compilers
+from aotcuda.common.stamp import Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, FrontEnd, Unit
+    from aotcuda.builder.link.inputs import Linked
+    from aotcuda.builder.link.symbols import Symbols
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.worker.job import Job
+
+    Compiled = Mapping[tuple[Unit, Target], Any]
+
+
+class ModuleInputs:
+    """The inputs of a job's modules.
+
+    Attributes:
+        linked: What each module's key `link` names.
+        surveyed: Everything foreign that was linked, with its symbols, by module.
+    """
+
+    def __init__(self, job: Job, front: FrontEnd, functions: Mapping[Unit, object]) -> None:
+        self.job = job
+        self.front = front
+        self.functions = functions
+        self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
+        self._folders_searched: dict[str, list[str]] = {}
+        self.linked: dict[str, Linked] = {
+            plan.config.name: inputs.read(
+                [
+                    item for item in plan.config.link if item.module is None or job.shard is None
+                ],  # a shard has no others
+                Path(job.root),
+                job.linkable,
+            )
+            for plan in job.plans
+        }
+
+    def linked_files(self) -> tuple[manifest.Source, ...]:
+        """Return the project's files that were linked and their headers, with digests; the paths are absolute."""
+        paths = {path for plan in self.job.plans for path in self.headers(plan).own}
+        return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
+
+    def stamp(self) -> Stamp:
+        """Return the stamp of linked files and of headers, with the places where headers were looked for in vain."""
+        found = Stamp()
+        for plan in self.job.plans:
+            headers = self.headers(plan)
+            for path in (*headers.files, *headers.missing):
+                found.ask("file", os.path.normpath(path))
+            for item in plan.config.link:
+                if item.module is not None and item.module not in self.job.linkable:
+                    where = targets.find_module(item.module).where
+                    found.ask("file", str(Path(where, manifest.FILE_NAME)))  # which has digests of the code
+        return found
+
+    def unseen(self) -> tuple[str, ...]:
+        """Return the sources whose text does not tell what was compiled."""
+        found: list[str] = []
+        for plan in self.job.plans:
+            found += self.headers(plan).hidden(plan.config.options)
+        return tuple(dict.fromkeys(found))
+
+    def tools(self, targets: Iterable[Target]) -> list[tuple[str, str | None]]:
+        """Return the front end's own tools, with their digests; versions represent those of installed packages."""
+        tools: Callable[[Target], list[str]] = getattr(self.front, "tools", lambda _: [])
+        paths = {os.path.realpath(path) for target in targets for path in tools(target)}
+        others = sorted(path for path in paths if INSTALLED.isdisjoint(path.split("/")))
+        return [(path, compilers.digest(path)) for path in others]
+
+    def asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
+        """Return the key for which `item` is linked: of the configuration's `link`, or of a unit that brings it."""
+        for given in plan.config.link:
+            name = given.module or PurePath(given.path or "").as_posix()
+            if item.name == name or item.name.startswith(f"{given.module} "):
+                return given.key
+        built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
+        users = [unit for unit, found in built.items() if item.identity in [one.identity for one in found.needed]]
+        return users[0].key if users else plan.config.key
+
+    def elsewhere(self, plan: ModulePlan) -> dict[str, str]:
+        """Return the names that other modules of the wheel have for others to link, with the module's name."""
+        functions = {item.config.name: [unit.symbol for unit in item.functions] for item in self.job.plans}
+        every = {**functions, **self.job.names}
+        found = {name: module for module, names in every.items() for name in functions.get(module, names)}
+        return {name: module for name, module in found.items() if module != plan.config.name}
+
+    def calls_own_functions(self, plan: ModulePlan, compiled: Compiled) -> bool:
+        """Return True if kernels, or what is linked in, may call the module's own exported functions by their C ABI."""
+        return any(self.takes_functions(plan, target, compiled) for target in plan.targets if plan.kernels)
+
+    def takes_functions(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
+        """Return True if the image for a target is linked with the module's own exported functions."""
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels_for(target)]
+        exported = {unit.symbol for unit in plan.functions}
+        wanted = {external.name for kernel in kernels for external in kernel.externals}
+        return bool(exported & wanted) or (
+            bool(exported) and any(not item.internal for item in self.foreign(plan, kernels))
+        )
+
+    def of_link(
+        self, plan: ModulePlan, target: Target, compiled: Compiled, merged: Mapping[tuple[str, Target], Any]
+    ) -> list[LinkInput]:
+        """Return what the image for a target is linked of; `merged` has the merged functions."""
+        code = plan.code_targets[target]
+        kernels = [compiled[unit, code] for unit in plan.kernels_for(target)]
+        inputs = [item for kernel in kernels for item in kernel.code]
+        if not self.takes_functions(plan, target, compiled) or any(kernel.has_functions for kernel in kernels):
+            return [*inputs, *self.foreign(plan, kernels)]
+        name = f"code of {plan.config.name}'s functions"
+        inputs.append(LinkInput(kind="ltoir", name=name, data=merged["functions", code]))
+        return [*inputs, *self.foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])]
+
+    def foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
+        """Return the inputs other than compiled Python: of the configuration first, then of the units, each once."""
+        items = list(self.linked[plan.config.name].inputs)
+        for built in compiled:
+            items += built.needed
+        return nvjitlink.unique(items)
+
+    def called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
+        """Return the inputs that have to be linked wherever the exported functions are."""
+        return self.foreign(plan, functions) if any(function.externals for function in functions) else []
+
+    def headers(self, plan: ModulePlan) -> Headers:
+        """Return the files that a module links or is compiled from, and their headers."""
+        items = [*self.surveyed.get(plan.config.name, {}), *self.sources_of(plan.units)]
+        return Headers(items, Path(self.job.root), self.searched(plan))
+
+    def sources_of(self, units: Iterable[Unit]) -> list[LinkInput]:
+        """Return the files other than Python modules that units are compiled from, each once."""
+        found = (item for unit in units for item in self.front.sources(unit, self.functions[unit], self.job.root))
+        return nvjitlink.unique(found)
+
+    def searched(self, plan: ModulePlan) -> list[str]:
+        """Return the folders whose headers are inputs; versions represent installed packages and the toolkit."""
+        name = plan.config.name
+        if name not in self._folders_searched:
+            known = (*toolchain.include_dirs(), *compilers.machine_toolkits())
+            self._folders_searched[name] = [
+                path
+                for path in self.folders(plan)
+                if INSTALLED.isdisjoint(path.split("/")) and not os.path.realpath(path).startswith(known)
+            ]
+        return self._folders_searched[name]
+
+    def folders(self, plan: ModulePlan) -> list[str]:
+        """Return the folders in which CUDA C++ finds headers."""
+        given = [str(Path(self.job.root, path)) for path in plan.config.options.include_dirs]
+        return [*given, *self.front.include_dirs()]

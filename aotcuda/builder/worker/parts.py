@@ -1,0 +1,152 @@
+"""Put together what was compiled and linked of a module."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import manifest
+from aotcuda.binary import grid_sync
+from aotcuda.builder.c_header import header
+from aotcuda.builder.frontends.protocol import Assembled
+from aotcuda.builder.link import nvjitlink
+from aotcuda.builder.link.images import described
+from aotcuda.builder.worker.job import LinkedItem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends.protocol import (
+        Callbacks,
+        CompiledFunction,
+        CompiledKernel,
+        LinkInput,
+        Unit,
+    )
+    from aotcuda.builder.link.images import Image
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.worker.module_inputs import ModuleInputs
+
+    Compiled = Mapping[tuple[Unit, Target], Any]
+
+_HEAD = 4096
+_LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
+"""The line with a source's licence, near its beginning; SPDX 2.2.2, annex E:
+https://spdx.github.io/spdx-spec/v2.2.2/using-SPDX-short-identifiers-in-source-files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """One module, compiled and linked.
+
+    Attributes:
+        merged: Its exported functions as LTOIR or PTX, for each of the packager's targets; empty when it has none.
+        foreign: Symbols of linked items, by the name of the item.
+        linked: The same items, as the bill of materials has them.
+        called: The inputs that have to be linked wherever its exported functions are.
+        files: The project's files that it links or is compiled from, with the headers that they include.
+        left_out: The kernels that targets cannot have.
+    """
+
+    plan: ModulePlan
+    images: tuple[Image, ...]
+    kernels: tuple[CompiledKernel, ...]
+    functions: tuple[CompiledFunction, ...]
+    merged: dict[Target, bytes]
+    callbacks: tuple[Callbacks, ...]
+    foreign: tuple[tuple[str, tuple[str, ...]], ...]
+    linked: tuple[LinkedItem, ...]
+    called: tuple[LinkInput, ...]
+    files: tuple[Path, ...]
+    left_out: tuple[manifest.LeftOut, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the module's name."""
+        return self.plan.config.name
+
+    def declared(self) -> bytes:
+        """Return the C header of the exported functions, for modules that call them."""
+        names = [unit.name for unit in self.plan.functions]
+        return header.render(self.name, list(zip(names, self.functions, strict=True))).encode()
+
+
+def put_together(
+    plan: ModulePlan, compiled: Compiled, made: Mapping[tuple[str, Target], Any], inputs: ModuleInputs
+) -> Parts:
+    """Return a module's parts, of what was compiled and linked for its targets."""
+    name = plan.config.name
+    surveyed = inputs.surveyed[name]
+    kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
+    functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
+    linked = tuple(_image(target, made["image", target]) for target in plan.targets if plan.kernels)
+    kernels = _with_cooperative(plan, kernels, linked, inputs)
+    callbacks: dict[Callbacks, None] = dict.fromkeys(inputs.linked[name].callbacks)
+    for built in (*kernels, *functions):
+        callbacks |= dict.fromkeys(built.callbacks)
+    return Parts(
+        plan=plan,
+        images=linked,
+        kernels=kernels,
+        functions=functions,
+        merged={target: code for (kind, target), code in made.items() if kind == "functions"},
+        callbacks=tuple(callbacks),
+        foreign=tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal),
+        linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
+        called=tuple(inputs.called(plan, functions)),
+        files=tuple(sorted(inputs.headers(plan).own)),
+    )
+
+
+def _with_cooperative(
+    plan: ModulePlan, kernels: tuple[CompiledKernel, ...], linked: Sequence[Image], inputs: ModuleInputs
+) -> tuple[CompiledKernel, ...]:
+    """Mark kernels that synchronize the grid in CUDA C++ or other foreign code; front ends mark their own."""
+    surveyed = inputs.surveyed[plan.config.name]
+    foreign = any(not item.internal for item in surveyed) or bool(inputs.sources_of(plan.units))
+    if hasattr(inputs.front, "assemble") or not foreign:
+        return kernels
+    found: set[str] = set()
+    for image in linked:
+        if image.target.kind == "ptx":
+            found |= grid_sync.in_ptx(image.data.decode())
+        else:
+            found |= grid_sync.in_cubin(image.data, image.target.major)
+    symbols = [unit.symbol for unit in plan.kernels]
+    return tuple(
+        replace(kernel, cooperative=kernel.cooperative or symbol in found)
+        for symbol, kernel in zip(symbols, kernels, strict=True)
+    )
+
+
+def _image(target: Target, made: Assembled | tuple[bytes, dict[str, int]]) -> Image:
+    linker = nvjitlink.number()
+    if isinstance(made, Assembled):
+        return described(target, made.data, made.cuda)._replace(linker=linker)
+    data, spills = made
+    return described(target, data, linker, spills)
+
+
+def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
+    """Return a kernel, and how each of its images has to be launched."""
+    built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
+    has = {*plan.compiled_for(unit)}
+    codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
+    launches = [(arch, compiled[unit, code].launch) for arch, code in codes if code in has]
+    return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
+
+
+def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
+    # Other parts of a packaged module are named by the module's name and their own.
+    module = item.name.partition(" ")[0]
+    is_module = bool(item.header) or module in {given.module for given in plan.config.link}
+    licence = _LICENCE.search(item.data[:_HEAD]) if item.kind in {"cu", "ptx"} else None
+    return LinkedItem(
+        name=item.name,
+        sha256=manifest.digest(item.data),
+        module=module if is_module else "",
+        licence=licence[1].decode().strip() if licence else "",
+    )
