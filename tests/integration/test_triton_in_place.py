@@ -113,7 +113,9 @@ def test_descriptors_are_addresses_on_a_gpu_without_tensor_maps(
     (found,) = (project / "dist").glob("*.whl")
     monkeypatch.setenv("FAKE_CUDA_DEVICES", "8.0")
     (tmp_path / "launches").mkdir()
-    expect_the_jits_launches(found, tmp_path / "launches", once, "tiles", TILES, TILES_CHANGED, len(TILES) - 2, arch="sm_80")
+    expect_the_jits_launches(
+        found, tmp_path / "launches", once, "tiles", TILES, TILES_CHANGED, len(TILES) - 2, arch="sm_80"
+    )
 
 
 def expect_the_jits_launches(
