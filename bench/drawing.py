@@ -1,4 +1,4 @@
-"""Pictures as SVG: text, boxes, arrows, bars and points, in the colours of whatever page they stand in.
+"""Draw diagrams as SVG: text, boxes and arrows, in the colours of the page that contains them.
 
 Inside a page of the site the variables of its theme give ink and paper, so its switch for light and dark holds. As an
 `<img>` a picture sees no variables: it takes what the reader's system prefers, on a paper of its own.
@@ -6,12 +6,8 @@ Inside a page of the site the variables of its theme give ink and paper, so its 
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, field
 from html import escape
-
-_NOTE = 140
-"""Characters of a note that fit into a line."""
 
 STYLE = """\
 .aotcuda-picture { --ink: var(--color-foreground-primary, #1f2328); --faint: var(--color-foreground-muted, #656d76);
@@ -79,10 +75,6 @@ class Picture:
         )
         self.parts.append(f'<polygon points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in head)}" class="head"/>')
 
-    def point(self, x: float, y: float, kind: str) -> None:
-        """Return a dot."""
-        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" class="{kind}" fill-opacity="0.7"/>')
-
     def render(self) -> str:
         """Return the file's text."""
         size = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}"'
@@ -92,49 +84,3 @@ class Picture:
         )
         paper = '<rect width="100%" height="100%" class="paper"/>'
         return "\n".join([head, f"<style>\n{STYLE}</style>", paper, *self.parts, "</svg>\n"])
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar, and how far what was measured spreads around its end.
-
-    Attributes:
-        label: What it is.
-        value: Its length.
-        kind: `own`, `other` or `base`.
-        spread: The range; None if it is unknown.
-        start: A part at its beginning that is the base's.
-    """
-
-    label: str
-    value: float
-    kind: str
-    spread: tuple[float, float] | None = None
-    start: float = 0.0
-
-
-def bars(title: str, rows: list[Bar], notes: list[str], *, unit: str, digits: int) -> str:
-    """Horizontal bars, and notes below them."""
-    width, height, gap, top, label = 860, 18, 8, 40, 250
-    notes = [line for note in notes for line in textwrap.wrap(note, _NOTE)]
-    picture = Picture(width, top + len(rows) * (height + gap) + 18 * len(notes) + 16, title)
-    picture.text(12, 24, title, "strong")
-    longest = max(max(row.value, row.spread[1] if row.spread else 0) for row in rows)
-    scale = (width - label - 90) / longest
-    for number, row in enumerate(rows):
-        y = top + number * (height + gap)
-        middle = y + height / 2
-        picture.text(label - 10, y + 13.5, row.label, "strong" if row.kind == "own" else "", "end")
-        picture.rectangle(label, y, row.start * scale, height, "base")
-        picture.rectangle(label + row.start * scale, y, (row.value - row.start) * scale, height, row.kind)
-        end = row.value
-        if row.spread is not None:
-            low, high = (label + value * scale for value in row.spread)
-            end = max(end, row.spread[1])
-            picture.line([(low, middle), (high, middle)], "spread")
-            for x in (low, high):
-                picture.line([(x, middle - 4), (x, middle + 4)], "spread")
-        picture.text(label + end * scale + 8, y + 13.5, f"{row.value:.{digits}f} {unit}")
-    for number, note in enumerate(notes):
-        picture.text(12, top + len(rows) * (height + gap) + 14 + number * 18, note, "faint small")
-    return picture.render()

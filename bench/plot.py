@@ -1,19 +1,19 @@
-"""Draws the pictures of the documentation, all of them: `python bench/plot.py`, into docs/pictures.
+"""Draw the pictures of the documentation: `pip install -e ".[bench]" && python bench/plot.py`, into docs/pictures.
 
-Figures come from the files in docs/results, what GPUs take from the run time's own choice.
+Figures come from the files in docs/results, the GPUs of diagrams from the run time's own choice of images.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 import diagrams
-from drawing import Bar, Picture, bars
+import figures
+from figures import Bar, Chart, Dots
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 RESULTS, PICTURES = DOCS / "results", DOCS / "pictures"
@@ -22,31 +22,32 @@ RESULTS, PICTURES = DOCS / "results", DOCS / "pictures"
 def main() -> None:
     """Write those that have changed."""
     PICTURES.mkdir(exist_ok=True)
-    for name, text in drawn().items():
+    drawn = {**diagrams_drawn(), **{name: figures.render(chart) for name, chart in charts().items()}}
+    for name, text in drawn.items():
         path = PICTURES / f"{name}.svg"
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print(path)
 
 
-def drawn() -> dict[str, str]:
-    """Return the text of each picture, by its name."""
+def charts() -> dict[str, Chart]:
+    """Return the charts of results, by the name of their picture."""
     return {
         "launch": launch(_result("two_paths_h100")),
         "cold_start": cold_start(_result("cold_start_quartiles" if _has("cold_start_quartiles") else "cold_start")),
         "build_time": build_time(_result("build_time")),
         "package": package(_result("xarray_spatial")),
-        "way": diagrams.way(),
-        "wheel": diagrams.wheel(),
-        "choice": diagrams.choice(),
-        "in_place": diagrams.in_place(),
-        "extras": diagrams.extras(),
-        "fallback": diagrams.fallback(),
     }
 
 
-def launch(result: dict[str, Any]) -> str:
-    """Draw the host time of a launch above C's, the least and the largest median of the runs."""
+def diagrams_drawn() -> dict[str, str]:
+    """Return the text of each diagram, by its name."""
+    names = ("way", "wheel", "choice", "in_place", "extras", "fallback")
+    return {name: getattr(diagrams, name)() for name in names}
+
+
+def launch(result: dict[str, Any]) -> Chart:
+    """Return the host time of a launch above C's, the least and the largest median of the runs."""
     kept = "aotcuda, k[grid, block] kept"
     wanted = [
         ("aotcuda, PyTorch's tensors", "torch, default", kept),
@@ -64,11 +65,11 @@ def launch(result: dict[str, Any]) -> str:
         "One scalar, three arrays, default stream. Mean of the medians of two runs; the lines end at each.",
         f"One H100, 25 November 2026, commit {result['after']}; {result['name']}.json",
     ]
-    return bars("Host time of a launch above C's", rows, notes, unit="µs", digits=1)
+    return Chart("Host time of a launch above C's", rows, notes, unit="µs", digits=1)
 
 
-def cold_start(result: dict[str, Any]) -> str:
-    """From the start of a process to its first result, less what the driver itself takes."""
+def cold_start(result: dict[str, Any]) -> Chart:
+    """Return the time from the start of a process to its first result, less what the driver itself takes."""
     wanted = [
         ("C, the same image", "C, the same image", "base"),
         ("aotcuda", "aotcuda, first-use", "own"),
@@ -91,11 +92,11 @@ def cold_start(result: dict[str, Any]) -> str:
         f"Medians of 9 processes (peers: 3){kept}. The driver's own start, 200 ms on this machine, is left out.",
         _machine(result, "cupy-cuda13x", "torch", "triton", "cuda-core", "warp-lang", "numba-cuda", "numba-cuda-mlir"),
     ]
-    return bars("From the start of a process to the first result", rows, notes, unit="ms", digits=0)
+    return Chart("From the start of a process to the first result", rows, notes, unit="ms", digits=0)
 
 
-def build_time(result: dict[str, Any]) -> str:
-    """Draw build times and nvcc's."""
+def build_time(result: dict[str, Any]) -> Chart:
+    """Return build times and nvcc's."""
     wanted = [
         ("nvcc, the same in C++", "fifty, nvcc", "base"),
         ("aotcuda, cold", "fifty, cold", "own"),
@@ -111,46 +112,21 @@ def build_time(result: dict[str, Any]) -> str:
     has_quartiles = "q1" in result["figures"]["fifty, cold"]
     spread = "and quartiles" if has_quartiles else "and down to the least"
     notes = [f"Fifty kernels for five GPU generations. Median of {runs} runs, {spread}.", _machine(result)]
-    return bars("Building a wheel", rows, notes, unit="s", digits=1)
+    return Chart("Building a wheel", rows, notes, unit="s", digits=1)
 
 
-def package(result: dict[str, Any]) -> str:
-    """Return the 33 kernels of a real package before and after: a dot for each, quartiles, on logarithmic scales."""
-    title = f"The {result['kernels']} kernels of xarray-spatial, compiled by the JIT and packaged"
-    picture = Picture(860, 300, title)
-    picture.text(12, 24, title, "strong")
-    left, right = 200.0, 830.0
-    for number, (name, key, unit) in enumerate((("First call", "first_call_ms", "ms"), ("Launch", "launch_us", "µs"))):
-        top = 44 + number * 112
+def package(result: dict[str, Any]) -> Chart:
+    """Return the kernels of a real package, compiled by the JIT and packaged: a dot for each."""
+    rows = []
+    for name, key, unit in (("First call", "first_call_ms", "ms"), ("Launch", "launch_us", "µs")):
         pairs = list(result[key]["each"].values())
-        values = [value for pair in pairs for value in pair]
-        low, high = (10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values))))
-
-        def across(value: float, low: float = low, high: float = high) -> float:
-            return left + (right - left) * math.log(value / low) / math.log(high / low)
-
-        mark = low
-        while mark <= high:
-            picture.line([(across(mark), top), (across(mark), top + 70)], "rule")
-            picture.text(across(mark), top + 84, f"{mark:g} {unit}", "faint small", "middle")
-            mark *= 10
-        for which, (label, kind, at) in enumerate((("packaged", "own", 0), ("Numba's JIT", "other", 1))):
-            y = top + 20 + which * 32
-            each = [pair[at] for pair in pairs]
-            first, _, third = quantiles(each, n=4)
-            picture.text(left - 12, y + 4, f"{name}, {label}", "strong" if kind == "own" else "", "end")
-            for value in each:
-                picture.point(across(value), y, kind)
-            picture.line([(across(first), y + 9), (across(third), y + 9)], "spread")
-            for value in (first, median(each), third):
-                picture.line([(across(value), y + 5), (across(value), y + 13)], "spread")
-    notes = [
-        "A dot for each kernel; below the dots quartiles and median.",
-        f"{result['gpu']}; xarray_spatial.json",
-    ]
-    for number, note in enumerate(notes):
-        picture.text(12, 276 + number * 16, note, "faint small")
-    return picture.render()
+        ways = (("packaged", "own"), ("Numba's JIT", "other"))
+        rows.append(
+            [Dots(f"{name}, {way}", [pair[at] for pair in pairs], kind, unit) for at, (way, kind) in enumerate(ways)]
+        )
+    title = f"The {result['kernels']} kernels of xarray-spatial, compiled by the JIT and packaged"
+    notes = ["A dot for each kernel; below the dots quartiles and median.", f"{result['gpu']}; xarray_spatial.json"]
+    return Chart(title, rows, notes)
 
 
 def _has(name: str) -> bool:

@@ -361,7 +361,7 @@ def _generated(folder: files.Folder) -> bytes | None:
     try:
         return folder.beside(name, manifest.LARGEST)
     except (UnreadableError, TooMuchError) as error:
-        message = f"{shown(name)} of {folder.where} {error}; install the package again"
+        message = f"{shown(name)} next to {folder.where} {error}; install the package again"
         raise ManifestError(message) from None
 
 

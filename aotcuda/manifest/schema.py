@@ -99,7 +99,7 @@ class Image(TypedDict):
     kind: Literal["sass", "ptx", "ltoir"]
     bytes: int
     sha256: str
-    min_driver: NotRequired[str | None]  # of machine code and PTX: the lowest that loads it; None if not known
+    min_driver: NotRequired[Version | None]  # of machine code and PTX: the lowest that loads it; None if not known
     cuda: NotRequired[Version]  # the CUDA version that it is written for; absent: `toolchain["cuda"]`
     linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
     absent: NotRequired[str]  # in memory alone, of a split wheel: why the image is not here, and the remedy
@@ -367,7 +367,7 @@ class Manifest(TypedDict):
     frontend: str
     toolchain: dict[str, str]  # component -> version
     toolchains: NotRequired[list[Toolchain]]  # the others, where several toolkits served one build
-    min_driver: str | None  # the lowest driver whose CUDA can load the images: "580.65"
+    min_driver: Version | None  # the lowest driver whose CUDA can load the images: "580.65"
     load: Literal["import", "first-use"]
     fallback: Literal["jit", "error"]
     options: dict[str, object]

@@ -127,14 +127,19 @@ def site(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bundled")
     for name in ("first", "second"):
         projects.unpacked(projects.build_wheel(make(folder / name, name)), folder / "site")
-    for path in (folder / "site" / "second" / "_aotcuda").glob("V*"):
-        path.write_text("0.9.0\n")
-    version = folder / "site" / "second" / "_aotcuda" / "version.py"
-    version.write_text(version.read_text().replace(f'"{aotcuda.__version__}"', '"0.9.0"'))
+    rename_version(folder / "site" / "second" / "_aotcuda", aotcuda.__version__, "0.9.0")
     core = folder / "site" / "cuda" / "core" / "__init__.py"
     core.parent.mkdir(parents=True)
     core.write_text(CORE)
     return folder / "site"
+
+
+def rename_version(copy: Path, old: str, new: str) -> None:
+    """Give another version to a bundled run time."""
+    for path in copy.glob("V*"):
+        path.write_text(f"{new}\n")
+    version = copy / "version.py"
+    version.write_text(version.read_text().replace(f'"{old}"', f'"{new}"'))
 
 
 def installed(folder: Path, version: str) -> Path:

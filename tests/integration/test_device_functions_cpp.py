@@ -183,6 +183,7 @@ def test_a_program_that_launches_packaged_kernels_compiles(cuda: Path, site: Pat
     includes = config(site, "includes", "devicefunctions.launched")
     command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", *includes, "-isystem", cuda / "include"]
     toolkit.run(cuda, *command, "-c", PROGRAMS / "launch.cpp", "-o", tmp_path / "launch.o")
+    assert (tmp_path / "launch.o").stat().st_size > 0
 
 
 @pytest.mark.parametrize("tool", ["nvcc", pytest.param("cmake", marks=pytest.mark.matrix)])

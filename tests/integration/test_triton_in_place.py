@@ -101,7 +101,7 @@ def test_launches_are_those_of_the_jit(
     changed: dict[str, list[Any]],
     keys: int,
 ) -> None:
-    compare(wheel, tmp_path, once, source, cases, changed, keys)
+    expect_the_jits_launches(wheel, tmp_path, once, source, cases, changed, keys)
 
 
 @pytest.mark.matrix
@@ -113,10 +113,12 @@ def test_descriptors_are_addresses_on_a_gpu_without_tensor_maps(
     (found,) = (project / "dist").glob("*.whl")
     monkeypatch.setenv("FAKE_CUDA_DEVICES", "8.0")
     (tmp_path / "launches").mkdir()
-    compare(found, tmp_path / "launches", once, "tiles", TILES, TILES_CHANGED, len(TILES) - 2, arch="sm_80")
+    expect_the_jits_launches(
+        found, tmp_path / "launches", once, "tiles", TILES, TILES_CHANGED, len(TILES) - 2, arch="sm_80"
+    )
 
 
-def compare(
+def expect_the_jits_launches(
     wheel: Path,
     folder: Path,
     once: Callable[[str, Callable[[Path], object]], Path],

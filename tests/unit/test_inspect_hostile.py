@@ -84,7 +84,7 @@ def test_whatever_it_is_there_is_an_answer_or_one_line(
         ("manifest that is a pipe", "manifest.json is a pipe, not a regular file"),
         ("manifest that is a link to a device", "manifest.json is a device, not a regular file"),
         ("manifest of a tebibyte of holes", "has 1,099,511,627,776 bytes, and aotcuda reads 16,777,216 at most"),
-        ("generated module that is a pipe", "kernels.py beside"),
+        ("generated module that is a pipe", "kernels.py next to "),
         ("wheel whose manifest unpacks to 6 gigabytes", "and aotcuda reads 16,777,216 at most"),
         ("wheel that is encrypted", "is encrypted"),
         ("wheel of a wrong checksum", "cannot be unpacked"),

@@ -133,7 +133,7 @@ def test_a_folder_of_wheels_names_one_to_inspect(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match=rf"holds no module .*; name the wheel itself: {wheels}/b\.whl$"):
         collect(str(wheels))
     (wheels / "a.whl").touch()
-    with pytest.raises(TargetError, match=rf"; name the wheel itself: {wheels}/a\.whl \(1 more beside it\)$"):
+    with pytest.raises(TargetError, match=rf"; name the wheel itself: {wheels}/a\.whl \(1 more in its folder\)$"):
         collect(str(wheels))
 
 

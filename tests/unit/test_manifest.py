@@ -126,7 +126,7 @@ def altered(change):
         (lambda whole: whole.update(module=7), "module is not a string"),
         (lambda whole: whole.update(format=True), "format is not a whole number"),
         (lambda whole: whole.update(load="never"), "load is not one of import, first-use"),
-        (lambda whole: whole.update(min_driver=580), "min_driver is not a string"),
+        (lambda whole: whole.update(min_driver=580), "min_driver is not a version"),
         (lambda whole: whole.update(files=[]), "files is not an object"),
         (lambda whole: whole.update(kernels={}), "kernels is not a list"),
         (lambda whole: whole["toolchain"].update(cuda="x"), "toolchain.cuda is not a version"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import json
 import sys
@@ -39,9 +40,12 @@ def test_tables_of_pages_are_those_of_the_results(bench: Callable[[str], Any]) -
 def test_pictures_are_those_that_are_drawn(bench: Callable[[str], Any]) -> None:
     folder = ROOT / "docs" / "pictures"
     kept = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.svg")}
-    drawn = bench("plot").drawn()
-    assert sorted(drawn) == sorted(kept)
-    assert [name for name in kept if kept[name] != drawn[name]] == [], "run python bench/plot.py"
+    plot = bench("plot")
+    diagrams, charts = plot.diagrams_drawn(), plot.charts()
+    assert sorted(kept) == sorted([*diagrams, *charts])
+    assert [name for name, text in diagrams.items() if kept[name] != text] == [], "run python bench/plot.py"
+    described = {name: html.escape(chart.description(), quote=False) for name, chart in charts.items()}
+    assert [name for name, text in described.items() if text not in kept[name]] == [], "run python bench/plot.py"
 
 
 def test_commands_of_the_page_on_ci_were_run(bench: Callable[[str], Any]) -> None:
