@@ -10,7 +10,7 @@ size, size of the rest) and entries. An entry is a header, at least 64 bytes lon
     2  u16 version 0x101                      32  u32 offset and u32 length of the name, in the header
     4  u32 size of this header                40  u64 flags
     8  u64 size of the payload                48  u64 key of an obfuscated payload
-    16 u32 compressed size, 0 for none       56  u64 size before compression
+    16 u32 compressed size, 0 for none        56  u64 size before compression
     20 u32 offset of the compiler's options
     24 u16 minor, u16 major version of the code
 

@@ -2,10 +2,13 @@
 
 There are three kinds of queries:
 
-- The presence of a GPU, and properties of all GPUs, are answered.
-- Properties that follow from the compute capability are answered and recorded. The build then imports the sources for
-  each capability. If a unit queries while it is compiled, as an `@intrinsic` may, it is compiled for each.
-- All others raise an error that names the query. The driver is never called, even if the machine has one.
+- The presence of a GPU, and properties that all GPUs share, are answered.
+- Properties that follow from the compute capability are answered, and the answers are marked as dependent on it. The
+  build then imports the sources for each capability. A unit that queries while it is compiled, as an `@intrinsic` may,
+  is compiled for each.
+- All others raise an error with a remedy for the user's code.
+
+The driver is never called, even if the build machine has one.
 """
 
 from __future__ import annotations

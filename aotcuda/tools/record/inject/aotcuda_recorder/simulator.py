@@ -43,7 +43,7 @@ _DEVICE = {
 }  # fmt: skip
 """Properties of a GPU that programs query and the simulator lacks, with the values of all current GPUs.
 
-The numbers are those of `aotcuda.gpus.EVERYWHERE`; aotcuda may not be installed here.
+The limits are those of `aotcuda.gpus.EVERYWHERE`; aotcuda may not be installed here.
 """
 
 
