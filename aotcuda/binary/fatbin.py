@@ -1,7 +1,7 @@
 """Read fatbins: NVIDIA's containers of images for several architectures.
 
 NVIDIA publishes no description of the format. The facts below were observed in the output of nvFatbin 13.0 for each of
-its options; the tests hold what is read against cuobjdump. All numbers are little-endian.
+its options; the tests compare the results with cuobjdump. All numbers are little-endian.
 
 A fatbin is one container or several in a row. A container is a header of 16 bytes (magic, version 1, the header's own
 size, size of the rest) and entries. An entry is a header, at least 64 bytes long, and a payload padded to 8 bytes:
@@ -10,7 +10,7 @@ size, size of the rest) and entries. An entry is a header, at least 64 bytes lon
     2  u16 version 0x101                      32  u32 offset and u32 length of the name, in the header
     4  u32 size of this header                40  u64 flags
     8  u64 size of the payload                48  u64 key of an obfuscated payload
-    16 u32 of which compressed, 0 for none    56  u64 size before compression
+    16 u32 compressed size, 0 for none        56  u64 size before compression
     20 u32 offset of the compiler's options
     24 u16 minor, u16 major version of the code
 
@@ -41,11 +41,11 @@ _LZ4 = 0x2000
 _ZSTD = 0x8000
 _SUFFIXES = {0x100000: "a", 0x200000: "f"}
 _ENTRY_ITEMS = 16
-"""The cost of an image in the budget."""
+"""The cost of an image in the budget, in items."""
 
 _PADDING = re.compile(rb"\0*")
 _LZ4_MAX_RATIO = 255
-"""A byte of an LZ4 block represents at most this many; a larger claimed size is not worth its allocation."""
+"""A byte of an LZ4 block represents at most 255 bytes; a larger claimed size is refused before it is allocated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +54,9 @@ class Entry:
 
     Attributes:
         arch: What it was built for: `sm_90a` for machine code and LTOIR, `compute_75` for PTX.
-        kind: What it is.
+        kind: `sass`, `ptx` or `ltoir`.
         name: The name that the packer was given.
-        size: Its size in bytes before compression; for LTOIR that was stored as it is, padded to 8 bytes.
+        size: Its size in bytes before compression; of uncompressed LTOIR with the padding to 8 bytes.
         packed: Its size in bytes in the fatbin.
         content: The image itself; empty for LTOIR.
     """
@@ -70,7 +70,7 @@ class Entry:
 
 
 class _DamageError(Exception):
-    """Return the error for a damaged fatbin."""
+    """A fatbin is damaged."""
 
 
 def read(data: bytes, where: str) -> tuple[Entry, ...]:
@@ -91,7 +91,7 @@ def entries(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
     """Yield the images as `read` returns them, so only one has to be in memory.
 
     Raises:
-        ImageError: As for `read`, when it gets there.
+        ImageError: As for `read`, when the damaged image is reached.
     """
     try:
         yield from _read_containers(data, where, budget)

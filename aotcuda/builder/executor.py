@@ -41,13 +41,15 @@ _DASK = "dask://"
 _FORMS = f"{_DASK}HOST:PORT, or module:function that returns a concurrent.futures.Executor"
 
 _TICK = 0.5
+"""Seconds between two looks at the executor."""
 _PATIENCE = 20.0
-"""Seconds that a scheduler has to answer, and to have a worker."""
+"""Seconds after which a scheduler that does not answer, or has no worker, is an error."""
 _ATTEMPTS = 3
-"""How often a job runs whose worker is lost."""
-_LEAST, _MANY = 8, 200
-"""The fewest kernels of a job, since starting the compiler takes as long as they do; and those of a worker from which
-on it gets two jobs, so that a slow one does less."""
+"""The number of times that a job is submitted if its worker is lost."""
+_LEAST_KERNELS = 8
+"""The fewest kernels in a job: to compile them takes as long as to start the compiler."""
+_MANY_KERNELS = 200
+"""With this many kernels for each worker, there are two jobs for each, so that slow workers can do fewer."""
 
 
 def named() -> str:
@@ -79,12 +81,13 @@ def fill(
     if not name.startswith(_DASK) and not all(name.partition(":")[::2]):
         message = f"{VARIABLE} is {name!r}; write {_FORMS}"
         raise ConfigError(message)
+    # This store only receives entries: it has nothing to fetch from, and nowhere to send to.
     store = Store(cast("Settings", job.cache), lambda *_: ({}, None), lambda *_: None)
     executors = Dask(name, watcher) if name.startswith(_DASK) else Executors(name, root)
     try:
         units = sum(len(plan.units) for plan in job.plans)
         slots = executors.slots
-        count = max(1, min(2 * slots if units >= _MANY * slots else slots, units // _LEAST))
+        count = max(1, min(2 * slots if units >= _MANY_KERNELS * slots else slots, units // _LEAST_KERNELS))
         request = _request(job, table, roots, installed)
         requests = [{**request, "index": index, "count": count} for index in range(1, count + 1)]
         return _run(executors, archive, requests, store, watcher)
@@ -93,7 +96,7 @@ def fill(
 
 
 def packed(root: Path) -> bytes:
-    """Return the project's files as one archive, without hidden files, environments and what builds leave."""
+    """Return the project's files as one archive, without hidden files, environments and build outputs."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for folder, folders, names in os.walk(root):
@@ -170,7 +173,7 @@ def _run(
                 _keep(store, result, entries, f"{index} of {len(requests)}")
                 warnings |= dict.fromkeys(result["warnings"])
                 del left[index]
-        except concurrent.futures.BrokenExecutor as error:  # while jobs were passed
+        except concurrent.futures.BrokenExecutor as error:  # while jobs were submitted
             lost = _line(error)
         finally:
             _stop(executor, list(futures))
@@ -185,13 +188,13 @@ def _run(
 
 
 def _is_lost(error: Exception) -> bool:
-    """Return True for the errors of jobs whose worker has ended, of Dask by name."""
+    """Return True for the errors of jobs whose worker has ended; Dask's is known by name, as Dask may be missing."""
     lost = (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError)
     return isinstance(error, lost) or type(error).__name__ == "KilledWorker"
 
 
 def _completed(futures: Collection[Future], count: int, executors: Executors, watcher: Progress) -> Iterator[Future]:
-    """Yield futures as they end, and look after the executor meanwhile."""
+    """Yield futures as they end, and check the executor meanwhile."""
     pending = {*futures}
     while pending:
         title = f"{count - len(pending)} of {count} shards on {executors.name}"
@@ -221,12 +224,12 @@ def _keep(store: Store, result: Mapping[str, Any], entries: Mapping[str, bytes],
 
 
 def _stop(executor: concurrent.futures.Executor, futures: Sequence[Future]) -> None:
-    """Cancel what has not ended, and end the workers of an executor that can."""
+    """Cancel the jobs that have not ended, and end the workers if the executor can."""
     is_done = all(future.done() for future in futures)
     for future in futures:
         future.cancel()
     if not is_done:
-        with suppress(Exception):  # Python 3.14 has this of processes
+        with suppress(Exception):  # only the process pools of Python 3.14 and newer have it
             executor.terminate_workers()  # type: ignore[attr-defined]
     try:
         executor.shutdown(wait=is_done, cancel_futures=True)
@@ -247,7 +250,7 @@ class Executors:
         sys.path.append(str(root))
         try:
             self._function = getattr(importlib.import_module(module), function)
-            self._next: concurrent.futures.Executor | None = self._made()
+            self._next: concurrent.futures.Executor | None = self._create()
         except errors.AotcudaError:
             raise
         except Exception as error:
@@ -256,7 +259,7 @@ class Executors:
         finally:
             sys.path.remove(str(root))
 
-    def _made(self) -> concurrent.futures.Executor:
+    def _create(self) -> concurrent.futures.Executor:
         made = self._function()
         if not isinstance(made, concurrent.futures.Executor):
             message = f"{VARIABLE}: {self.name} returned a {type(made).__qualname__}; write {_FORMS}"
@@ -264,13 +267,13 @@ class Executors:
         return made
 
     def make(self, archive: bytes) -> tuple[concurrent.futures.Executor, Any]:
-        """Return an executor that takes jobs, and the archive as they are given it."""
-        executor, self._next = self._next or self._made(), None
+        """Return an executor, and the archive in the form that jobs receive."""
+        executor, self._next = self._next or self._create(), None
         return executor, archive
 
     @property
     def slots(self) -> int:
-        """Return how many jobs run at a time."""
+        """Return the number of jobs that run at a time."""
         given = [getattr(self._next, name, None) for name in ("num_workers", "_max_workers")]
         return next((number for number in given if isinstance(number, int) and number > 0), os.cpu_count() or 1)
 
@@ -278,7 +281,7 @@ class Executors:
         """Raise an error if no more results can come."""
 
     def close(self) -> None:
-        """Leave the executor alone."""
+        """Do nothing, because `_stop` ends each executor."""
 
 
 class Dask(Executors):
@@ -322,7 +325,7 @@ class Dask(Executors):
             time.sleep(_TICK)
 
     def make(self, archive: bytes) -> tuple[concurrent.futures.Executor, Any]:
-        """Return the client's own executor; all workers have the archive once."""
+        """Return the client's executor, and the archive, of which each worker gets one copy."""
         return self._client.get_executor(pure=False), self._client.scatter(archive, broadcast=True)
 
     @property
@@ -337,7 +340,7 @@ class Dask(Executors):
             raise BuildError(message)
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Close the connection to the cluster."""
         with suppress(Exception):  # the scheduler may have ended
             self._client.close(timeout=_TICK)
 

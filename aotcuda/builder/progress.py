@@ -38,7 +38,7 @@ class Estimate:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._first: tuple[float, int] | None = None
+        self._first: tuple[float, int] | None = None  # time and steps done at the first call
 
     def left(self, done: int, total: int) -> str:
         """Return the text with the remaining seconds, empty before an estimate is possible."""
@@ -47,13 +47,14 @@ class Estimate:
             return ""
         start, before = self._first
         seconds = self._clock() - start
-        if done - before < _FEW or seconds < _SOON or done >= total:
+        if done - before < _LEAST_STEPS or seconds < _LEAST_SECONDS or done >= total:
             return ""
         return f"about {seconds / (done - before) * (total - done):.0f} s left"
 
 
-_FEW, _SOON = 3, 2.0
-"""The steps and seconds before which nothing is estimated."""
+_LEAST_STEPS = 3
+_LEAST_SECONDS = 2.0
+"""An estimate needs at least as many steps and seconds since the first call."""
 
 
 class Line(Progress):
@@ -85,7 +86,7 @@ class Lines(Progress):
         self._stream = stream
         self._clock = clock
         self._start = clock()
-        self._said = self._start
+        self._last_line_at = self._start
         self._text = ""
         self._estimate = Estimate(clock)
 
@@ -95,8 +96,8 @@ class Lines(Progress):
 
     def tick(self) -> None:
         now = self._clock()
-        if self._text and now - self._said >= _EVERY:
-            self._said = now
+        if self._text and now - self._last_line_at >= _EVERY:
+            self._last_line_at = now
             self._stream.write(f"{self._text}, {now - self._start:.0f} s\n")
             self._stream.flush()
 
@@ -123,7 +124,7 @@ class Bar(Progress):
                 table_column=table.Column(no_wrap=True, overflow="ellipsis", ratio=1),
             ),
             console=console.Console(file=stream, force_terminal=True),
-            auto_refresh=False,  # by a thread; a process with threads should not fork
+            auto_refresh=False,  # it starts a thread, and a process with threads should not fork
             transient=True,
             expand=True,
             redirect_stdout=False,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Result
 
-# What tools that build set for a build alone: `pip install -e .` runs in an environment that is removed afterwards.
+# Prefixes of variables that build tools set only during a build, as in the temporary environment of `pip install -e .`.
 _BUILDERS = ("PIP_", "UV_", "HATCH_", "PEP517_", "_PYPROJECT_HOOKS_", "PYTHON")
 _PATHS = ("PATH", "VIRTUAL_ENV", "TMPDIR")
 
@@ -41,9 +41,9 @@ class Project:
     Attributes:
         root: Its folder.
         package_root: The folder that holds the package, which paths in manifests are relative to.
-        names: The modules that its wheel gains.
-        tops: Its packages and modules, by the first part of their names.
-        is_installed: It is an installed package, which the JIT fallback compiles; its folder has other packages.
+        names: The modules that the build adds to its wheel.
+        tops: The first parts of the names of its packages and modules.
+        is_installed: True for an installed package that the JIT fallback compiles; its folder has other packages too.
     """
 
     root: Path
@@ -54,7 +54,7 @@ class Project:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Return the beginnings of the paths of its files."""
+        """Return the prefixes of the paths of its files."""
         parts = [self.package_root / top for top in sorted(self.tops)] if self.is_installed else []
         folders = [self.root, *parts] if self.is_installed else [self.root, self.package_root]
         if self.is_installed and self.root == self.package_root:
@@ -77,7 +77,7 @@ class Project:
         return Path(os.path.relpath(path, self.package_root)).as_posix()
 
     def is_generated(self, path: str) -> bool:
-        """Return True for a path that this very build writes."""
+        """Return True for a path that this build writes."""
         for name in self.names:
             base = str(self.package_root.joinpath(*name.split(".")))
             folder = base + manifest.FOLDER_SUFFIX
@@ -122,7 +122,7 @@ def unmatched(globs: Iterable[str], folder: Path) -> list[str]:
     found = []
     for number, text in enumerate(globs):
         paths = glob.iglob(os.path.join(folder, text), recursive=True, include_hidden=True)
-        if not any(map(os.path.lexists, paths)):  # of `**` it gives the folder before, there or not
+        if not any(map(os.path.lexists, paths)):  # for `DIR/**`, iglob also yields a DIR that does not exist
             found.append(f"tool.aotcuda.watch[{number}]: {text!r} matches no file in {folder}; correct it, or add one")
     return found
 
@@ -136,15 +136,15 @@ def of(results: Iterable[Result], project: Project, python: Stamp, own_variables
     found = Stamp().add(result.seen for result in results).add([python])
     front_ends = {module.plan.frontend for result in results for module in result.modules}
     compilers = registry.variables(sorted(front_ends))
-    given = process.environment({}, *front_ends, toolkit=next(iter(toolkits.installed()), None))
-    left_out = {*given, *own_variables, "LD_LIBRARY_PATH", "CUDA_PATH"}
+    set_for_workers = process.environment({}, *front_ends, toolkit=next(iter(toolkits.installed()), None))
+    left_out = {*set_for_workers, *own_variables, "LD_LIBRARY_PATH", "CUDA_PATH"}
     reads = {key: answer for key, answer in found.reads.items() if not project.is_generated(key[1])}
     variables = {
         name: digest
         for name, digest in found.variables.items()
         if name not in left_out and not name.startswith(compilers.prefixes)
     }
-    if ALL_NAMES in variables:  # those of a worker follow from those of this process
+    if ALL_NAMES in variables:  # a worker's names follow from this process's
         variables[ALL_NAMES] = variable(ALL_NAMES)
     found = Stamp(reads, variables)
     for name in (CACHE_KEY, *compilers.kept):
@@ -161,9 +161,9 @@ def with_versions(stamp: Stamp) -> Stamp:
 
 
 def lasting(stamp: Stamp, project: Project) -> Stamp:
-    """Return a build's stamp for launches, whose environment is another one, as after `pip install -e .`.
+    """Return the part of a build's stamp that launches compare; their environment is not the build's.
 
-    Left out are what is installed in the environment of the build, and what tools that build set.
+    Left out are files that are installed in the build's environment, and variables that build tools set.
     """
     installed = _installed()
     reads = {
@@ -191,7 +191,7 @@ class Dependencies:
 def listed(stamp: Stamp, sources: Iterable[str], project: Project, table: Mapping[str, object] | None) -> Dependencies:
     """Return a stamp as a manifest has it.
 
-    `sources` are the absolute paths of compiled or imported files; those of the project are listed by themselves.
+    `sources` are the absolute paths of compiled or imported files; the project's own are the result's `sources`.
     `table` is the `[tool.aotcuda]` table if that is an input.
     """
     sources = {*sources}
@@ -220,8 +220,8 @@ def sources(results: Sequence[Result], project: Project) -> list[manifest.Source
 def files(stamp: Stamp, project: Project) -> list[Path]:
     """Return the files and folders of a stamp that exist, for build systems.
 
-    Left out are what is installed and the standard library, which no build system expects to change, and what was
-    looked for in vain, which build systems cannot use.
+    Installed packages and the standard library are left out, because build systems do not expect them to change.
+    Missing files are left out, because build systems cannot use them.
     """
     installed = _installed()
     return sorted(
@@ -237,7 +237,7 @@ def _installed() -> tuple[str, ...]:
     for entry in sys.path:
         parts = Path(entry).parts
         if INSTALLED & {*parts} and len(parts) > 4:
-            prefixes.add(str(Path(entry).parents[2]))
+            prefixes.add(str(Path(entry).parents[2]))  # of PREFIX/lib/pythonX.Y/site-packages
     return tuple(
         f"{prefix}/{name}/" for prefix in sorted(prefixes) for name in ("bin", "lib", "lib64", "include", "share")
     )

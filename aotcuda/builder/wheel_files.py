@@ -45,8 +45,14 @@ def files(
 ) -> dict[str, bytes]:
     """Return all files of a module, by their paths from the folder that holds the package.
 
-    `parts` has the module as each toolkit has built it; the last one has the images of all. `sizes` gets the bytes of
-    each kernel's machine code, by module, symbol and target with a space before.
+    Args:
+        config: The configuration.
+        parts: The module as each toolkit built it; the last one has the images of all toolkits.
+        dependencies: What the manifest lists as sources, reads and variables.
+        editable: True for an editable install.
+        rebuild: What the JIT fallback needs; None without it.
+        warn: A function that receives warnings.
+        sizes: Receives the bytes of each kernel's machine code, by "MODULE.SYMBOL TARGET".
     """
     *others, (result, module) = parts
     name = module.plan.config.name
@@ -119,21 +125,21 @@ def _toolchain(
 ) -> manifest.Toolchain:
     """Return another toolkit's part: its versions, and the functions for linkers of its major version.
 
-    `known` are the files that the first toolkit's functions link; a file that no toolkit compiled is the same.
+    `known` are the files that the first toolkit's functions link; a file that no toolkit compiled is listed once.
     """
     major = result.toolchain["cuda"].partition(".")[0]
 
-    def other(file_name: str, data: bytes) -> manifest.File:
+    def add_own(file_name: str, data: bytes) -> manifest.File:
         stem, dot, suffix = file_name.rpartition(".")
         return add(file_name if known.get(file_name) == data else f"{stem}_cu{major}{dot}{suffix}", data)
 
     found: manifest.Toolchain = {
         "versions": result.toolchain,
-        "function_links": [other(file_name, data) for file_name, data in module.function_links],
+        "function_links": [add_own(file_name, data) for file_name, data in module.function_links],
         "ltoir": _functions(module),
     }
     if module.function_fatbin:
-        found["functions"] = other("functions.fatbin", module.function_fatbin)
+        found["functions"] = add_own("functions.fatbin", module.function_fatbin)
     return found
 
 
@@ -147,9 +153,8 @@ def describe(
     """
     toolkit = gpu_facts.pair(result.toolchain["cuda"])
     units = module.plan.functions
-    functions = [
-        (unit.name, built) for unit, built in zip(units, module.functions, strict=False)
-    ]  # none of a JIT build
+    # A JIT build compiles no device functions, so its list is shorter.
+    functions = [(unit.name, built) for unit, built in zip(units, module.functions, strict=False)]
     described: manifest.Manifest = {
         "format": manifest.FORMAT,
         "floor": manifest.FLOOR,

@@ -16,8 +16,8 @@ Asked = tuple[str, bool]
 def question(function: object) -> Asked | None:
     """Return the question of a function of the literal form `lambda args: args["x"] is None`, else None.
 
-    The function's code is compared with that of such a lambda, or of such a `def`, that is compiled here: so nothing is
-    known of bytecode, and a default, a closure, another constant or another operation makes a difference.
+    The function's code is compared with that of such a lambda, or of such a `def`, that is compiled here: so this
+    works with the bytecode of any Python, and any default, closure, other constant or other operation is noticed.
     """
     if type(function) is not FunctionType or function.__defaults__ or function.__kwdefaults__ or function.__closure__:
         return None
@@ -34,7 +34,7 @@ def question(function: object) -> Asked | None:
 def computed(around: Iterable[Any], kind: type) -> dict[str, Asked | None]:
     """Return the arguments that heuristics compute, in Triton's order, each with the question of its function.
 
-    The question is None where the function is of another form.
+    The question is None if the function has another form.
 
     Args:
         around: The objects of decorators around a kernel, the outermost first.
@@ -64,7 +64,7 @@ def _is_same(one: Any, other: Any) -> bool:
         *("co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
         *("co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_exceptiontable"),
     )
-    variable = 0x0C  # *args, **kwargs; see CO_VARARGS in the documentation of `inspect`
-    return not (one.co_flags ^ other.co_flags) & variable and all(
+    variadic = 0x0C  # *args, **kwargs; see CO_VARARGS in the documentation of `inspect`
+    return not (one.co_flags ^ other.co_flags) & variadic and all(
         getattr(one, name) == getattr(other, name) for name in attributes
     )

@@ -21,6 +21,8 @@ _TOO_DEEP = f"is nested more than {_DEEPEST} tables deep; write fewer"
 _LONG_KEY = re.compile(
     r"""(?<![\w."'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % _DEEPEST  # noqa: UP031 (braces)
 )
+"""A dotted key with more than `_DEEPEST` parts, bare or quoted."""
+
 LISTED = "tool.aotcuda: expected a table, found a list; write [tool.aotcuda], in single brackets"
 
 
@@ -28,9 +30,9 @@ def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
     """Return the text and the content of a TOML file; None if there is no such file.
 
     Raises:
-        foreign.UnreadableError: It cannot be read, or is no TOML.
+        foreign.UnreadableError: The file cannot be read, or is not TOML.
     """
-    import tomllib  # noqa: PLC0415 (few launches come here)
+    import tomllib  # noqa: PLC0415 (launches seldom read this file)
 
     try:
         if not os.path.lexists(path):
@@ -39,7 +41,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
         if text.startswith("\ufeff"):
             message = "begins with a byte order mark, which no TOML has; save it without one"
             raise foreign.UnreadableError(message)
-        if _LONG_KEY.search(text) is None:  # reading such a key takes minutes
+        if _LONG_KEY.search(text) is None:  # tomllib takes minutes for such a key
             data = tomllib.loads(text)
             if _depth(data) <= _DEEPEST:
                 return text, data

@@ -48,10 +48,11 @@ def of(driver: Any, code: int, problem: str, *, late: bool) -> CudaError:
     Args:
         driver: The `aotcuda.runtime.driver.Driver`, which has a name and a text for its errors.
         code: The `CUresult`.
-        problem: How the message begins.
-        late: Whether a kernel that failed may be another one than the problem names.
+        problem: The beginning of the message.
+        late: True if the error may be of an earlier kernel than the one that `problem` names.
     """
-    name, text = _told(driver, "cuGetErrorName", code) or f"CUresult {code}", _told(driver, "cuGetErrorString", code)
+    name = _driver_text(driver, "cuGetErrorName", code) or f"CUresult {code}"
+    text = _driver_text(driver, "cuGetErrorString", code)
     message = f"{problem}: {name}" + (f", {text}" if text else "")
     if code in _HINTS:
         message += f"; {_HINTS[code]}"
@@ -60,7 +61,7 @@ def of(driver: Any, code: int, problem: str, *, late: bool) -> CudaError:
     return CudaError(message, name=name, code=code)
 
 
-def _told(driver: Any, function: str, code: int) -> str:
+def _driver_text(driver: Any, function: str, code: int) -> str:
     result = ctypes.c_char_p()
     driver.call[function](code, ctypes.byref(result))
     return (result.value or b"").decode(errors="replace")

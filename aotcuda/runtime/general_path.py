@@ -1,4 +1,6 @@
-"""The general path of a launch: it defines what a launch means. The fast path in C does the same, or declines.
+"""The general path of a launch: it defines the behaviour of a launch.
+
+The fast path in C behaves in this way, or leaves the launch to the general path.
 
 select (arguments -> overload, packed block) -> submit (kernel, GPU, configuration -> driver) -> settle (add the
 specialization to the fast path).
@@ -27,14 +29,15 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 LEARNT_AT = 2
-"""The launch of a specialization after which the fast path gets it: many kernels are launched only once."""
+"""The number of launches after which a specialization goes to the fast path: many kernels are launched only once."""
 
 _ATTEMPTS = 30
-"""The error of a launch whose images are unloaded again and again, by other threads or by its own arguments."""
+"""How often a launch is tried whose images are unloaded meanwhile, by other threads or by its own arguments."""
 
 _EACH_ATTEMPT = range(_ATTEMPTS)
 
 _MOST_TARGETS = 1024
+"""The launch configurations for which an overload keeps the encoded configuration and the kernel's handle."""
 
 
 def again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
@@ -48,7 +51,7 @@ def again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -
 
 
 class GeneralPath:
-    """A kernel with a launch configuration, as far as launching it needs.
+    """Launch a kernel with a launch configuration.
 
     Attributes:
         name: The kernel's name.
@@ -103,11 +106,11 @@ class GeneralPath:
         try:
             if not overload.live or self._loader.current is not loaded:  # the slot is taken, so the images stay loaded
                 raise aotcuda.errors.UnloadedError.of(self.where)
-            target = overload.targets.get(self.configuration)
-            if target is None or (pending and not self._submit_ordered(loaded, selection, *target)):
+            prepared = overload.targets.get(self.configuration)
+            if prepared is None or (pending and not self._submit_ordered(loaded, selection, *prepared)):
                 self._submit_checked(loaded, selection, args)
             elif not pending:
-                configurations, kernel = target
+                configurations, kernel = prepared
                 code = loaded.library.driver.launch(configurations[stream], kernel, *slot.pointers)
                 if code:
                     self._recover(code, loaded, overload.kernels[loaded.library.device], selection)
@@ -160,7 +163,7 @@ class GeneralPath:
     def _fail(self, code: int, args: tuple[object, ...]) -> None:
         loaded = self._loader.ready()
         driver = loaded.library.driver
-        if code > drivers.AFTER:
+        if code > drivers.AFTER:  # it was launched, but a stream does not wait for it
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
 
             overload, slot, _, pending, stream, _ = loaded.select_or_refuse(self.name, args, self.configuration.stream)
@@ -184,7 +187,7 @@ class GeneralPath:
 
         overload, slot, _, pending, stream, _ = selection
         library = loaded.library
-        others = streams.distinct(pending)  # none of arrays that DLPack's owner has ordered
+        others = streams.distinct(pending)  # a DLPack array's owner may have ordered its stream already
         event = streams.wait_quickly(library.driver, others, stream) if others else None
         if others and event is None:
             return False
@@ -200,7 +203,7 @@ class GeneralPath:
         return True
 
     def _submit_checked(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Launch with all checks, and record the target if the next launch needs no checks."""
+        """Launch with all checks, and keep what the next launch needs, if that needs no checks."""
         overload, slot, _, pending, stream, _ = selection
         library, configured = loaded.library, self.configuration
         driver = library.driver
@@ -209,7 +212,7 @@ class GeneralPath:
             device = self._enter(loaded, selection)
             kernel = loaded.device_kernel(overload, device, (stream, *pending), self.where)
         configuration = allow_once(configured, kernel, self.where)
-        if pending:  # the last that may refuse the launch: a stream that joins a capture has to come back to it
+        if pending:  # the last check: a stream that has joined a capture can only return to it if the launch is made
             from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
             streams.order_launch(driver, pending, stream, self.where, launched=False)
@@ -283,7 +286,7 @@ class GeneralPath:
         return launch_problems.refused(self.where, code, driver, device, stream, configured, kernel)
 
     def _needs_context(self, kernel: DeviceKernel) -> bool:
-        """Return True if the configuration has attributes that still have to be checked with a GPU that is current."""
+        """Return True if the configuration has unchecked attributes: their check needs a current context."""
         return self.configuration not in kernel.verified and self.configuration.of(kernel).attributes is not None
 
 
@@ -301,7 +304,7 @@ def launch_copies(
         loader: The module's.
         loaded: Its kernel table.
         kernel: The kernel's name, and its name with its module's.
-        given: The handle of the launch's stream, None for the current one.
+        given: The handle of the stream that the launch was given; None for the current one.
         args: The arguments.
         launch: A function that launches with the copies.
     """

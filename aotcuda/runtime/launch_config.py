@@ -1,7 +1,7 @@
-"""A launch configuration: how it is written, whether a GPU and a kernel can take it, and how the driver takes it.
+"""Check a launch configuration, fit it to a GPU and a kernel, and encode it for the driver.
 
-The driver takes a `CUlaunchConfig`, made once: with it a launch is a call of four arguments, where `cuLaunchKernel`
-takes eleven; ctypes needs time for each.
+Its `CUlaunchConfig` is made once. A launch with it passes four arguments to the driver, `cuLaunchKernel` has eleven,
+and ctypes needs time for each.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _MOST_STREAMS = 64
 _MOST_VERIFIED = 1024
 
 THE_KERNELS_OWN = object()
-"""In the place of a block: it is compiled into the kernel, with shared memory and clusters."""
+"""A mark in place of a block: the kernel defines its block, shared memory and clusters, as Triton's kernels do."""
 
 
-# Words, and no Structure: from Python 3.14 on the first of those imports all of ctypes, a quarter of a first launch.
+# An array of words, because from Python 3.14 on the first Structure imports all of ctypes: a quarter of a first launch.
 _CONFIG_WORDS = 7
 _HALF = (1 << 32) - 1
 
@@ -36,9 +36,9 @@ _HALF = (1 << 32) - 1
 def _encoded(
     grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: Sequence[ctypes.Structure]
 ) -> ctypes.Array[ctypes.c_uint64]:
-    """Return a `CUlaunchConfig`, which `Driver.launch` takes for a configuration; it keeps its attributes.
+    """Return a `CUlaunchConfig` for `Driver.launch`; it keeps its attributes alive.
 
-    Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of nothing, the
+    Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of padding, the
     stream's handle, the address of the attributes, and their number as 32 bits.
     """
     import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
@@ -65,7 +65,7 @@ class OnStreams(dict[int, object]):
         self._attributes = attributes
 
     def __missing__(self, stream: int) -> object:
-        import ctypes  # noqa: PLC0415 (as in _encoded)
+        import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
 
         found = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
         if len(self) >= _MOST_STREAMS:  # a program that makes streams while it runs
@@ -75,7 +75,7 @@ class OnStreams(dict[int, object]):
 
 
 class Configuration:
-    """Grid, block, stream, shared memory and attributes of a launch; a value, valid as far as no GPU is needed to tell.
+    """Grid, block, stream, shared memory and attributes of a launch, after all checks that need no GPU.
 
     Attributes:
         grid: Blocks of the grid in x, y and z.
@@ -83,7 +83,7 @@ class Configuration:
         stream: The handle of the stream, 0 for the default one; None for the one that is current at each launch.
         shared: Bytes of dynamic shared memory for each block.
         attributes: Further launch attributes; None for none.
-        by_grid: Whether the rest depends on the kernel: `of` has it.
+        by_grid: True if only the grid was given; `of` adds the rest, which the kernel defines.
     """
 
     __slots__ = ("_cooperative", "_fixed", "_for_driver", "attributes", "block", "by_grid", "grid", "shared", "stream")
@@ -97,11 +97,11 @@ class Configuration:
         where: str,
         attributes: LaunchAttributes | None = None,
     ) -> None:
-        """Check what a user wrote for kernel `where`; where the block is `THE_KERNELS_OWN`, `of` has the rest.
+        """Check the values that a user gave for kernel `where`; the block may be `THE_KERNELS_OWN`.
 
         Raises:
             LaunchError: Grid or block is not a possible one.
-            ArgumentError: The stream is none.
+            ArgumentError: `stream` is no possible handle.
         """
         self.grid = dimensions(grid, "grid", where)
         self.by_grid = block is THE_KERNELS_OWN
@@ -129,7 +129,7 @@ class Configuration:
         return max(*self.grid, *self.block, self.shared)
 
     def on_streams(self, *, cooperative: bool) -> OnStreams:
-        """Return what `Driver.launch` takes, by the stream's handle; `cooperative`: launch the grid all at once."""
+        """Return what `Driver.launch` takes, by the stream's handle; `cooperative`: all blocks run together."""
         if not cooperative:
             return self._for_driver
         if self._cooperative is None:
@@ -141,7 +141,7 @@ class Configuration:
         return self._cooperative
 
     def of(self, kernel: DeviceKernel) -> Configuration:
-        """Return the configuration of launches of a kernel: this one, or, if only the grid was given, with the rest.
+        """Return the configuration for launches of a kernel: this one, or if only the grid was given a completed one.
 
         The grid counts clusters where the kernel has them, as Triton's does.
         """
@@ -209,7 +209,7 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
     """Return a grid or a block in three dimensions, from an int or a tuple of one to three.
 
     Raises:
-        LaunchError: It is neither, or one of them is below 1.
+        LaunchError: `value` is neither, or a dimension is below 1.
     """
     if type(value) is int and value > 0:
         return value, 1, 1

@@ -30,28 +30,28 @@ def choices(loader: Loader) -> dict[int, Choice]:
 
 
 def tiers(loader: Loader) -> dict[str, list[Tier]]:
-    """Return the image that each overload takes on each GPU, by kernel; errors as for `choices`."""
+    """Return by kernel the signature of each overload with the image for it on each GPU; errors as for `choices`."""
     loaded, compiled = loader.current, loader.compiled
     manifest = loaded.manifest if loaded is not None else loader.manifest
     found: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
     for choice in choices(loader).values():
-        taken = choice
-        whole = compiled.get(((None, None), choice.capability))
-        if choice.arch is None and whole is not None:
-            taken = whole.choice_for(choice.capability)
+        used = choice
+        whole_module = compiled.get(((None, None), choice.capability))  # no kernel and no signature: all of them
+        if choice.arch is None and whole_module is not None:
+            used = whole_module.choice_for(choice.capability)
         for kernel in manifest["kernels"]:
-            found[kernel["name"]] += [Tier(overload["signature"], taken) for overload in kernel["overloads"]]
-    for ((name, signature), capability), one in compiled.items():
+            found[kernel["name"]] += [Tier(overload["signature"], used) for overload in kernel["overloads"]]
+    for ((name, signature), capability), library in compiled.items():
         if name is not None and signature is not None:
-            found.setdefault(name, []).append(Tier(signature, one.choice_for(capability)))
+            found.setdefault(name, []).append(Tier(signature, library.choice_for(capability)))
     return found
 
 
 def choice_for(loader: Loader, capability: tuple[int, int] | str, driver: tuple[int, int] | None) -> Choice:
-    """Return the image that a GPU of a compute capability takes, with a driver for a CUDA version.
+    """Return the image that a GPU of a compute capability takes, with a driver that supports a CUDA version.
 
     Raises:
-        ValueError: It is no target, and no pair of numbers.
+        ValueError: `capability` is neither a target nor a pair of integers.
     """
     if not isinstance(capability, str) and [type(part) for part in _parts(capability)] != [int, int]:
         message = f"{capability!r} is no compute capability; write it as (9, 0), or as 'sm_90'"

@@ -1,6 +1,6 @@
 """Compare an editable install's images with its sources, and replace them after an edit.
 
-The JIT fallback compiles the edited sources. The first images stay loaded, since an edit may be taken back.
+The JIT fallback compiles the edited sources. The first images stay loaded, since the user may undo the edit.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Staleness:
     """The comparison for one module; callers of `in_place_of` hold the loader's lock."""
 
     def __init__(self, source: ImageSource, fallback: Callable[[], Fallback]) -> None:
-        """Take where the images come from, and what returns the module's JIT fallback."""
+        """Take the source of the images, and a function that returns the module's JIT fallback."""
         self._source = source
         self._fallback = fallback
         self._built: Stamp | None = None
-        self._aside: Library | None = None  # the first images, while edited sources are launched in their place
+        self._aside: Library | None = None  # the build's images, while those of edited sources replace them
 
     def changed(self) -> str | None:
         """Return what was edited since the images were built; None if nothing was."""
@@ -40,9 +40,13 @@ class Staleness:
     def in_place_of(
         self, loaded: Library, compiled_from: Stamp | None
     ) -> tuple[Library, Manifest, Stamp | None] | None:
-        """Return images for the sources as they are now, with their manifest, and the sources after an edit.
+        """Return the images that replace `loaded`, their manifest and their stamp; None if `loaded` is up to date.
 
-        None if that is what is loaded: images that were compiled for an edit, or None for those of the build.
+        A stamp describes the edited sources that images were compiled from; it is None for the images of the build.
+
+        Args:
+            loaded: The images that are loaded.
+            compiled_from: Their stamp.
 
         Raises:
             StaleBuildError: The sources were edited, and the JIT fallback may not or cannot compile them.
@@ -51,7 +55,7 @@ class Staleness:
         if changed is None:
             if compiled_from is None:
                 return None
-            library = self._aside or self._source.load(self._fallback)  # the edit was taken back
+            library = self._aside or self._source.load(self._fallback)  # the user has undone the edit
             self._fallback().forget()
             self._aside = None
             return library, self._manifest(), None
@@ -65,11 +69,10 @@ class Staleness:
         fallback = self._fallback()
         fallback.forget()
         compiled = fallback.compiled((None, None), gpu, aotcuda.errors.StaleBuildError(message))
-        sources = self._stamp_of(compiled.manifest)
-        return compiled, compiled.manifest, sources
+        return compiled, compiled.manifest, self._stamp_of(compiled.manifest)
 
     def withdraw(self, going: list[Library]) -> None:
-        """Forget everything; the images that were kept are added to `going`, and nothing is called in between."""
+        """Forget everything, and add the build's images that were replaced to `going`, without a call that may fail."""
         if self._aside is not None:
             going += [self._aside]
         self._aside = self._built = None

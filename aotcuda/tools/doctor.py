@@ -40,7 +40,7 @@ _PACKAGES = (
     *("cupy-cuda12x", "cupy-cuda13x", "torch", "jax"),
     *("rich", "backports-zstd", "lz4", "tomlkit", "shtab", "fsspec"),
 )
-"""Packages whose versions belong into a bug report: build back ends, array libraries, and those of the extras."""
+"""Packages whose versions belong in a bug report: build back ends, array libraries, and those of the extras."""
 
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_FORCE_PTX_JIT"),
@@ -73,7 +73,7 @@ OWN = (
 
 
 def examine() -> dict[str, Any]:
-    """Return the findings, as `aotcuda doctor --json` prints them; nothing missing is an error."""
+    """Return the findings, as `aotcuda doctor --json` prints them; a missing part is reported and is no error."""
     problem = extension.why_not()
     driver = _driver()
     modules = installed_modules.find()
@@ -98,7 +98,7 @@ def examine() -> dict[str, Any]:
         "packages": {name: version for name in _PACKAGES if (version := _installed(name))},
         "cache": folder.folder(),
         "caches": listing.totals(),
-        "environment": dict(sorted((name, _open(value)) for name, value in os.environ.items() if _is_asked(name))),
+        "environment": dict(sorted((name, _public(value)) for name, value in os.environ.items() if _is_listed(name))),
         "modules": [_module(module, driver) for module in modules],
         "packs": [packs.status(name) for name in packs.names(item.found.manifest for item in modules if item.found)],
     }
@@ -121,16 +121,16 @@ def render(found: dict[str, Any]) -> str:
     if not (found["toolkits"] or found["machine_toolkits"]):
         rows.append(("toolkit", "none is installed: packaged kernels are launched, and nothing can be compiled here"))
     rows += [
-        (name, _shown(registry.BUILT_IN[name], version, found["tested"].get(name, []), cuda))
+        (name, _shown_front_end(registry.BUILT_IN[name], version, found["tested"].get(name, []), cuda))
         for name, version in found["front_ends"].items()
     ]
     others = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
     rows += [("packages", others)] if others else []
-    nowhere = "none: there is no home folder, and AOTCUDA_CACHE_DIR names none"
-    rows.append(("cache", _shown_cache(found["caches"]["fallback"]) if found["cache"] else nowhere))
+    no_cache = "none: there is no home folder, and AOTCUDA_CACHE_DIR names none"
+    rows.append(("cache", _shown_cache(found["caches"]["fallback"]) if found["cache"] else no_cache))
     builds = found["caches"]["builds"]
     rows.append(("build cache", _shown_cache(builds) if builds["folder"] else "none"))
-    rows += [("environment", f"{name}={value}{_doubt(name, value)}") for name, value in found["environment"].items()]
+    rows += [("environment", f"{name}={value}{_remark(name, value)}") for name, value in found["environment"].items()]
     rows += [("module", text) for module in found["modules"] for text in _shown_module(module, driver)]
     rows += [("pack", brief(line)) for pack in found["packs"] for line in packs.render(pack)]
     if not found["modules"]:
@@ -140,11 +140,11 @@ def render(found: dict[str, Any]) -> str:
 
 
 def _without_home(text: str) -> str:
-    home = os.path.expanduser("~")  # noqa: PTH111 (as a user without a home has it: `~`)
+    home = os.path.expanduser("~")  # noqa: PTH111 (Path.home raises an error for a user without a home folder)
     return re.sub(rf"{re.escape(home)}(?=[/\\\s:,;]|$)", "~", text) if len(home) > 1 else text
 
 
-def _shown(front_end: registry.Registration, version: str | None, tested: list[str], cuda: int) -> str:
+def _shown_front_end(front_end: registry.Registration, version: str | None, tested: list[str], cuda: int) -> str:
     if version is None:
         return f"not installed: pip install {front_end.requirement(cuda=cuda)!r}"
     package = front_end.package.replace("_", "-")
@@ -230,8 +230,8 @@ def _release() -> str | None:
     return found[1] if found else None
 
 
-def _doubt(name: str, value: str) -> str:
-    """Return the message for an unknown variable that begins with AOTCUDA_."""
+def _remark(name: str, value: str) -> str:
+    """Return a remark on a variable with a wrong value, or on an unknown one that begins with AOTCUDA_; else ""."""
     if (problem := variables.problem(name, value)) is not None:
         return f" ({problem})"
     if not name.startswith("AOTCUDA_") or name in OWN:
@@ -241,13 +241,13 @@ def _doubt(name: str, value: str) -> str:
     return f" (nothing reads this{f'; did you mean {rest[near[0]]}?' if near else ''})"
 
 
-def _is_asked(name: str) -> bool:
+def _is_listed(name: str) -> bool:
     compilers = [prefix for item in registry.BUILT_IN.values() for prefix in item.variables.prefixes]
     return name in _VARIABLES or name.startswith(("AOTCUDA_", *compilers))
 
 
-def _open(value: str) -> str:
-    """Return a variable's value, of a URL without user and query."""
+def _public(value: str) -> str:
+    """Return a variable's value. User and query of a URL are removed, because they may be secrets."""
     if "://" not in value:
         return value
     parts = urlsplit(value)

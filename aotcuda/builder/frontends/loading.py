@@ -27,7 +27,7 @@ def tables(name: str) -> Tables:
 
 
 def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
-    """Return the compiler side of the front end called `name`; errors begin with `asker`, the table's key and modules.
+    """Return the compiler side of the front end called `name`; errors begin with `asker`, the key that names it.
 
     Raises:
         ToolchainError: It is not installed.
@@ -44,9 +44,9 @@ def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
 def prepared(
     front: FrontEnd, root: str, name: str, asker: str, *, jit: bool = False, warm: bool = True
 ) -> dict[str, str]:
-    """Return the versions of a front end's compilers, which it imports now; the arguments are those of `compiler`.
+    """Import the compilers of a front end and return their versions; the arguments are those of `compiler`.
 
-    Unless `warm` is false, they are ready to compile.
+    If `warm` is true, the compilers are warmed up, so the first compilation is fast.
 
     Raises:
         ToolchainError: They are not installed, or are not of a supported version.
@@ -63,13 +63,13 @@ def prepared(
 def _not_installed(
     found: registry.Registration, name: str, asker: str, error: Exception, *, jit: bool
 ) -> ToolchainError:
-    wanted = [found.requirement(jit=jit), *_beside(found)]
+    wanted = [found.requirement(jit=jit), *_companions(found)]
     return ToolchainError(
         f"{asker}, {name}, cannot be imported ({error}); install it with: pip install {_quoted(wanted)}"
     )
 
 
-def _beside(found: registry.Registration) -> list[str]:
+def _companions(found: registry.Registration) -> list[str]:
     """Return the further requirements of the installed release of a compiler."""
     try:
         return [found.beside[metadata.version(found.name)]] if found.beside else []

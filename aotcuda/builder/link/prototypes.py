@@ -1,8 +1,8 @@
 """Compare the prototypes of linked functions with the signatures that Python declares for them.
 
 LTO links accept a call through a wrong prototype, and the kernel then reads garbage. The comparison is made by the
-compiler: a static assertion for each declared function is added behind the source, on the machine-level kinds of the
-function's types, so that `unsigned` for `int32` or `const float *` for a pointer is no error; `float` for `int32` is.
+compiler: a static assertion for each declared function is appended to the source. It compares machine-level kinds of
+types, so that `unsigned` for `int32` or `const float *` for a pointer is no error; `float` for `int32` is.
 For the functions of another packaged module its C header is the source.
 """
 
@@ -41,7 +41,7 @@ template <class aotcuda_R, class... aotcuda_A> struct aotcuda_kinds<aotcuda_R(ao
 template <class aotcuda_A, class aotcuda_B> struct aotcuda_same { static const bool aotcuda_value = false; };
 template <class aotcuda_A> struct aotcuda_same<aotcuda_A, aotcuda_A> { static const bool aotcuda_value = true; };
 """
-"""It is behind a source whose macros hold there too (`#define T float`), so all of its names are its own."""
+"""It is appended to a source, whose macros apply to it (`#define T float`); so all names begin with aotcuda_."""
 
 _KINDS = {
     "void": 0,
@@ -55,6 +55,7 @@ _KINDS = {
     "struct": 300,
     "pointer": 400,
 }
+"""The number that `aotcuda_kind` in `_CHECKER` gives each type."""
 
 
 def check(
@@ -63,7 +64,7 @@ def check(
     """Check that each function of `declared`, all of which `source` defines, has the prototype that was declared.
 
     Raises:
-        LinkError: One has not; the message shows both.
+        LinkError: A prototype differs; the message shows both.
     """
     plain = [external for external in declared if not external.name.startswith("_Z")]
     if not plain:
@@ -109,9 +110,9 @@ def check_header(item: LinkInput, declared: Iterable[External], target: Target, 
 def check_source(
     source: LinkInput, item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], asked_by: str
 ) -> None:
-    """Check what CUDA C++ declares of the functions of `item`, another module's code, against that one's C header.
+    """Check that the declarations in `source`, CUDA C++, agree with the C header of `item`, another packaged module.
 
-    The compiler is given both, one behind the other. Errors begin with `asked_by`, the key for which it is linked.
+    The header is appended to the source and both are compiled. Errors begin with `asked_by`, the key that links `item`.
     """
     name = f"the header of {item.name}"
     data = source.data + f'\n#line 1 "{name}"\n'.encode() + item.header

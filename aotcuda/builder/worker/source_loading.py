@@ -39,8 +39,13 @@ class Loaded:
     """The loaded sources.
 
     Attributes:
-        attempt: The block for more attempts, whose errors are raised together with those of loading.
-        warnings: What of the recorded units is left out.
+        job: The job with the units that the front end has completed.
+        functions: The loaded object of each unit.
+        attempt: A context manager whose errors are raised together with those of loading.
+        questions: The GPU queries of the imported code.
+        seen: The stamp of all that was read.
+        of_prelude: The names of the modules that the prelude imported.
+        warnings: A text for each kernel with recorded units that are left out.
     """
 
     job: Job
@@ -65,10 +70,10 @@ class Elsewhere:
 
 @contextmanager
 def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None]) -> Iterator[Loaded]:
-    """Import what the job is compiled from, for `target`; what the block reads is observed as well.
+    """Import the source modules of the job for `target`; files that the block reads are observed, too.
 
     Raises:
-        AotcudaError: What is wrong with any of it, at the end of the block.
+        AotcudaError: Something cannot be loaded or compiled; raised at the end of the block.
     """
     settle: Callable[[Any, Any], Sequence[Any]] = getattr(front, "settled", lambda unit, _: [unit])
     ask: Callable[[Target], AbstractContextManager[Iterable[Question]]] = getattr(
@@ -95,10 +100,10 @@ _OBJECTS = 50_000
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Exempt the objects that the block makes from garbage collection, then and later.
+    """Exempt the objects that the block makes from garbage collection, in the block and after it.
 
-    A compiler is 270,000 objects, and PyTorch is a million. To look through them again and again takes a sixth of their
-    imports. Children that compile make some ten thousand objects more and end.
+    A compiler has 270,000 objects, and PyTorch a million. To search them again and again takes a sixth of the time of
+    their imports. Child processes that compile create only some ten thousand more objects before they end.
     """
     gc.disable()
     try:
@@ -139,14 +144,14 @@ def _load(
 
 @contextmanager
 def _recorded(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[None]:
-    """Collect the error of a recorded unit whose source is there but does not fit it: the compiler itself serves it.
+    """Collect the error of a recorded unit that its source does not fit; at run time Triton or Numba compiles it.
 
-    The errors of other units go on.
+    Other errors are raised: of units from the tables, and of source modules that cannot be imported.
     """
     try:
         yield
     except (CompileError, SourceError) as error:
-        if not unit.recorded or isinstance(error.__cause__, Exception):  # a source that cannot be imported
+        if not unit.recorded or isinstance(error.__cause__, Exception):  # the source module cannot be imported
             raise
         left_out.setdefault(unit.key, []).append(error)
 
@@ -167,7 +172,7 @@ def _import_prelude(job: Job, name: str) -> None:
 
 
 def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
-    """Warnings about modules in place that import the compiler itself, so that no launch uses packaged kernels."""
+    """Return a warning for each module in place that imports the compiler itself: launches use no packaged kernels."""
     registered = registry.find(job.frontend)
     instead = registered.in_place if registered is not None else ""
     names = "triton, tl" if instead == "aotcuda.triton" else "cuda"
@@ -275,15 +280,15 @@ def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], 
 
     plans = [item.only_with(job.part) if job.part is not None else item for item in found.job.plans]
     units = UnitCache(job, cache, [found.seen]) if job.is_shared else None
-    have = units.find(unit_compiling.wanted_of(plans, own)) if units is not None else {}
+    cached = units.find(unit_compiling.wanted_of(plans, own)) if units is not None else {}
     compiled_flows = [
-        unit_compiling.compiling(found.job, front, item, found.functions, own, cache, have) for item in plans
+        unit_compiling.compiling(found.job, front, item, found.functions, own, cache, cached) for item in plans
     ]
     compiled: Compiled = {}
     for of_module in flows.flow(compiled_flows, job.jobs, step):
         compiled |= of_module
     if units is not None:
-        units.keep({key: built for key, built in compiled.items() if key not in have})
+        units.keep({key: built for key, built in compiled.items() if key not in cached})
     return Elsewhere(
         units=tuple(unit for item in plans for unit in item.units),
         compiled=compiled,

@@ -1,9 +1,9 @@
-"""Reading device arrays of every library, with none of them imported."""
+"""Read device arrays of every library, and import none of the libraries."""
 
 # A reader takes an array and gives its view: `(typestr, address, shape, strides, readonly)`, with NumPy's type string
-# and strides in bytes, or None for an array that is C-contiguous. It gives None for an array that is not on a GPU. What
-# must happen before or be kept alive until the launch goes into `pending`: a stream that the data is on, as a
-# `aotcuda.runtime.streams.Ready`, or a DLPack capsule.
+# and strides in bytes, or None for an array that is C-contiguous. It gives None for an array that is not on a GPU. A
+# reader appends to `pending` the stream that the launch has to wait for, as an `aotcuda.runtime.streams.Ready`, or the
+# DLPack capsule that must stay alive until the launch.
 #
 # `aotcuda.runtime.arguments.array_view` has the rules for the description of any array. It is called for those
 # whose elements, shape or strides are not of the plainest.
@@ -59,14 +59,14 @@ PLAIN = {name: (name, NAMED.get(name) or int(name[2:])) for name in TORCH.values
 """Type strings as they are written here, each with the bytes of an element."""
 
 _NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.devicearray")
-"""Where the class `DeviceNDArray` is whose attributes are known; its subclasses' memory may be another."""
+"""The modules of `DeviceNDArray`. Its attributes are known; those of a subclass may not describe its memory."""
 
 LEAST_ADDRESS = 1 << 40
 """The driver gives no lower addresses on most machines."""
 
 _CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
 is_c_contiguous = attrgetter(_CONTIGUOUS)
-"""A function that returns if an array of CuPy is C-contiguous."""
+"""A function that returns True if an array of CuPy is C-contiguous."""
 
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
 _OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
@@ -78,7 +78,7 @@ _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the 
 
 
 def family(array: object) -> str | None:
-    """Return how arrays of this one's type are read; None for no array.
+    """Return the family of an array, which decides how it is read; None if it is no array.
 
     `"cupy"`, `"torch"` and `"numba"` are read directly, `"interface"` and `"dlpack"` through these. `"torch wrapper"`
     is a subclass of PyTorch's tensor with a `__torch_dispatch__` of its own: its attributes need not describe its
@@ -88,7 +88,7 @@ def family(array: object) -> str | None:
     found = _families.get(kind)
     if found is None:
         found = _family_of(kind)
-        if found is None:  # one object of a type may have what others have not
+        if found is None:  # objects of this type may differ in their attributes
             return "interface" if hasattr(array, "__cuda_array_interface__") else None
         if len(_families) < _MOST_FAMILIES:
             _families[kind] = found
@@ -142,7 +142,7 @@ def is_own_class(kind: type) -> bool:
 
 
 def element(name: Any) -> str:
-    """Return the type string, byte order as NumPy writes it, of an array's dtype; or of DLPack's code and bits."""
+    """Return the type string, in NumPy's byte order, of a dtype of any library, or of DLPack's code and bits."""
     known_typestr = _elements.get(name)
     if known_typestr is not None:
         return known_typestr
@@ -152,7 +152,7 @@ def element(name: Any) -> str:
             known = PLAIN.get(name)
             return known[0] if known is not None else array_view.canonical(name)
         if isinstance(name, tuple):
-            from aotcuda.runtime.arguments import dlpack  # noqa: PLC0415 (as below)
+            from aotcuda.runtime.arguments import dlpack  # noqa: PLC0415 (most programs never meet DLPack)
 
             return dlpack.typestr(*name)
         return _torch_typestr(name)
@@ -193,12 +193,12 @@ def current_stream(args: Iterable[object], device: int | None) -> int:
     if library == "cupy":
         return int(cupy_stream()().ptr)
     current = torch_stream()
-    assert current is not None  # noqa: S101 (it leads)
+    assert current is not None  # noqa: S101 (`leading` returns tensors only if it is there)
     return int(current(array.get_device() if device is None else device))
 
 
 def leading(args: Iterable[object]) -> tuple[str, Any] | None:
-    """Return family and array of the first one of PyTorch's or CuPy's on a GPU, tuples' items included."""
+    """Return family and array of the first PyTorch or CuPy array on a GPU, also among the items of tuples."""
     for arg in args:
         found = family(arg)
         if found == "cupy":
@@ -221,9 +221,9 @@ def cupy_stream() -> Callable[[], Any]:
 
 
 def cupy_says_stream() -> bool:
-    """Return True if launches have to order CuPy's arrays; if not, their user sees to it that they are ready.
+    """Return True if launches have to wait for the streams of CuPy's arrays.
 
-    `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2` turns this on: its arrays then name no stream in their interface.
+    With `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2`, arrays name no stream, and users synchronise by themselves.
     """
     version: int | None = foreign_names.CUPY_INTERFACE_VERSION.find()
     return version is None or version >= 3
@@ -303,7 +303,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
     address = tensor.data_ptr()
     if type(address) is int and 0 < address < LEAST_ADDRESS:
         begin: int = tensor.storage_offset() * tensor.element_size()
-        address -= begin if begin == address else 0  # its storage was resized to nothing
+        address -= begin if begin == address else 0  # the storage was resized to 0 bytes
     return _view(name, address, tuple(tensor.shape), strides, False)
 
 
@@ -318,11 +318,11 @@ def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> Vi
 def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         name, ready, address = element(array.dtype), array.stream, array.gpu_data.device_pointer
-        if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
+        if ready != 0:  # 0 is no stream, as in the arrays' interface, so there is nothing to wait for
             wait(_whole(ready), pending, stream, mutual=True)
         # Its own strides: the interface gives none for broadcast dimensions among contiguous ones.
         return _view(name, _whole(address), array.shape, array.strides, False)
-    except (AttributeError, TypeError):  # another version's, made otherwise
+    except (AttributeError, TypeError):  # an array of another release, with other attributes
         return _read_interface(array, pending, stream)
 
 
@@ -332,7 +332,7 @@ def _whole(number: Any) -> int:
 
 
 def _view(typestr: str, address: Any, shape: Any, strides: Any, readonly: bool) -> View:
-    """Return what `array_view.view` does, and call it where a glance does not show that all of its rules hold."""
+    """Return the result of `array_view.view`, which is called only if a quick check of its rules fails."""
     known = PLAIN.get(typestr)
     if known is not None and type(shape) is tuple and (strides is None or (len(shape) == 1 and strides == (known[1],))):
         items = array_view.count_items(shape, known[1])
@@ -383,7 +383,7 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
 
 
 def wait(ready: int, pending: list[object], stream: int, *, mutual: bool) -> None:
-    """Record that a launch on `stream` has to wait for stream `ready`, unless they are equal (0 and 1 are)."""
+    """Record that a launch on `stream` has to wait for `ready`, unless both are one stream; 0 and 1 are one."""
     if ready != stream and (ready or 1) != (stream or 1):
         from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 

@@ -1,4 +1,4 @@
-"""Why a parameter does not take an argument, in words: only errors need it."""
+"""Explain why a parameter does not accept an argument. Only errors need this module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ WRITABLE = "pass a writable array, or declare the parameter read-only"
 
 
 def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bool) -> str | None:
-    """Return `Kind.problem` for an array; `counts_elements`: the kernel counts its strides in elements."""
+    """Return the problem with an array, as `Kind.problem` does.
+
+    `counts_elements` is True if the kernel counts the strides in elements, and not in bytes.
+    """
     view: View = read
     typestr, _, shape, strides, readonly = view
     layout, itemsize = parameter["layout"], array_view.item_bytes(typestr)
@@ -46,24 +49,24 @@ def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bo
 
 
 def _broken_promise(kind: Kind, parameter: Parameter, view: View) -> str | None:
-    """Return what an array lacks that its kernel was compiled for; the rest of it fits."""
+    """Return the promise of the parameter's type, on divisors and signs, that an otherwise fitting array breaks."""
     divisor = parameter.get("divisor", 1)
     if view[1] % divisor:
         return f"has the address {view[1]:#x}, which {divisor} does not divide as {parameter['type']} promises"
     for size in parameter.get("sizes", ()):
-        alone: Parameter = {**parameter, "sizes": [{**size, "divisor": 1}]}
-        alone["sizes"][0].pop("least", None)
+        lenient: Parameter = {**parameter, "sizes": [{**size, "divisor": 1}]}  # one size, without its promises
+        lenient["sizes"][0].pop("least", None)
         values: list[Any] = []
-        if kind.fit(alone)(view, values) and not kind.fit({**parameter, "sizes": [size]})(view, []):
+        if kind.fit(lenient)(view, values) and not kind.fit({**parameter, "sizes": [size]})(view, []):
             number = values[-1]
-            kept = f"{size['divisor']} does not divide" if number >= 0 else "is negative, and must not be,"
-            what = f"has {size['name'].partition('.')[2]} = {number}, which {kept}"
+            broken = f"{size['divisor']} does not divide" if number >= 0 else "is negative, and must not be,"
+            what = f"has {size['name'].partition('.')[2]} = {number}, which {broken}"
             return f"{what} as {parameter['type']} promises"
     return None
 
 
 def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
-    """Return that a number which the kernel takes from an array is beyond its type; None if it is not."""
+    """Return the problem with a shape or stride that exceeds the type of its kernel parameter; None if none does."""
     if packs(kind, parameter, read):
         return None
     sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
@@ -71,14 +74,14 @@ def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
 
 
 def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    """Return `Kind.problem` of a number."""
+    """Return the problem with a number that exceeds its parameter's type; None if it does not."""
     if packs(kind, parameter, read):
         return None
     return f"is {aotcuda.errors.shown(arg)}, which is out of range for {parameter['type']}"
 
 
 def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
-    """Return True if a parameter takes what was read, and it is in range."""
+    """Return True if a parameter accepts the value that was read, and every field of it is in range."""
     values: list[object] = []
     forms = "".join(form for _, form, _ in kind.fields(parameter))
     try:

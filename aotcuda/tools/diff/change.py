@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _LONG = 40
-"""Longer values appear in the JSON output only."""
+"""The characters of a value; longer ones appear in the JSON output only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Change:
             `setting`, `toolchain`, `resources`, `size`.
         name: The name of a kernel, a target or a key.
         text: The change in words.
-        breaks: Users of the old build would break.
+        breaks: True if code that uses the old build may fail with the new one.
         old: The old value; None for an addition.
         new: The new value; None for a removal.
     """
@@ -36,7 +36,7 @@ class Change:
 
 
 def named(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield removals and additions."""
+    """Yield a change for each name that only `old` or only `new` has."""
     for name in sorted(old.keys() - new.keys()):
         yield Change(kind=kind, name=name, text="removed", breaks=True)
     for name in sorted(new.keys() - old.keys()):

@@ -21,7 +21,7 @@ class SymbolImage:
 
     Attributes:
         arch: `sm_90`, `compute_75`.
-        kind: What the image is.
+        kind: `sass`, `ptx` or `ltoir`.
         size: For SASS the machine code of this kernel; for PTX and LTOIR the whole image.
         registers: Registers a thread. None, like all that follow, for PTX and LTOIR, which have yet to be compiled.
         shared: Static shared memory a block.
@@ -50,12 +50,12 @@ class Symbol:
     Attributes:
         name: What users call it.
         symbol: Its name in the images.
-        kind: Which of the two it is.
+        kind: `kernel`; `function` for a device function or a foreign one.
         abi: How its arguments are passed: `c`, `numba`; None where only an image was there to read.
         prototype: In C; for a mangled name, demangled to C++; None if it has neither.
         signature: As the front end writes it.
         origin: `mypkg._kernels:axpy`; for a bare image its file.
-        images: Where it is; none for a foreign function that was linked in, of which the linker may leave nothing.
+        images: Its code in each image; empty for a foreign function, since the linker may remove it.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Module:
         name: `mypkg.kernels`, or a file's name.
         where: The folder, file or wheel that it was found in.
         toolchain: Version of each component that took part.
-        toolchains: Those of other toolkits, if several served the build.
+        toolchains: The versions of each further toolkit, if the build used several.
         min_driver: The lowest driver that can load the images.
         settings: Front end, `load`, `fallback` and callbacks, as the manifest has them.
         images: All of them, those of the kernels first.
@@ -113,7 +113,7 @@ class Report:
     modules: tuple[Module, ...]
 
     def json(self) -> dict[str, object]:
-        """Return the object that `--json` prints."""
+        """Return the object that `--json` prints. It has no whole images and no settings."""
         return {"version": VERSION, "modules": [_module(module) for module in self.modules]}
 
 

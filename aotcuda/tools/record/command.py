@@ -50,17 +50,18 @@ def run(
 ) -> int:
     """Record a command and return its exit status.
 
-    That is the command's own (128 and the signal's number where a signal ended it), or, where that is 0, 1 if something
-    could not be recorded, or `check` and the tables lack something. A command that fails because launches were not
-    executed is no failure: 0 if something was recorded.
+    A command's own status is returned if it is not 0; for a signal it is 128 and the signal's number. After a command
+    with status 0, the status is 1 if something could not be recorded, or if `check` is true and the tables lack
+    something.
+    In a dry run a command may fail because launches were not executed. Its status is then 0 if something was recorded.
 
     Args:
         command: The program and its arguments.
         write: Merge what is missing into pyproject.toml and the variants files.
         check: Print what the tables lack of this run.
         out: The file to which runs add; by default a file next to pyproject.toml, or none with `check` alone.
-        dry: Execute no launch; False: execute them; None: execute them where there is a GPU.
-        gpu: The GPU that answers in the place of the missing one.
+        dry: True: execute no launch; False: execute launches; None: execute them if there is a GPU.
+        gpu: The GPU whose properties programs see in a dry run.
         packages: Installed packages whose kernels of Triton go into a pack, by the names that they are imported by.
 
     Raises:
@@ -74,7 +75,7 @@ def run(
     path = out or owner.root / records.FILE_NAME
     keep = write or not check or out is not None
     if keep:
-        records.check(path)  # to be known now, and not after an hour of tests
+        records.check(path)  # fail now, and not after an hour of tests
     mode = dry_runs.choose(owner.aotcuda, dry=dry, gpu=gpu)
     report.say(mode.said)
     with tempfile.TemporaryDirectory(prefix="aotcuda-record-") as folder:
@@ -84,20 +85,20 @@ def run(
             report.say(f"{command[0]} cannot be run: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
         done = collect.read(Path(folder), owner.root)
-    every = records.Recorded().plus(done.records, done.choices)
+    total = records.Recorded().plus(done.records, done.choices)
     if keep:
-        every = _add(path, every, owner, out) if done.records else records.load(path)
-    kept = f"; {every.runs} run{'s' * (every.runs != 1)} in {path}" if keep and done.records else ""
+        total = _add(path, total, owner, out) if done.records else records.load(path)
+    kept = f"; {total.runs} run{'s' * (total.runs != 1)} in {path}" if keep and done.records else ""
     report.summary(done, owner, kept)
     report.result(done)
     for line in cuda_cpp.plan(done.cuda_cpp, owner)[1]:
         report.say(f"left out: {line}")
     lacking = _check(done, owner) if check else []
     if write:
-        again = replace(project.read(owner.root), packages=owner.packages)
-        _write(every, again, done.installed, done.cuda_cpp)
+        reread = replace(project.read(owner.root), packages=owner.packages)
+        _write(total, reread, done.installed, done.cuda_cpp)
     elif not check:
-        _print(every, owner)
+        _print(total, owner)
         if text := cuda_cpp.printed(cuda_cpp.plan(done.cuda_cpp, owner)[0]):
             foreign.show(text.removesuffix("\n"))
     troubled = _troubles(done, check=check)
@@ -113,11 +114,11 @@ def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
 
     Args:
         files: The files; for the same GPU and key of an autotuner the last one counts.
-        out: As of `run`.
+        out: As for `run`.
 
     Raises:
-        ConfigError: A file is none of these, or belongs to no module of the project; it and all before it were merged,
-            the rest was not.
+        ConfigError: A file is none of these, or belongs to no module of the project. The files before it were merged;
+            those after it were not.
         DependencyError: tomlkit is not installed.
     """
     owner = _project(needed=True)
@@ -247,13 +248,13 @@ def _print(every: Recorded, owner: Project) -> None:
 
 
 def _troubles(done: Run, *, check: bool) -> bool:
-    """Print what was not recorded, and return True if there is something."""
+    """Print what was not recorded; return True if that makes the exit status 1."""
     found = [f"{what}:\n{trace.rstrip()}" for what, trace in done.failures]
     found += [_WITHOUT_SIMULATOR.format(frontend) for frontend in sorted(done.without_gpu)]
     if not done.started:
         found.append(
             "no Python process of the command could be recorded; Python reads PYTHONPATH unless it is started with "
-            "-I, -E or -S, or something between here and there has cleaned the environment"
+            "-I, -E or -S, or a program that starts it has removed PYTHONPATH from the environment"
         )
     for text in found:
         report.say(text)

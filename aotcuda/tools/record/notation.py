@@ -1,7 +1,7 @@
 """Parse signatures in Numba's notation, to decide if one accepts the arguments of another.
 
-The front ends read them by evaluating them among Numba's types. Here Numba may be missing, and all that matters is
-which arguments a launch may have; so names that are not Numba's, such as those of records, represent themselves.
+The front ends evaluate signatures with Numba's types. This module does not need Numba: it only decides which arguments
+a launch may have. A name that is not Numba's, such as a record's, is a type of its own.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 _WIDTHS = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64), "complex": (64, 128)}
 _LETTERS = {"int": "i", "uint": "u", "float": "f", "complex": "c"}
-_SAME = """
+_ALIASES = """
 boolean: bool_ bool b1
 int8: char; uint8: byte uchar; int16: short; uint16: ushort; int32: intc; uint32: uintc
 int64: int_ long_ longlong intp ssize_t; uint64: uint ulong ulonglong uintp size_t
 float16: half; float32: float_; float64: double
 void: none; bfloat16: ; voidptr:
 """
-"""Numba's other names of a type, by the name that has its width."""
-_GROUPS = [group.split(":") for group in _SAME.replace("\n", ";").split(";") if group]
+"""On the left of each colon the name of a type that has its width; on the right Numba's aliases of it."""
+_GROUPS = [group.split(":") for group in _ALIASES.replace("\n", ";").split(";") if group]
 _SCALARS = {
     **{f"{kind}{bits}": f"{kind}{bits}" for kind, widths in _WIDTHS.items() for bits in widths},
     **{f"{_LETTERS[kind]}{bits // 8}": f"{kind}{bits}" for kind, widths in _WIDTHS.items() for bits in widths},
@@ -34,7 +34,7 @@ _ADOPTED = {
     "float64": ("float", "complex"),
     "complex128": ("complex",),
 }
-"""The types of Python's numbers, and the kinds of parameters that accept them by conversion."""
+"""By the type that Numba gives a number of Python's, the kinds of parameters that accept it by conversion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Type:
     """A type.
 
     Attributes:
-        name: Of a scalar Numba's name, of anything else what it is: `array`, `tuple`, or a text as it was written.
+        name: Numba's name of a scalar; `array`, `tuple` or `pointer`; of any other type the text of the signature.
         members: The element type of an array, the members of a tuple.
         ndim: Dimensions of an array.
         layout: `C`, `F` or `A`.
@@ -77,7 +77,7 @@ def parse(text: str, names: Mapping[str, str]) -> Signature:
         names: Types by names of the project's own (`[tool.aotcuda] types`).
 
     Raises:
-        ValueError: It is none.
+        ValueError: `text` is not a signature.
     """
     try:
         node = ast.parse(text.strip(), mode="eval").body
@@ -92,12 +92,12 @@ def parse(text: str, names: Mapping[str, str]) -> Signature:
 
 
 def takes(packaged: Signature, asked: Signature, *, adopt: bool) -> bool:
-    """Return True if a launch for one signature may run another packaged signature.
+    """Return True if a launch with the types of one signature may run the overload of a packaged one.
 
     Args:
-        packaged: The one in the table.
-        asked: The one of the launch.
-        adopt: Python's numbers adopt the parameter's type, as with modules that have a name of their own.
+        packaged: The signature in the table.
+        asked: The signature of the launch.
+        adopt: True if Python's numbers take the parameter's type, as in modules that are not packaged in place.
     """
     return len(packaged.args) == len(asked.args) and all(
         _takes(one, other, adopt=adopt) for one, other in zip(packaged.args, asked.args, strict=True)
@@ -124,7 +124,7 @@ def _type(node: ast.expr, names: Mapping[str, str]) -> Type:
     if isinstance(node, ast.Name):
         if node.id in names:
             holder, colon, attribute = names[node.id].strip().partition(":")
-            if colon and holder.replace(".", "").isidentifier():  # the name that a module has for it, as for records
+            if colon and holder.replace(".", "").isidentifier():  # module:attribute, as for records
                 return Type(attribute)
             inner = ast.parse(names[node.id].strip(), mode="eval").body
             return _type(inner, {name: text for name, text in names.items() if name != node.id})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aotcuda.tools.wheel_archive import Wheel
 
 RESTORE = "aotcuda-split.json"
-"""The file in the metadata folder of the parts with the data that restores the full wheel."""
+"""A file in the metadata folder of each part; `aotcuda join` restores the full wheel from it."""
 
 _ENDING = f"{manifests.FOLDER_SUFFIX}/{manifests.FILE_NAME}"
 
@@ -44,10 +44,10 @@ class Module:
     targets: tuple[Target, ...]
 
     def taken(self, capability: tuple[int, int]) -> set[Target]:
-        """Return the target of the machine code that GPUs of `capability` run."""
+        """Return the targets, equal but for the suffix, of the machine code that GPUs of `capability` run."""
         sass = [target for target in self.targets if target.kind == "sass"]
-        fitting = [(key, target.capability) for target in sass if (key := arch.preference(target, capability))]
-        return {target for target in sass if fitting and target.capability == min(fitting)[1]}
+        ranked = [(key, target.capability) for target in sass if (key := arch.preference(target, capability))]
+        return {target for target in sass if ranked and target.capability == min(ranked)[1]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +76,15 @@ class FullWheel:
         because installers do not distinguish them from others.
         """
         later = {row.number for row in CAPABILITIES if row.number[0] == capability[0] and row.number >= capability}
-        every = [taken for module in self.modules if (taken := module.taken(capability))]
-        return all(any(target.runs_on(gpu) for target in taken) for taken in every for gpu in later - TEGRA)
+        used = [targets for module in self.modules if (targets := module.taken(capability))]
+        return all(any(target.runs_on(gpu) for target in targets) for targets in used for gpu in later - TEGRA)
 
 
 def read(path: Path) -> FullWheel:
     """Read a wheel.
 
     Raises:
-        TargetError: It is no wheel, was split already, or has no machine code.
+        TargetError: The file is no wheel, was split already, or has no machine code.
         ManifestError: A manifest or an image is altered.
     """
     wheel = wheel_archive.read(path)
@@ -95,11 +95,11 @@ def read(path: Path) -> FullWheel:
         message = f"{path} is no wheel: it has no METADATA; name a .whl file"
         raise TargetError(message)
     about, modules = message_from_bytes(wheel.files[f"{wheel.metadata}/METADATA"]), tuple(_modules(wheel))
-    every = {target.capability for module in modules for target in module.targets if target.kind == "sass"}
-    if not every:
+    found = {target.capability for module in modules for target in module.targets if target.kind == "sass"}
+    if not found:
         message = f"{path} has no machine code to split by architecture; name a wheel that was built for sm_XY"
         raise TargetError(message)
-    name, version, capabilities = str(about["Name"]), str(about["Version"]), tuple(sorted(every))
+    name, version, capabilities = str(about["Name"]), str(about["Version"]), tuple(sorted(found))
     return FullWheel(wheel=wheel, name=name, version=version, about=about, modules=modules, capabilities=capabilities)
 
 

@@ -26,7 +26,7 @@ class Word(NamedTuple):
     """One of the 64-bit words that an array is passed as.
 
     Attributes:
-        content: Its content, in the manifest's words.
+        content: What it holds, as the `words` of a manifest spell it.
         name: What C prototypes call it.
         c_type: Its C type; empty for a pointer to the elements.
     """
@@ -37,10 +37,10 @@ class Word(NamedTuple):
 
 
 class CallingConvention:
-    """The conventions of one compiler.
+    """The rules by which one compiler lays out arguments.
 
     Attributes:
-        nests_results: Whether a tuple inside a tuple that a C ABI function returns is a struct of its own.
+        nests_results: True if a nested tuple in the result of a C ABI function is a struct inside a struct.
     """
 
     nests_results = True
@@ -54,11 +54,11 @@ class CallingConvention:
 
     @abstractmethod
     def place_complex(self, layout: Layout, size: int) -> int:
-        """Place a complex number of two floats of `size` bytes; returns its offset."""
+        """Place a complex number of two floats of `size` bytes; return its offset."""
 
     @abstractmethod
     def place_type(self, layout: Layout, ty: Any) -> dict[str, object]:
-        """Place what represents a type that is an argument; returns the manifest's keys for it."""
+        """Place the parameters for an argument that is a type, as `numpy.float32`; return its keys in the manifest."""
 
     @abstractmethod
     def c_complex(self, name: str, ty: Any) -> list[tuple[str, str]]:
@@ -70,10 +70,10 @@ class CallingConvention:
         Raises:
             CompileError: A packaged kernel cannot take an argument of one of the types.
         """
-        made = Layout()
+        layout = Layout()
         for name, ty in zip(names, types, strict=True):
-            made.parameters.append(self._describe(made, name, ty, where))
-        return made
+            layout.parameters.append(self._describe(layout, name, ty, where))
+        return layout
 
     def _describe(self, layout: Layout, name: str, ty: Any, where: str) -> Parameter:
         notation, types = self.notation, self.notation.types
@@ -119,7 +119,7 @@ class CallingConvention:
         }
 
     def _describe_type(self, layout: Layout, name: str, ty: Any, where: str) -> dict[str, object]:
-        """Return a type that is passed as an argument: compiled code contains it, and the block has zeros for it."""
+        """Describe an argument that is a type. Compiled code contains the type; the parameter block has zeros."""
         try:
             dtype = self.notation.dtype_text(ty.dtype)
         except NotImplementedError:
@@ -135,7 +135,13 @@ class CallingConvention:
 
 @dataclass(slots=True)
 class Layout:
-    """A parameter block: the Python arguments, and the machine-level parameters they become."""
+    """A parameter block: the Python arguments, and the machine-level parameters that they become.
+
+    Attributes:
+        parameters: The arguments, as the manifest describes them.
+        fields: Offset and size in bytes of each machine-level parameter.
+        size: The bytes of the block.
+    """
 
     parameters: list[Parameter] = field(default_factory=list)
     fields: list[tuple[int, int]] = field(default_factory=list)

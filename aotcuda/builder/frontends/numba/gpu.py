@@ -1,9 +1,14 @@
 """Answer queries of a GPU while a build imports and compiles sources, as a GPU of the target would.
 
-Whether there is a GPU, and what all GPUs of a compute capability have in common, is answered; what depends on the
-capability is marked, so that the build imports the sources for each, or compiles the unit for each that queries while
-it is being compiled (as an `@intrinsic` may). The rest is refused in the user's terms. The driver is never queried, not
-even where the machine that builds has one.
+There are three kinds of queries:
+
+- The presence of a GPU, and properties that all GPUs share, are answered.
+- Properties that follow from the compute capability are answered, and the answers are marked as dependent on it. The
+  build then imports the sources for each capability. A unit that queries while it is compiled, as an `@intrinsic` may,
+  is compiled for each.
+- All others raise an error with a remedy for the user's code.
+
+The driver is never called, even if the build machine has one.
 """
 
 from __future__ import annotations
@@ -31,14 +36,16 @@ _LIMITS = {
     "MAX_THREADS_PER_MULTIPROCESSOR": "threads",
     "MAX_REGISTERS_PER_BLOCK": "registers_block",
 }
-"""By CUDA's name, the attribute of `aotcuda.gpus.Limits`."""
+"""The attributes of `aotcuda.gpus.Limits`, by CUDA's names."""
 
 
 @dataclass(slots=True)
 class _Import:
-    """The import that is under way.
+    """The state of the current import.
 
     Attributes:
+        capability: The compute capability that is imported for; None while nothing is imported.
+        root: The project's folder.
         compilers: The folders of the packages whose own queries are not reported.
         questions: The queries, in order, each once.
     """
@@ -54,7 +61,7 @@ _now = _Import()
 
 @contextmanager
 def importing(capability: tuple[int, int], root: str, compilers: Iterable[str]) -> Iterator[dict[Question, None]]:
-    """Answer as a GPU of `capability` would; yield the queries meanwhile of other code than `compilers`."""
+    """Answer as a GPU of `capability` would, and yield the queries of all code outside the packages `compilers`."""
     folders = [folder for name in compilers for folder in getattr(sys.modules.get(name), "__path__", ())]
     _now.capability, _now.root = capability, root
     _now.compilers = tuple(f"{folder}/" for folder in folders)
@@ -102,7 +109,7 @@ class Gpu:
         self._context = Context(self, error)
 
     def get_primary_context(self) -> Context:
-        """Its context."""
+        """Return the only context."""
         return self._context
 
     def __getattr__(self, name: str) -> Any:
@@ -149,17 +156,17 @@ def _fact(name: str, capability: tuple[int, int]) -> Any:
 
 
 class Context:
-    """The context of that GPU, in which nothing can be done."""
+    """The context of `Gpu`: attributes that are not defined here raise an error."""
 
     def __init__(self, device: Gpu, error: type[Exception]) -> None:
         self.device = device
         self._error = error
 
     def push(self) -> None:
-        """Make it current."""
+        """Do nothing, because there is no context to make current."""
 
     def pop(self) -> None:
-        """Undo that."""
+        """Do nothing, because `push` does nothing."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -197,11 +204,11 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
     Args:
         driver: Its module with the class `Driver`.
         devices: Its module that keeps devices and contexts.
-        error: What it raises without a driver.
+        error: The exception that the compiler raises without a driver.
         namespaces: Where users find the function `detect`.
     """
     gpu = Gpu(error)
-    manager = devices._DeviceContextManager(gpu)  # noqa: SLF001 (it is made over)
+    manager = devices._DeviceContextManager(gpu)  # noqa: SLF001 (its module is patched below)
 
     def is_available(_: Any) -> bool:
         _note("cuda.is_available()", "True")
@@ -236,13 +243,13 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
         missing()
         yield
 
-    kind: Any = driver.Driver
-    kind.is_available = property(is_available)
-    kind.__getattr__ = missing
-    kind.get_version = get_version
-    kind.get_device_count = get_device_count
-    kind.get_device = lambda _, devnum=0: get_context(_, devnum).device
-    kind.list_devices = lambda _: [gpu]
+    driver_class: Any = driver.Driver
+    driver_class.is_available = property(is_available)
+    driver_class.__getattr__ = missing
+    driver_class.get_version = get_version
+    driver_class.get_device_count = get_device_count
+    driver_class.get_device = lambda _, devnum=0: get_context(_, devnum).device
+    driver_class.list_devices = lambda _: [gpu]
     driver.driver.is_initialized = True  # so that nothing calls cuInit
     driver.driver.initialization_error = None
     devices._DeviceList.lst = property(listed)  # noqa: SLF001
@@ -256,7 +263,11 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
 
 
 def refuse_launches(*calls: tuple[type, str, str]) -> None:
-    """Refuse launches, by methods that are given with their class and with the attribute that holds the kernel."""
+    """Replace methods that launch kernels with functions that raise RuntimeError.
+
+    Args:
+        calls: For each method its class, its name and the attribute that holds the kernel; "" for the object itself.
+    """
     for owner, method, attribute in calls:
 
         def launch(self: Any, *_: Any, _attribute: str = attribute, **__: Any) -> Any:

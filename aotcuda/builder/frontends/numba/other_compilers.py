@@ -1,4 +1,4 @@
-"""Recognise objects of other compilers, and objects that launch by themselves."""
+"""Recognise objects of other compilers, and ufuncs, which launch kernels of their own."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Vectorized:
-    """A stand-in for what `@vectorize` makes for a GPU, while a build imports it."""
+    """A stand-in for the object that `@vectorize` returns for a GPU; builds use it while they import source modules."""
 
     def __init__(self, function: FunctionType) -> None:
         self.py_func = function
         self.__name__ = function.__name__
 
     def __call__(self, *_: object, **__: object) -> Any:
-        """Refuse."""
+        """Raise RuntimeError, because a build has no GPU."""
         raise RuntimeError(gpu.MISSING)
 
 
@@ -32,15 +32,15 @@ def _is_vectorized(kind: str) -> bool:
 
 
 def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, root: str) -> None:
-    """Refuse what another compiler has made, and what launches by itself; `name` is what the unit calls it."""
+    """Raise SourceError if `value`, which the unit calls `name`, is of another compiler or a ufunc."""
     if isinstance(value, FunctionType):
         return
     other, own = made_by(value), compiler(notation.types.__name__)
     if other not in (None, own):
         raise refusal(unit, name, other, own)
     if _is_vectorized(type(value).__name__):
-        made_of = getattr(value, "_dispatcher", value)
-        vectorized = getattr(made_of, "py_func", None) or getattr(made_of, "pyfunc", None)
+        dispatcher = getattr(value, "_dispatcher", value)
+        vectorized = getattr(dispatcher, "py_func", None) or getattr(dispatcher, "pyfunc", None)
         where = f" ({place(vectorized, root)})" if isinstance(vectorized, FunctionType) else ""
         message = (
             f"{unit.key}: {name}{where} is made by @vectorize or @guvectorize, which launch kernels of their own; "
@@ -50,18 +50,18 @@ def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, 
 
 
 def made_by(value: object) -> str | None:
-    """Return the front end whose compiler a value belongs to, a module or an object; None if to none."""
+    """Return the front end whose compiler has the module `value` or made the object `value`; None if there is none."""
     return compiler(value.__name__ if isinstance(value, ModuleType) else type(value).__module__)
 
 
 def compiler(module: str) -> str | None:
-    """Return the front end whose compiler a Python module belongs to; None if to none."""
+    """Return the front end whose compiler has a Python module; None if there is none."""
     found = registry.owning(module)
     return None if found is None else found.name
 
 
 def refusal(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
-    """Return the error for `what`, which the front end `other` made in a module whose own is another one."""
+    """Return the error for `what`, which the front end `other` made in a module of the front end `own`."""
     registered = registry.find(own) if own else None
     imports = registered.imports if registered is not None else "its own compiler"
     return SourceError(

@@ -1,4 +1,4 @@
-"""Replace what Numba-CUDA compiles and launches by kernels that do nothing.
+"""Replace the compiled kernels of Numba-CUDA with kernels that do nothing.
 
 The dispatcher stays Numba's own: it types arguments, and chooses among overloads, as it does on a GPU.
 """
@@ -23,16 +23,16 @@ def patch(module: ModuleType) -> None:
     names["_Kernel"] = type("_Kernel", (_Kernel,), {"module": module})
     dispatcher = names["CUDADispatcher"]
     dispatcher.enable_caching = lambda _: None  # kernels in Numba's cache are machine code
-    dispatcher.call = _calling(dispatcher.call)
+    dispatcher.call = _wrapped(dispatcher.call)
 
 
-def _calling(call: Callable[..., None]) -> Callable[..., None]:
+def _wrapped(call: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(call)
-    def called(self: Any, args: Any, *configuration: Any) -> None:
-        if not dry_driver.copied(self.py_func, args):
+    def wrapper(self: Any, args: Any, *configuration: Any) -> None:
+        if not dry_driver.copied(self.py_func, args):  # Numba's own kernels that copy arrays are carried out
             call(self, args, *configuration)
 
-    return called
+    return wrapper
 
 
 class _Kernel:
@@ -64,7 +64,7 @@ class _Kernel:
         return f".visible .entry {self.entry_name}() {{ ret; }}\n"
 
     def get_cufunc(self) -> None:
-        """Return what the stand-ins for occupancy do not look at."""
+        """Return None; the stand-ins for occupancy queries ignore it."""
 
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
         """Return two blocks for each multiprocessor."""

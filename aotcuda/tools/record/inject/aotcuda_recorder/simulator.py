@@ -1,4 +1,4 @@
-"""Records what Numba's simulator runs, with the types that Numba-CUDA would have compiled for.
+"""Record the kernels that Numba's simulator runs, with the types that Numba-CUDA would compile them for.
 
 The simulator compiles nothing and drops signatures. So types are derived from the arguments, once for each combination
 of Python types, dtypes and layouts; and a kernel with signatures gets the one that a GPU's dispatcher chooses.
@@ -43,7 +43,7 @@ _DEVICE = {
 }  # fmt: skip
 """Properties of a GPU that programs query and the simulator lacks, with the values of all current GPUs.
 
-The numbers are those of `aotcuda.builder.frontends.numba.gpu`, which may not be installed here.
+The limits are those of `aotcuda.gpus.EVERYWHERE`; aotcuda may not be installed here.
 """
 
 
@@ -100,27 +100,27 @@ def _decorating(jit: Callable[..., Any]) -> Callable[..., Any]:
         made = jit(func_or_sig, *args, **options)
         signatures = func_or_sig if isinstance(func_or_sig, list) else [func_or_sig]
         if hasattr(made, "fn"):
-            return _known(made, options, [])
+            return _with_state(made, options, [])
 
         @functools.wraps(made)
         def decorate(function: Any) -> Any:
-            return _known(made(function), options, [] if func_or_sig is None else signatures)
+            return _with_state(made(function), options, [] if func_or_sig is None else signatures)
 
         return decorate
 
     return recorded
 
 
-def _known(kernel: Any, options: dict[str, Any], signatures: list[Any]) -> Any:
+def _with_state(kernel: Any, options: dict[str, Any], signatures: list[Any]) -> Any:
     try:
         setattr(kernel, _STATE, _Kernel(kernel, options, signatures))
-    except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
+    except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
         log.failed("a kernel cannot be recorded")
     return kernel
 
 
 def _calling(call: Callable[..., Any], module: ModuleType) -> Callable[..., Any]:
-    running = module.__dict__["BlockManager"].run.__code__
+    run_code = module.__dict__["BlockManager"].run.__code__
 
     @functools.wraps(call)
     def recorded(self: Any, *args: Any) -> Any:
@@ -128,7 +128,7 @@ def _calling(call: Callable[..., Any], module: ModuleType) -> Callable[..., Any]
         try:
             result = call(self, *args)
         except Exception as error:
-            if entry is not None and _passed(error, running):
+            if entry is not None and _has_run(error, run_code):
                 _count(entry)
             raise
         if entry is not None:
@@ -139,7 +139,7 @@ def _calling(call: Callable[..., Any], module: ModuleType) -> Callable[..., Any]
 
 
 def _entry(kernel: Any, args: tuple[Any, ...], *, inside: bool) -> Entry | None:
-    """Return the entry to count for a call; None for one inside a kernel."""
+    """Return the entry to count for a call; None for a call from inside a kernel."""
     try:
         state = kernel.__dict__.get(_STATE)
         if state is None:
@@ -147,7 +147,7 @@ def _entry(kernel: Any, args: tuple[Any, ...], *, inside: bool) -> Entry | None:
             setattr(kernel, _STATE, state)
         device = inside or state.device
         entry: Entry = state.entry("device" if device else "kernel", args)
-    except Exception:  # noqa: BLE001 (as above)
+    except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
         log.failed("a launch cannot be recorded")
         return None
     return None if device else entry
@@ -156,12 +156,12 @@ def _entry(kernel: Any, args: tuple[Any, ...], *, inside: bool) -> Entry | None:
 def _count(entry: Entry) -> None:
     try:
         entry.count(GPU, GPU.__str__)
-    except Exception:  # noqa: BLE001 (as above)
+    except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
         log.failed("a launch cannot be recorded")
 
 
-def _passed(error: BaseException, code: CodeType) -> bool:
-    """Return True if the kernel ran before the error, which came up through `code`."""
+def _has_run(error: BaseException, code: CodeType) -> bool:
+    """Return True if the kernel had started before the error: `code`, which runs kernels, is in the traceback."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code is not code:
         trace = trace.tb_next
@@ -171,7 +171,7 @@ def _passed(error: BaseException, code: CodeType) -> bool:
 _ndarray = sys.modules["numpy"].ndarray  # Numba has imported it
 _PLAIN = frozenset((float, bool, complex))
 _UNIQUE = object()
-"""The mark in a key for an argument that is read each time."""
+"""The mark in a key for an argument whose type must be derived at each call."""
 
 
 def _key(value: Any) -> Any:
