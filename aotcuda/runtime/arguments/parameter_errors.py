@@ -70,7 +70,7 @@ def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
     if packs(kind, parameter, read):
         return None
     sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
-    return f"has shape {read[2]}, of which {sizes} is too small for the kernel's parameter; pass parts of the array"
+    return f"has shape {read[2]}, which exceeds the range of the kernel's {sizes}; pass parts of the array"
 
 
 def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
