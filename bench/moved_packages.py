@@ -268,7 +268,8 @@ def change_imports(project: Path, package: Package) -> None:
                 r"^(\s*)from numba import cuda\b", r"\1from aotcuda.numba import cuda", text, flags=re.MULTILINE
             )
             if "nb.cuda." in text:
-                text = text.replace("\nimport numba as nb\n", "\nimport numba as nb\nfrom aotcuda.numba import cuda\n")
+                plain = re.compile("^import numba as nb$", re.MULTILINE)
+                text = plain.sub("import numba as nb\\nfrom aotcuda.numba import cuda", text)
                 text = text.replace("nb.cuda.", "cuda.")
             file.write_text(text)
 
