@@ -23,12 +23,10 @@ STYLE = """\
 .aotcuda-picture .strong { font-weight: 600; }
 .aotcuda-picture .code { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 12px; }
 .aotcuda-picture .own { fill: #5a9a1e; }
-.aotcuda-picture .other { fill: #8b95a1; }
 .aotcuda-picture .base { fill: #4a76a8; }
 .aotcuda-picture .box { fill: none; stroke: var(--color-foreground-border, #878d96); stroke-width: 1.5; }
 .aotcuda-picture .box.ours { stroke: #5a9a1e; }
 .aotcuda-picture .rule { stroke: var(--line); stroke-width: 1; }
-.aotcuda-picture .spread { stroke: var(--ink); stroke-width: 1.5; }
 .aotcuda-picture .arrow { stroke: var(--faint); stroke-width: 1.5; fill: none; }
 .aotcuda-picture .head { fill: var(--faint); }
 .aotcuda-picture .dashed { stroke-dasharray: 5 4; }
