@@ -123,7 +123,7 @@ def _load(
     functions: dict[Unit, object],
     understood: dict[tuple[str, str, str], Unit],
 ) -> list[str]:
-    """Load and complete all units; return a warning for each kernel with recorded units that its source does not fit."""
+    """Load and complete all units; return a warning for each kernel with recorded units that no source fits."""
     left_out: dict[str, list[AotcudaError]] = {}
     for item in job.plans:
         for unit in item.units:
