@@ -49,7 +49,7 @@ def _settle(folder, keys, code=CODE, **others):
     with front.importing(TARGET):
         for unit in config.units(module):
             files = front.load(unit, str(folder))
-            for settled in front.settled(unit, files):
+            for settled in front.complete(unit, files):
                 front.resolve(settled, files)
                 found.append((settled, files))
     return front, found
@@ -136,7 +136,7 @@ def declared(tmp_path_factory):
     code = HEADER + "".join(f"__global__ void k{at}({text}) {{}}\n" for at, text in enumerate(named))
     keys = "\n".join(f"kernels.k{at} = {{}}" for at in range(len(named)))
     _, found = _settle(tmp_path_factory.mktemp("declared"), keys, code)
-    made = [parameters.of(_kernel(unit, files), {}, unit.key).parameters for unit, files in found]
+    made = [parameters.make_arguments(_kernel(unit, files), {}, unit.key).parameters for unit, files in found]
     return dict(zip(DECLARED, made, strict=True))
 
 
@@ -304,7 +304,7 @@ def test_the_example_is_right():
     with front.importing(TARGET):
         for unit in config.units(module):
             files = front.load(unit, str(root))
-            found += [(each.name, front.resolve(each, files)) for each in front.settled(unit, files)]
+            found += [(each.name, front.resolve(each, files)) for each in front.complete(unit, files)]
     assert found == [
         ("push", "void(float * as float32[:, ::1], const float * as float32[:, ::1], float, Box)"),
         ("fill", "void(float *, float)"),
