@@ -48,7 +48,7 @@ def _settle(folder, keys, code=CODE, **others):
     with front.importing(TARGET):
         for unit in config.units(module):
             files = front.load(unit, str(folder))
-            for settled in front.settled(unit, files):
+            for settled in front.complete(unit, files):
                 front.resolve(settled, files)
                 found.append((settled, files))
     return front, found
@@ -129,7 +129,7 @@ def declared(tmp_path_factory):
     code = HEADER + "".join(f"__global__ void k{at}({text}) {{}}\n" for at, text in enumerate(named))
     keys = "\n".join(f"kernels.k{at} = {{}}" for at in range(len(named)))
     _, found = _settle(tmp_path_factory.mktemp("declared"), keys, code)
-    made = [parameters.of(_kernel(unit, files), {}, unit.key).parameters for unit, files in found]
+    made = [parameters.make_arguments(_kernel(unit, files), {}, unit.key).parameters for unit, files in found]
     return dict(zip(DECLARED, made, strict=True))
 
 

@@ -269,7 +269,7 @@ def test_table_that_does_not_fit_the_source_is_refused(sources: str, text: str, 
     with pytest.raises((CompileError, SourceError)) as caught:
         for unit in units(kernel, source=sources):
             loaded = FRONT_END.load(unit, "/")
-            for settled in FRONT_END.settled(unit, loaded):
+            for settled in FRONT_END.complete(unit, loaded):
                 compiled(settled, loaded, "sm_80")
     assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
 
@@ -294,7 +294,7 @@ def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
     found = []
     for unit in units(kernel, source=source):
         loaded = FRONT_END.load(unit, "/")
-        found += [compiled(item, loaded, "sm_80") for item in FRONT_END.settled(unit, loaded)]
+        found += [compiled(item, loaded, "sm_80") for item in FRONT_END.complete(unit, loaded)]
     return found
 
 
