@@ -1,4 +1,4 @@
-"""A forgotten build hook is noticed, in every place where hatchling looks for its table."""
+"""A project that does not install the build hook gets a hint, wherever hatchling looks for the table."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def project(folder: Path, pyproject: str, hatch: str | None = None) -> str:
         pytest.param(CONFIGURED + "[tool.hatch]\nbuild = 3", id="no tables at all"),
     ],
 )
-def test_a_project_that_does_not_turn_the_hook_on_is_told_which_table_to_add(pyproject: str, tmp_path: Path) -> None:
+def test_a_project_without_the_hook_gets_the_name_of_its_table(pyproject: str, tmp_path: Path) -> None:
     assert uninstalled_hook.in_project(project(tmp_path, pyproject)) == (
         f"{tmp_path}/pyproject.toml has [tool.aotcuda], and does not turn the build hook on: add the table "
         "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
     )
 
 
-def test_where_hatchling_has_a_file_of_its_own_the_table_belongs_there(tmp_path: Path) -> None:
+def test_with_hatch_toml_the_table_belongs_there(tmp_path: Path) -> None:
     said = uninstalled_hook.in_project(project(tmp_path, CONFIGURED, "[build.targets.sdist]\n"))
     assert said is not None
     assert said.endswith("add the table [build.targets.wheel.hooks.aotcuda] to hatch.toml")
 
 
-def test_a_project_that_setuptools_builds_without_aotcuda_is_told_what_to_require(tmp_path: Path) -> None:
+def test_setuptools_needs_aotcuda_in_its_requirements(tmp_path: Path) -> None:
     text = '[build-system]\nbuild-backend = "setuptools.build_meta"\nrequires = {}\n[tool.aotcuda]\narch = ["sm_80"]\n'
     for requires in ('["setuptools"]', '["setuptools", "aotcuda-like"]', "3"):
         assert uninstalled_hook.in_project(project(tmp_path, text.format(requires))) == (
@@ -81,7 +81,7 @@ def test_a_misspelt_table_is_named(name: str, tmp_path: Path) -> None:
         pytest.param("tool = 3", None, id="another shape"),
     ],
 )
-def test_others_are_left_alone(pyproject: str, hatch: str | None, tmp_path: Path) -> None:
+def test_other_projects_get_no_hint(pyproject: str, hatch: str | None, tmp_path: Path) -> None:
     assert uninstalled_hook.in_project(project(tmp_path, pyproject, hatch)) is None
 
 
@@ -147,7 +147,7 @@ def test_a_load_of_an_installed_package_says_what_is_missing(tmp_path: Path) -> 
     assert f"add the table {uninstalled_hook.TABLE} to its pyproject.toml" in last
 
 
-def test_hatchlings_plugin_tells_a_project_that_names_the_hook_wrongly(
+def test_the_hatchling_plugin_names_a_misspelt_hook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from hatch_aotcuda import hooks
