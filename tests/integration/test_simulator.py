@@ -73,7 +73,9 @@ def simulated(folder: Path, code: str, **environ: str) -> projects.Done:
 
 
 def test_packaged_module_runs_in_the_simulator(installed: Path) -> None:
-    done = simulated(installed, f"{CODE}\nimport sys\nassert 'aotcuda.runtime.library' not in sys.modules", AOTCUDA_LOAD="import")
+    done = simulated(
+        installed, f"{CODE}\nimport sys\nassert 'aotcuda.runtime.library' not in sys.modules", AOTCUDA_LOAD="import"
+    )
     assert done.out.splitlines() == [
         "True",
         "True 8 pkg.k.axpy ['axpy', 'kinds']",

@@ -252,7 +252,10 @@ def test_help_shows_names_and_defaults(package):
 def test_driver_errors_name_grid_and_block_at_every_launch(cuda, package):
     clusters = {"sm_90": {"threads": 64, "shared": 128, "cluster": [2, 1, 1]}}
     k, x = package(kernel(variant("plain", 128), variant("clustered", 1024, launches=clusters))), at(cuda, 0)
-    for block, shown in [(128, r"with grid \(2, 3, 1\), block \(32, 1, 1\)"), (1024, r"clusters of \(2, 1, 1\) blocks")]:
+    for block, shown in [
+        (128, r"with grid \(2, 3, 1\), block \(32, 1, 1\)"),
+        (1024, r"clusters of \(2, 1, 1\) blocks"),
+    ]:
         run = k.configure((2, 3), stream=55)
         for _ in range(3):
             cuda.set(fail="cuLaunchKernel=701")

@@ -134,7 +134,7 @@ def test_an_interrupted_unload_leaves_no_images(cuda):
 
 
 def test_an_interrupted_load_unloads_its_images(cuda, monkeypatch):
-    """The interpreter raises the interrupt when the driver's call returns, which takes most of the time of an import."""
+    """The interpreter raises it when the driver's call returns, which takes most of the time of an import."""
     module, call = cuda.package(kernel("k", "void(int32)"), load="first-use"), driver.get().call
     load = call["cuLibraryLoadData"]
 

@@ -292,6 +292,7 @@ class TestDamage:
             module.k[1, 1](1)
         assert cuda.launches() == []
 
+
 def test_every_public_name_can_be_found():
     assert {name for name in aotcuda.__all__ if getattr(aotcuda, name).__name__ == name} == set(aotcuda.__all__)
     assert set(aotcuda.__all__) <= set(dir(aotcuda))

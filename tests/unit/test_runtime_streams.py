@@ -315,7 +315,9 @@ class TestCaptures:
 
 
 def test_an_array_that_cannot_tell_its_stream_is_an_argument_error(cuda, current, monkeypatch):
-    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", Mock(side_effect=RuntimeError("no stream today")))
+    monkeypatch.setattr(
+        sys.modules["cupy"].cuda, "get_current_stream", Mock(side_effect=RuntimeError("no stream today"))
+    )
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for _ in range(2):
         with pytest.raises(AotcudaError, match="no stream today"):

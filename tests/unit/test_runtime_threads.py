@@ -98,7 +98,9 @@ def test_threads_launch_while_another_unloads(cuda, path):
         launched.release(10)
     assert errors == []
     module.__aotcuda__.unload()
-    logged = Counter((call["kernel"], call["grid"][0], call["block"][0], call["parameters"]) for call in cuda.launches())
+    logged = Counter(
+        (call["kernel"], call["grid"][0], call["block"][0], call["parameters"]) for call in cuda.launches()
+    )
     assert logged == sum((worker.expected for worker in workers), Counter())
     assert cuda.calls("crash") == []
     assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
