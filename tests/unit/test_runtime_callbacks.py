@@ -51,9 +51,10 @@ def package(cuda, hooks):
     return make
 
 
-def test_setup_runs_once_before_the_first_launch(cuda, hooks, package):
-    module = package()
-    assert hooks.calls == []
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_setup_runs_once_at_import_or_before_the_first_launch(cuda, hooks, package, load):
+    module = package(load)
+    assert hooks.calls == [("up", 0)] * (load == "import")
     for _ in range(3):
         module.k[1, 1](1)
     assert hooks.calls == [("up", 0)]
@@ -65,52 +66,39 @@ LAUNCHES = {
     "configure": lambda k, array: k.configure(1, 1, stream=77, cluster=1)(array),
     "forall": lambda k, array: k.forall(8, stream=77)(array),
 }
+CAPTURED = {
+    "launch": (77, lambda cuda: cuda.array(8)),
+    "host array": (77, lambda _: np.zeros(8, "f4")),
+    "cupy": (88, lambda _: libraries.make(Array("cupy", (State(),)))),
+    "exchange": (88, lambda _: libraries.make(Array("exchange", (State(),)))),
+}
+"""Captured streams, of the launch or of its array, each with a function that makes the array."""
 
 
-@pytest.mark.parametrize("host", [False, True], ids=["on the GPU", "copied"])
+@pytest.mark.parametrize(("captured", "make"), CAPTURED.values(), ids=CAPTURED)
 @pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 @pytest.mark.filterwarnings("ignore::aotcuda.HostArrayWarning")
-def test_setup_is_refused_during_a_capture(cuda, hooks, monkeypatch, launch, host):
+def test_setup_is_refused_during_a_capture(cuda, current, hooks, monkeypatch, launch, captured, make):
     monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
-    cuda.set(capturing="77")
-    module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
-    array = np.zeros(8, "f4") if host else cuda.array(8)
-    for _ in range(2):
-        with pytest.raises(LaunchError, match=r"k cannot be launched: stream 0x4d is being captured .*\.preload"):
-            launch(module.k, array)
-    assert (hooks.calls, cuda.launches(), cuda.calls("cuMemAlloc")) == ([], [], [])
-    cuda.set(capturing="")
-    launch(module.k, array)
-    assert hooks.calls == [("up", 0)]
-
-
-@pytest.mark.parametrize("library", ["cupy", "exchange"])
-def test_setup_joins_no_capture_of_the_arrays_stream(cuda, current, hooks, library):
-    """The arrays' stream is captured, and the launch's stream waits for it."""
-    cuda.set(capturing="88")
-    module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
     current.update(cupy=88, torch=88)
-    array, run = libraries.make(Array(library, (State(),))), module.k[1, 1, 77]
+    cuda.set(capturing=str(captured))
+    module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
+    array = make(cuda)
     for _ in range(2):
-        with pytest.raises(LaunchError, match=r"k cannot be launched: stream 0x58 is being captured .*\.preload"):
-            run(array)
-    assert (hooks.calls, cuda.launches(), cuda.calls("cuEventRecord")) == ([], [], [])
-    aotcuda.load("mypkg.kernels").preload()
-    run(array)
+        with pytest.raises(LaunchError, match=rf"stream {captured:#x} is being captured .*\.preload"):
+            launch(module.k, array)
+    assert (hooks.calls, cuda.launches(), cuda.calls("cuMemAlloc", "cuEventRecord")) == ([], [], [])
+    cuda.set(capturing="")
+    module.__aotcuda__.preload()
+    launch(module.k, array)
     assert hooks.calls == [("up", 0)]
     assert [call["stream"] for call in cuda.launches()] == [77]
 
 
-@pytest.mark.parametrize("code", [900, 901, 906])
-def test_an_error_of_loading_during_a_capture_names_preload(cuda, package, code):
-    cuda.set(fail=f"cuLibraryGetKernel={code}")
+def test_an_error_of_loading_during_a_capture_names_preload(cuda, package):
+    cuda.set(fail="cuLibraryGetKernel=900")
     with pytest.raises(CudaError, match=r"a stream is being captured into a graph.*preload\(\)"):
         package().k[1, 1](1)
-
-
-def test_load_import_runs_setup_at_import(hooks, package):
-    package(load="import")
-    assert hooks.calls == [("up", 0)]
 
 
 def test_setup_and_teardown_run_once_for_each_context(cuda, hooks, package):
@@ -125,32 +113,18 @@ def test_setup_and_teardown_run_once_for_each_context(cuda, hooks, package):
     assert hooks.calls[2:] == [("down", 0), ("down", 1)]
 
 
-def test_a_setup_that_raises_runs_again_at_the_next_launch(cuda, hooks, package):
-    def fail(_):
-        message = "no table"
-        raise ValueError(message)
-
-    good, hooks.up = hooks.up, fail
+@pytest.mark.parametrize("raised", [ValueError("no table"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_a_setup_that_fails_unloads_the_module_and_runs_again(cuda, hooks, package, raised):
+    good, hooks.up = hooks.up, Mock(side_effect=raised)
     module = package()
-    expected = "setup callback mypkg_hooks:up of csrc/table.cu in mypkg.kernels raised ValueError: no table"
-    with pytest.raises(aotcuda.CallbackError, match=expected) as caught:
+    with pytest.raises((aotcuda.CallbackError, KeyboardInterrupt)) as caught:
         module.k[1, 1](1)
-    assert isinstance(caught.value.__cause__, ValueError)
+    if isinstance(raised, ValueError):
+        expected = "the setup callback mypkg_hooks:up of csrc/table.cu in mypkg.kernels raised ValueError: no table"
+        assert str(caught.value) == expected
+        assert caught.value.__cause__ is raised
     assert module.__aotcuda__.library is None
     assert cuda.launches() == []
-    hooks.up = good
-    module.k[1, 1](1)
-    assert hooks.calls == [("up", 0)]
-    assert len(cuda.launches()) == 1
-
-
-def test_an_interrupted_setup_leaves_the_module_unloaded(cuda, hooks, package):
-    good, hooks.up = hooks.up, Mock(side_effect=KeyboardInterrupt)
-    module = package()
-    with pytest.raises(KeyboardInterrupt):
-        module.k[1, 1](1)
-    assert module.__aotcuda__.library is None
-    assert len(cuda.calls("cuLibraryLoadData")) == 1
     hooks.up = good
     module.k[1, 1](1)
     assert hooks.calls == [("up", 0)]
@@ -200,17 +174,10 @@ def test_an_error_of_teardown_is_raised_after_all_teardowns(cuda, hooks, package
     for device in (0, 1):
         driver.get().make_current(device)
         module.k[1, 1](1)
-    seen = []
-
-    def fail(_):
-        seen.append(driver.get().current_device())
-        message = "busy"
-        raise OSError(message)
-
-    hooks.down = fail
+    hooks.down = Mock(side_effect=OSError("busy"))
     with pytest.raises(aotcuda.CallbackError, match=r"teardown callback mypkg_hooks:down .* raised OSError: busy"):
         module.__aotcuda__.unload()
-    assert seen == [0, 1]
+    assert hooks.down.call_count == 2
     assert module.__aotcuda__.library is None
 
 
