@@ -178,7 +178,7 @@ def test_records_are_copied_there_and_back(cuda, monkeypatch, view):
 @pytest.mark.usefixtures("adds_one")
 @pytest.mark.parametrize("block", [None, 64])
 def test_forall_copies_arrays_too(cuda, k, block, monkeypatch):
-    monkeypatch.setattr("aotcuda.runtime.specialize.teach", lambda *_args: None)
+    monkeypatch.setattr("aotcuda.runtime.specialize.add_to_fast_path", lambda *_args: None)
     line, sheet = np.arange(5, dtype="f4"), np.zeros((2, 3), "f4")
     for _ in range(2):
         with pytest.warns(HostArrayWarning, match=r"\(arguments 2, 3\)") as caught:

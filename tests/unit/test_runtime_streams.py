@@ -67,7 +67,7 @@ def expected(stream, arrays):
     others = {}
     for library in arrays:
         ready, mutual = ON[library]
-        if ready is not None and not streams.same(ready, stream):
+        if ready is not None and not streams.is_same(ready, stream):
             others[ready] = others.get(ready, False) or mutual
     before = [(stream, ready) for ready in others]
     return [*before, ("launch", stream), *[(ready, stream) for ready, mutual in others.items() if mutual]]
