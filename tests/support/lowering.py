@@ -41,7 +41,7 @@ def main() -> int:
         for item in plans:
             for unit in item.units:
                 loaded = front.load(unit, str(root))
-                for settled in front.settled(unit, loaded):
+                for settled in front.complete(unit, loaded):
                     front.resolve(settled, loaded)
                     units[settled] = (loaded, item.compiled_for(unit))
     if what == "texts":

@@ -169,7 +169,7 @@ def find(text: str) -> Explanation | None:
     for pattern, fact, remedy in _ROWS:  # which are compiled here: builds without errors need none of them
         if found := re.search(pattern, text, re.MULTILINE):
             groups = [str(int(one, 16)) if one.startswith("0x") else one for one in found.groups("")]
-            return Explanation(shed(fact.format(*groups)), remedy.format(*groups), found.start())
+            return Explanation(strip_machine_details(fact.format(*groups)), remedy.format(*groups), found.start())
     return None
 
 
@@ -190,7 +190,7 @@ def explain(head: str, text: str, place: Callable[[str], str] | str = "") -> str
     where = f" ({where})" if where else ""
     if row and row.fact:
         return f"{head}: {row.fact}{where}; {row.remedy}"
-    lines = [shed(line).rstrip() for line in text.splitlines()]
+    lines = [strip_machine_details(line).rstrip() for line in text.splitlines()]
     said = [line.strip().rstrip(".") for line in lines if not _NOISE.match(line)] or ["the compiler refuses it"]
     fact = next((found[1] for line in said if (found := _ERROR.search(line))), said[0])
     first = f"{head}: {fact}{where}{f'; {row.remedy}' if row else ''}"
@@ -209,6 +209,6 @@ def relative(text: str, root: str) -> str:
     return text.replace(f"{prefix}/", "") if prefix else text
 
 
-def shed(text: str) -> str:
+def strip_machine_details(text: str) -> str:
     """Return text without addresses, folders of temporary files and of packages, and places in compilers."""
     return _SHED.sub("", text)
