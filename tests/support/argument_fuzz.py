@@ -171,7 +171,7 @@ _submitted = [0]
 def patched() -> Iterator[None]:
     """Lets the general path's kernel learn nothing, the others from the first launch, and counts what goes that way."""
     settle, submit, found = GeneralPath.settle, GeneralPath.submit, [*fast_extension._found]
-    learnt_at, general_path.LEARNT_AT = general_path.LEARNT_AT, 1
+    specialize_at, general_path.SPECIALIZE_AT = general_path.SPECIALIZE_AT, 1
     direct_at, overload_tables.DIRECT_AT = overload_tables.DIRECT_AT, 1
 
     def settle_some(self: Any, *args: Any) -> Any:
@@ -189,7 +189,7 @@ def patched() -> Iterator[None]:
             yield
     finally:
         GeneralPath.settle, GeneralPath.submit = settle, submit  # type: ignore[method-assign]
-        general_path.LEARNT_AT = learnt_at
+        general_path.SPECIALIZE_AT = specialize_at
         overload_tables.DIRECT_AT = direct_at
         fast_extension._found[:] = found
 

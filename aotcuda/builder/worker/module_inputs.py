@@ -99,7 +99,7 @@ class ModuleInputs:
         users = [unit for unit, found in built.items() if item.identity in [one.identity for one in found.needed]]
         return users[0].key if users else plan.config.key
 
-    def elsewhere(self, plan: ModulePlan) -> dict[str, str]:
+    def names_of_other_modules(self, plan: ModulePlan) -> dict[str, str]:
         """Return the names that other modules of the wheel have for others to link, with the module's name."""
         functions = {item.config.name: [unit.symbol for unit in item.functions] for item in self.job.plans}
         every = {**functions, **self.job.names}

@@ -90,7 +90,7 @@ def unreadable(
         overload.parameters[at]["name"] for overload in overloads if at is not None and at < len(overload.parameters)
     ]
     which = f"argument {at + 1}, {called[0]}," if at is not None and called else "an argument"
-    problem = error if isinstance(error, UnreadableError) else UnreadableError.of(error)
+    problem = error if isinstance(error, UnreadableError) else UnreadableError.from_error(error)
     return ArgumentError(f"{where}: {which} {problem}{_lists(overloads, args)}")
 
 
@@ -218,7 +218,7 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
         of = type_names.class_of(arg)
         does = _onto_the_gpu(parameter["name"], arg)
         return f"is {what} in the host's memory ({of}); copy it to the GPU first, as {does} does{way}"
-    kind = parameter_kinds.of(parameter)
+    kind = parameter_kinds.kind_of(parameter)
     read = arguments.reader(arg)
     if read is not None and kind.rank(parameter, arg) is not None:
         return kind.problem(parameter, arg, read(arg, [], 0))

@@ -73,7 +73,7 @@ class Specialization:
         self.launches = 0
         self.in_fast_path: set[tuple[object, int]] = set()
 
-    def teaches(self, overload: PackedOverload) -> bool:
+    def fits_fast_path(self, overload: PackedOverload) -> bool:
         """Return True if `overload` is in it, and all others are for arrays of the same dtypes and dimensions."""
         return overload in self.overloads and all(other.forms == overload.forms for other in self.overloads)
 
@@ -380,7 +380,7 @@ class OverloadTable:
     def keep(self, args: tuple[object, ...], overload: PackedOverload) -> None:
         """Find an overload that was JIT-compiled for these arguments from now on without compiling again."""
         pairs = zip(overload.parameters, args, strict=True)
-        if not all(parameter_kinds.of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
+        if not all(parameter_kinds.kind_of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
             return
         if not self._nested and _has_tuple(overload):
             self._nested = True
@@ -416,7 +416,7 @@ class OverloadTable:
                 return None
             for index, overload in enumerate(overloads):
                 pairs = zip(overload.parameters, args, strict=True)
-                ranks = [parameter_kinds.of(parameter).rank(parameter, arg) for parameter, arg in pairs]
+                ranks = [parameter_kinds.kind_of(parameter).rank(parameter, arg) for parameter, arg in pairs]
                 if None not in ranks:
                     found.append((overload not in self.overloads, sum(part or 0 for part in ranks), index, overload))
             if not found:
