@@ -118,7 +118,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (adoption, "_packed", {}),
         (pack_index, "_used", set()),
         (of_packs, "_modules", {}),
-        (of_packs, "_told", set()),
+        (of_packs, "_warned", set()),
     ):
         monkeypatch.setattr(holder, name, empty)
     finders = [*sys.meta_path]

@@ -160,7 +160,7 @@ def test_types_of_triton_are_constants_of_configs():
     configs = [triton.Config({"DT": dtype}) for dtype in (triton.language.float16, triton.language.bfloat16)]
     gpus = {"A": {"capability": "1.0", "default": 0, "choices": [[[1], 1]]}}
     table = tuning.Table({"configs": [{"kwargs": {"DT": {"dtype": "float16"}}, "num_warps": 4}] * 2, "gpus": gpus})
-    found = table._first({tuning._described(vars(item), item.kwargs): item for item in configs}, [1])
+    found = table._first({tuning._identity(vars(item), item.kwargs): item for item in configs}, [1])
     assert found is configs[0]
 
 
