@@ -211,7 +211,7 @@ def test_entry_at_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
     assert opened(where(tmp_path / "two", bucket)).get(any_of(NAME)) == {NAME: VALUE}
 
 
-@pytest.mark.parametrize("name", ["[r]", "a*b", "%20", "#1"])
+@pytest.mark.parametrize("name", ["[r]", "%20", "#1"])
 def test_url_may_have_any_name(tmp_path: Path, name: str) -> None:
     url = f"file://{tmp_path / name}"
     put(opened(where(tmp_path / "one", url, sends=True)))
@@ -311,7 +311,6 @@ def test_url_without_an_answer_is_used_once(tmp_path: Path, monkeypatch: pytest.
         ("", ("<home>/builds", None, True, False)),
         ("relative", ("<here>/relative", None, True, False)),
         ("~/builds", ("<here>/builds", None, True, False)),
-        ("./~", ("<here>/~", None, True, False)),
         ("./off", ("<here>/off", None, True, False)),
         ("./a:b", ("<here>/a:b", None, True, False)),
         ("s3://bucket/x", ("<home>/builds", "s3://bucket/x", True, False)),
