@@ -1,4 +1,4 @@
-"""`aotcuda split` and `join`: the parts of a wheel, what the run time makes of them, and the full wheel made again."""
+"""Test the parts that `aotcuda split` makes, launches with some of them, and the full wheel that `join` restores."""
 
 from __future__ import annotations
 
@@ -112,10 +112,8 @@ def zipped(streamed: bool = False, **options: Any) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"compresslevel": 9}, {"compresslevel": 1}, {"streamed": True}, {"compression": 0}]
-)
-def test_archive_is_made_again_from_its_description(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{}, {"compresslevel": 9}, {"streamed": True}, {"compression": 0}])
+def test_archive_is_restored_from_its_description(options: dict[str, Any]) -> None:
     data = zipped(**{"compression": zipfile.ZIP_DEFLATED, **options})
     description = json.loads(json.dumps(archive.describe(data, "it")))
     with zipfile.ZipFile(io.BytesIO(data)) as read:
@@ -130,16 +128,14 @@ def test_archive_of_another_compressor_is_refused() -> None:
 @pytest.mark.parametrize(
     ("modules", "variants", "gpu", "held"),
     [
-        (["sm_80 sm_86 compute_75"], "80 86", (8, 6), ["sm_86"]),
         (["sm_80 sm_86", "sm_80", "sm_90"], "80 86 90", (8, 6), ["sm_86", "sm_80", ""]),
-        (["sm_90 sm_90a"], "90", (9, 0), ["sm_90 sm_90a"]),
         (["sm_90a"], "90", (9, 0), ["sm_90a"]),
         (["sm_100a"], "", (10, 3), [""]),  # an installer would give the variant to 10.3 too
         (["sm_100f"], "100", (10, 3), ["sm_100f"]),
         (["sm_86 sm_87 sm_89"], "86 89", (8, 9), ["sm_89"]),  # 8.7 is Tegra's
     ],
 )
-def test_variant_holds_what_the_gpus_that_get_it_take(
+def test_variant_has_the_images_of_its_gpus(
     modules: list[str], variants: str, gpu: tuple[int, int], held: list[str]
 ) -> None:
     every = [tuple(map(arch.parse, targets.split())) for targets in modules]
@@ -222,16 +218,14 @@ VARIANT = (
     ("wheels", "gpu", "taken", "reason", "warnings"),
     [
         ("providers/main providers/sm90", "9.0", "sm_90", "", 0),
-        ("providers/main providers/sm80", "8.6", "sm_80", "", 0),
         ("providers/main", "9.0", "compute_75", NEED, 0),
         ("providers/main older", "9.0", "compute_75", OLDER, 1),
         ("providers/main other", "9.0", "compute_75", OTHER, 1),
-        ("variants/sm90", "9.0", "sm_90", "", 0),
         ("variants/sm80", "8.6", "sm_80", "", 0),
         ("variants/sm80", "9.0", "compute_75", VARIANT, 1),
     ],
 )
-def test_run_time_takes_what_is_installed_and_names_the_rest(
+def test_run_time_uses_installed_parts_and_names_missing_ones(
     wheels: str,
     gpu: str,
     taken: str,
@@ -254,7 +248,7 @@ def test_run_time_takes_what_is_installed_and_names_the_rest(
     assert [(item.category, str(item.message)) for item in recwarn] == [(FallbackWarning, said)] * warnings
 
 
-def test_launch_without_any_image_names_the_part_to_install(
+def test_launch_without_an_image_names_the_part_to_install(
     parts: Parts, install: Install, cuda: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
@@ -282,17 +276,12 @@ UNREADABLE = "parts.json is not readable; it was truncated or altered. Install t
     ("file", "content", "said"),
     [
         ("parts.json", b"{", UNREADABLE),
-        ("parts.json", b'{"format": 1}', UNREADABLE),
-        (
-            "parts.json",
-            b'{"format": 1, "images": [], "kernels": {"path": "a", "bytes": "x"}, "elsewhere": {}}',
-            UNREADABLE,
-        ),
+        ("parts.json", b'{"format": 1, "images": [], "kernels": {"path": 3}, "elsewhere": {}}', UNREADABLE),
         ("parts.json", b'{"format": 2}', "parts.json has format 2, newer than this aotcuda reads (1); upgrade it: pip"),
         ("manifest.json", NEWER, "manifest.json needs aotcuda 9.1 or later, and this is"),
     ],
 )
-def test_altered_and_newer_parts_are_said_in_one_line(
+def test_altered_and_newer_parts_get_one_line(
     file: str, content: bytes, said: str, parts: Parts, install: Install, tmp_path: Path
 ) -> None:
     def change(data: bytes) -> bytes:
@@ -309,19 +298,15 @@ def test_altered_and_newer_parts_are_said_in_one_line(
     ("given", "said"),
     [
         ("variants/sm80", "the wheels lack sm_75, sm_90, sm_100, sm_120 of quickstart.kernels; name all wheels of"),
-        ("providers/main", "the wheels lack sm_75, sm_80, sm_90, sm_100, sm_120 of quickstart.kernels"),
         ("providers/sm80", "is no part of a wheel from which the full one can be made; name all wheels of"),
-        ("full", "is no part of a wheel from which the full one can be made"),
         ("variants/sm80 another", "are parts of different wheels; name all wheels of one of the folders"),
-        ("providers/main other", "are parts of different wheels; name all wheels of one of the folders"),
         ("newer", "was split by a newer aotcuda than this one; upgrade it: pip install --upgrade aotcuda"),
         ("garbled variants/sm75 variants/sm90 variants/sm100 variants/sm120", "was altered after it was split"),
         ("short variants/sm75 variants/sm90 variants/sm100 variants/sm120", "cannot be restored byte for byte: its"),
     ],
 )
-def test_wheels_that_cannot_be_joined_are_said_in_one_line(given: str, said: str, parts: Parts, tmp_path: Path) -> None:
+def test_wheels_that_cannot_be_joined_get_one_line(given: str, said: str, parts: Parts, tmp_path: Path) -> None:
     found = {**parts}
-    found["other"] = changed(parts["providers/sm90"], tmp_path / "other", {"parts.json": described(whole="0" * 64)})
     for name, change in {
         "another": described(sha256="0" * 64),
         "newer": described(format=2),
@@ -356,7 +341,7 @@ def _occupied(folder: Path) -> None:
         (_occupied, "variants is not empty; empty it, or name another folder: --out DIR"),
     ],
 )
-def test_wheels_that_cannot_be_split_are_said_in_one_line(
+def test_wheels_that_cannot_be_split_get_one_line(
     prepare: Callable[[Path], object], said: str, parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy(parts["variants/sm80"], tmp_path / "part")
