@@ -1,9 +1,9 @@
-"""Read 1,000 hostile cache entries, as builds and launches read them.
+"""Read 1,000 cache entries that were made to break out of the cache, as builds and launches read them.
 
-A seed changes names, kinds and contents of a valid entry (`tests/support/hostile_entries.py`). It is in a folder, or at
-a URL of fsspec. A whole build reads it, or a build's worker, or the JIT fallback with `aotcuda cache list`, `inspect`
-and `cache clear`. Faults are files written outside of the cache and the output folder, code that runs, and
-tracebacks; there must be none.
+Each entry is a valid one, changed by a seed in its names, kinds and contents (`tests/support/hostile_entries.py`). It
+is in a folder, or at a URL of fsspec, and is read by a whole build, by the steps of a build, or by the JIT fallback
+and `aotcuda cache list`, `inspect`, `doctor` and `cache clear`. Faults are files written outside of the cache and the
+output folder, code that runs, and tracebacks; there must be none.
 
     python bench/hostile_entries.py                   # about five minutes
     python bench/hostile_entries.py --entries 100
@@ -20,8 +20,9 @@ import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from support.hostile_entries import WAYS, Project, random_change
+from support.hostile_entries import PLACES, Project, spoilt
 
+WAYS = [*((kind, place) for kind in ("build", "value") for place in PLACES), ("fallback", "folder")]
 FAULTS = {"written": "files written outside", "code ran": "code run", "traceback": "tracebacks"}
 
 
@@ -35,8 +36,9 @@ def main() -> int:
         project = Project(Path(folder))
         for seed in range(arguments.entries):
             kind, place = WAYS[seed % len(WAYS)]
-            outcome = project.read(kind, place, random_change(seed, project.outside, kind, place))
-            counts[f"{kind}, {place}"].update(["entries", outcome.result])
+            read = getattr(project, f"read_{kind}")
+            outcome = read(place, spoilt(seed, project.outside, kind, place))
+            counts[f"{kind}, {place}"].update(["entries", outcome.came])
             for text in outcome.faults:
                 faults[FAULTS.get(text.partition(":")[0], text)] += 1
                 print(f"entry {seed} ({kind}, {place}): {text}")

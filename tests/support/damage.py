@@ -147,23 +147,20 @@ def mutated_manifest(seed: int) -> bytes:
     sys.setrecursionlimit(20_000)  # Python can write deeper JSON than it reads
     try:
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
-            value = mutated(value, chance, _VALUES, (3, 100, 700))
+            _mutate(value, chance)
         return json.dumps(value, ensure_ascii=chance.random() < 0.9).encode(errors="surrogatepass")
     finally:
         sys.setrecursionlimit(limit)
 
 
-def mutated(value: Any, chance: random.Random, values: tuple[Any, ...], depths: tuple[int, ...] = (3, 100)) -> Any:
-    """Return JSON with one part replaced, removed, renamed, moved, repeated or nested."""
-    changed = copy.deepcopy(value)
-    places = [*_places(changed)]
-    if not places:
-        return copy.deepcopy(chance.choice(values))
+def _mutate(value: Any, chance: random.Random) -> None:
+    """Replace, remove, rename, move, repeat or nest one part of a manifest."""
+    places = [*_places(value)]
     # The outermost keys are few among all.
-    holder, key = chance.choice(places if chance.random() < 0.7 else places[: len(changed)])
+    holder, key = chance.choice(places if chance.random() < 0.7 else places[: len(value)])
     action = chance.randrange(9)
     if action < 4:
-        holder[key] = copy.deepcopy(chance.choice(values))
+        holder[key] = copy.deepcopy(chance.choice(_VALUES))
     elif action == 4:
         del holder[key]
     elif action == 5:
@@ -175,10 +172,9 @@ def mutated(value: Any, chance: random.Random, values: tuple[Any, ...], depths: 
         holder[chance.choice(("x", "", "../x", "\ud800", key.upper()))] = holder.pop(key)
     else:
         nested: Any = None
-        for _ in range(chance.choice(depths)):
+        for _ in range(chance.choice((3, 100, 700))):
             nested = [nested] if chance.random() < 0.5 else {"members": [nested], "kind": "tuple"}
         holder[key] = nested
-    return changed
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

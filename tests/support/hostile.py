@@ -102,11 +102,8 @@ def raw_wheel(packed: bytes, size: int, method: int, *, flags: int = 0, crc: int
     fixed = struct.pack("<HHHHHIIIHH", 20, flags, method, 0, 33, crc, len(packed), min(size, 2**32 - 2), len(name), 0)
     local = b"PK\3\4" + fixed + name
     central = b"PK\1\2" + struct.pack("<H", 20) + fixed + struct.pack("<HHHII", 0, 0, 0, 0, 0) + name
-    return local + packed + central + _end_of_wheel(1, central, len(local) + len(packed))
-
-
-def _end_of_wheel(count: int, central: bytes, offset: int) -> bytes:
-    return b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, count, count, len(central), offset, 0)
+    end = struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local) + len(packed), 0)
+    return local + packed + central + b"PK\5\6" + end
 
 
 # Contents
@@ -127,14 +124,6 @@ def _names_inside_one_another(size: int) -> bytes:
     return elf((b".strtab", _STRINGS, b"\0" + b"k" * 60_000 + b"\0", 0), (b".symtab", _SYMBOLS, symbols, 1))
 
 
-def _sections_counted_in_64_bits(_: int) -> bytes:
-    data = bytearray(elf((b".text.k", 1, bytes(100), 0)))
-    (table,) = struct.unpack_from("<Q", data, 40)
-    struct.pack_into("<H", data, 60, 0)
-    struct.pack_into("<Q", data, table + 32, 2**32)
-    return bytes(data)
-
-
 def doubling_name(_: int) -> bytes:
     """Return a cubin with a mangled name whose demangled form doubles with each of its parts, and an ordinary one."""
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -143,17 +132,17 @@ def doubling_name(_: int) -> bytes:
     return with_functions([name.encode(), b"_Z5scalePfi"])
 
 
-def _zstd_bomb(total: int, claimed: int) -> bytes:
+def _zstd_bomb(total: int) -> bytes:
     """Return an image whose frame has blocks that each repeat one byte 128 KiB times."""
     head = (128 << 10) << 3 | 1 << 1
     block, last = (struct.pack("<I", flags)[:3] + b"\0" for flags in (head, head | 1))
     frame = b"\x28\xb5\x2f\xfd\x00\x38" + block * (total // (128 << 10) - 1) + last
-    return entry(_SASS, frame, flags=_ZSTD, size=claimed)
+    return entry(_SASS, frame, flags=_ZSTD, size=total)
 
 
 def large_images(_: int) -> bytes:
     """Return a fatbin of images that are each just within the budget."""
-    return fatbin(*[_zstd_bomb(200 << 20, 200 << 20)] * 1000)
+    return fatbin(*[_zstd_bomb(200 << 20)] * 1000)
 
 
 def _manifest_of_gigabytes(size: int) -> bytes:
@@ -168,17 +157,6 @@ def _json_bomb(size: int) -> bytes:
     return wheel(
         [(MANIFEST, text().replace(b'"options": {}', b'"options": {"x": [' + b"{}," * count + b"{}]}"))],
     )
-
-
-def _overlapping_manifests(size: int) -> bytes:
-    inner = text(options={"pad": " " * 15_000_000})
-    packed = zlib.compress(inner, 9)[2:-4]
-    names = [b"m%d.aotcuda/manifest.json" % number for number in range(size // 1000)]
-    fixed = struct.pack("<HHHHHIII", 20, 0, 8, 0, 33, zlib.crc32(inner), len(packed), len(inner))
-    local = b"PK\3\4" + fixed + struct.pack("<HH", len(names[0]), 0) + names[0] + packed
-    records = (struct.pack("<HHHHHII", len(name), 0, 0, 0, 0, 0, 0) + name for name in names)
-    central = b"".join(b"PK\1\2" + struct.pack("<H", 20) + fixed + record for record in records)
-    return local + central + _end_of_wheel(9, central, len(local))
 
 
 def _of_functions(size: int) -> bytes:
@@ -209,17 +187,10 @@ INPUTS: dict[str, Input] = {
     "cubin: names inside one another": Input(
         ".cubin", _names_inside_one_another, "holds more than 16,777,216 bytes of names"
     ),
-    "cubin: 4 billion sections": Input(".cubin", _sections_counted_in_64_bits, _NOT_A_CUBIN),
     "cubin: many functions": Input(".cubin", _of_functions, "holds more than 2,000,000 parts to read and to list"),
-    "cubin: a truncated attribute": Input(
-        ".cubin", lambda _: with_functions([b"k"], (b".nv.info.k", 1, b"\4\x17\x0c", 0)), _NOT_A_CUBIN
-    ),
     "cubin: names that command a terminal": Input(".cubin", lambda _: with_functions([_COMMANDS, b"\xff\xfek"]), ""),
     "cubin: a mangled name that doubles": Input(".cubin", doubling_name, ""),
-    "fatbin: Zstandard of 4 GiB": Input(".fatbin", lambda _: fatbin(_zstd_bomb(4 << 30, 4 << 30)), _TOO_MANY_BYTES),
-    "fatbin: Zstandard that claims 1 MiB": Input(
-        ".fatbin", lambda _: fatbin(_zstd_bomb(4 << 30, 1 << 20)), _OTHER_SIZE
-    ),
+    "fatbin: Zstandard of 4 GiB": Input(".fatbin", lambda _: fatbin(_zstd_bomb(4 << 30)), _TOO_MANY_BYTES),
     "fatbin: large images": Input(".fatbin", large_images, "the image for sm_90 is not a cubin"),
     "fatbin: LZ4 that claims 255 MiB": Input(
         ".fatbin", lambda size: fatbin(entry(_SASS, bytes(size - 200), flags=_LZ4, size=255 << 20)), _OTHER_SIZE
@@ -233,20 +204,16 @@ INPUTS: dict[str, Input] = {
     "manifest: names that command a terminal": Input(
         ".whl", lambda _: _with_manifest(text(module="\x1b[2J\nmypkg", toolchain={"\x07": "\r"})), ""
     ),
-    "manifest: half a surrogate pair": Input(".whl", lambda _: _with_manifest(text(module="\ud800")), ""),
-    "manifest: UTF-16": Input(".whl", lambda _: _with_manifest(text().decode().encode("utf-16")), ""),
     "wheel: a manifest of 6 GB": Input(".whl", _manifest_of_gigabytes, _TOO_LARGE),
     "wheel: a manifest that claims 1000 bytes": Input(
         ".whl", lambda size: raw_wheel(zlib.compress(b" " * 64 * size, 1)[2:-4], 1000, 8), "cannot be unpacked"
     ),
-    "wheel: overlapping manifests": Input(".whl", _overlapping_manifests, "cannot be unpacked"),
     "wheel: a manifest twice": Input(
         ".whl", lambda _: wheel([(MANIFEST, text()), (MANIFEST, text())]), "is in the wheel more than once"
     ),
     "wheel: encrypted": Input(
         ".whl", lambda _: raw_wheel(text(), len(text()), 0, flags=1, crc=zlib.crc32(text())), "is encrypted"
     ),
-    "wheel: a wrong checksum": Input(".whl", lambda _: raw_wheel(text(), len(text()), 0, crc=7), "cannot be unpacked"),
     "wheel: bzip2": Input(
         ".whl",
         lambda size: wheel([(MANIFEST, b" " * size)], zipfile.ZIP_BZIP2),
@@ -260,7 +227,6 @@ INPUTS: dict[str, Input] = {
     "wheel: a fatbin elsewhere": Input(
         ".whl", lambda _: _with_fatbin("../../../../etc/passwd"), "'../../../../etc/passwd' is no file name"
     ),
-    "wheel: ends of wheels": Input(".whl", lambda size: b"PK\5\6" * (size // 4), "is no readable wheel"),
 }
 
 
@@ -287,17 +253,12 @@ class Tree(NamedTuple):
 TREES: dict[str, Tree] = {
     "a manifest that is a pipe": Tree("", {MANIFEST: os.mkfifo}, "manifest.json is a pipe, not a regular file"),
     "a manifest of a tebibyte": Tree("", {MANIFEST: _holes}, "has 1,099,511,627,776 bytes, and " + _TOO_LARGE),
-    "a generated module that is a pipe": Tree(
-        "", {MANIFEST: _manifest, "mypkg/kernels.py": os.mkfifo}, "kernels.py next to "
-    ),
     "folders in a circle": Tree("", {"a/up": lambda path: path.symlink_to("..")}, "holds no module that aotcuda built"),
     "a folder whose name commands a terminal": Tree("", {"\x1b[2J\n\udcff.aotcuda/manifest.json": _manifest}, ""),
 }
 NAMES = {
-    "/dev/zero": "is a device, not a regular file",
     "a" * 5000: "cannot be read (File name too long)",
     "\x1b[2J.whl\nsecond line": r"importable module \x1b[2J.whl\nsecond line",
-    "\udcff\udcfe": r"importable module \udcff\udcfe",
 }
 """Targets that are not made, and the errors of `inspect`."""
 

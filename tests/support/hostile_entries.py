@@ -1,12 +1,14 @@
-"""Hostile cache entries: valid entries with other names, kinds and contents, and the code that reads them as builds do.
+"""Cache entries that were made to break out: valid ones, changed in names, kinds and contents, and read as builds do.
 
-An entry may count as missing, give the value of a valid entry or another value of the right type, or end in an error
-of one line. A file written outside of the cache and the output folder, code that runs, and a traceback are faults.
+Allowed is that an entry counts as missing, that it is taken and gives what an honest one gives or another value of the
+right type, or an error of one line. Anything written outside of the cache and the output folder, code that runs, and
+tracebacks are faults.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import os
@@ -20,7 +22,6 @@ import warnings
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from unittest import mock
 
 import fsspec
 
@@ -36,38 +37,38 @@ from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime.jit.cache import Cache
 from support import late
-from support.damage import mutated
 from support.manifests import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Change = Callable[["Entry"], None]
+    from collections.abc import Callable, Iterator
 
 KEY = "ab" + "0" * 62
-URL = "memory://hostile/cache"
-WAYS = (("build", "folder"), ("build", "memory"), ("value", "folder"), ("value", "memory"), ("fallback", "folder"))
-"""The kinds of entries, and the place of each: a folder, or a URL of fsspec."""
+PLACES = ("folder", "file", "memory")
 
 NAMES = (
-    "{outside}/planted.pth", "../planted.pth", "../../../../planted.pth", "a/../../planted", "..", "", "/",
-    "sub/planted", "sub\\planted", "C:\\planted", "VALUE", "value ", "value\0.pth", "entry.json ", "x\u202e",
-    "planted\n", "x" * 300, "file://{outside}/planted", "\ud800",
+    "{outside}/planted.pth", "../planted.pth", "../../../../planted.pth", "./../planted", "a/../../planted", "x/../x",
+    "..", ".", "", "/", "//{outside}/planted", "sub/planted", "sub\\planted", "..\\..\\planted", "C:\\planted", "VALUE",
+    "Value", "value ", "value.", "value\0", "value\0.pth", "\0", "entry.json ", "Entry.json", "valu\u0435", "x\u202e",
+    "\uff0e\uff0e/planted", "%2e%2e/planted", "~/planted", "planted\n", "x" * 300, "x/" * 150 + "planted",
+    "file://{outside}/planted", "con", "\ud800",
 )  # fmt: skip
-"""Names that no file of an entry has; `{outside}` is a folder next to the cache."""
+"""Names that no file of an entry has; `{outside}` is a folder beside the cache."""
 
 OUTPUTS = (
-    *NAMES[:8], "pkg/../../planted.py", "pkg/k.py/../../../planted.py", "pkg/__init__.py", "pkg/k.PY", "pkg.pth",
-    "sitecustomize.py", "pkg/k.aotcuda/planted", "pkg/k.aotcuda/sources/../../planted.py", "pkg/k.aotcuda/in-place",
-    "other.aotcuda/manifest.json", "pyproject.toml", "pkg-1.0.dist-info/RECORD", "pkg/k.aotcuda/link0_x.so",
+    *NAMES[:20], "pkg/../../planted.py", "pkg/k.py/../../../planted.py", "pkg/__init__.py", "pkg/_k.py", "pkg/k.PY",
+    "PKG/k.py", "pkg/k.pth", "pkg.pth", "planted.pth", "sitecustomize.py", "pkg/other.py", "pkg/k.aotcuda/../planted",
+    "pkg/k.aotcuda/planted", "pkg/k.aotcuda/sources/../../planted.py", "pkg/k.aotcuda/sources/planted.py",
+    "pkg/k.aotcuda/in-place", "pkg/_k.aotcuda/in-place", "../x.aotcuda/in-place", "other.aotcuda/manifest.json",
+    "pkg/k.aotcuda/kernels.fatbin/x", "pkg/k.aotcuda/MANIFEST.json", "pyproject.toml", ".git/hooks/pre-commit",
+    "pkg-1.0.dist-info/RECORD", "pkg/k.aotcuda/link0_x.so", "pkg/k.aotcuda/link0_x/../y.fatbin",
 )  # fmt: skip
-"""Paths that no build of the project `pkg` with the module `pkg.k` writes."""
+"""Paths that no build of the project `pkg`, which gains the module `pkg.k`, writes."""
 
 VALUES: tuple[Any, ...] = (
-    None, True, -1, 2**70, float("nan"), "", "x", "../../planted", "\x1b[2J", "\ud800", "os:system", "x" * 5000, [], {},
-    [[]], {"b": [0, 10**9]}, {"b": [0, 1]}, {"t": []}, {"d": [[[], 1]]}, {"c": "LinkInput", "f": {}},
-    {"c": "CompiledKernel", "f": {}}, {"c": "Path", "f": {}}, {"c": 3, "f": {}}, {"d": 3}, {"d": [[1]]}, {"x": 1},
-    {"c": "External", "f": {"name": 1, "result": 2, "parameters": 3}},
+    None, True, -1, 2**70, 1e308, float("nan"), "", "x", "\0", "../../planted", "\x1b[2J", "\u202e", "\ud800",
+    "os:system", "x" * 5000, [], {}, [[]], {"b": [0, 10**9]}, {"b": [0, 1]}, {"t": []}, {"d": [[[], 1]]},
+    {"c": "LinkInput", "f": {}}, {"c": "CompiledKernel", "f": {}}, {"c": "Path", "f": {}}, {"c": 3, "f": {}},
+    {"c": "External", "f": {"name": 1, "result": 2, "parameters": 3}}, {"d": 3}, {"d": [[1]]}, {"x": 1},
 )  # fmt: skip
 
 KERNEL = CompiledKernel(
@@ -84,90 +85,26 @@ KERNEL = CompiledKernel(
 
 
 class Outcome(NamedTuple):
-    """The outcome of an entry, `missing`, `used` or `error`, and the faults."""
+    """The outcome of an entry: `missing`, `taken` or `error`, and faults."""
 
-    result: str
+    came: str
     faults: tuple[str, ...]
 
 
-class Entry:
-    """An entry before it is in a cache.
-
-    Attributes:
-        record: The record, without key and digests.
-        contents: The files.
-        digests: The digests in the record; None for the right ones.
-        twice: Names that the archive has twice.
-        change_folder: Called with the folder of the written entry.
-        change_archive: Changes the bytes of the archive.
-    """
-
-    def __init__(self, key: str, record: dict[str, Any], contents: dict[str, bytes]) -> None:
-        self.key = key
-        self.record = {name: value for name, value in record.items() if name not in ("key", "files")}
-        self.contents = {**contents}
-        self.digests: dict[str, Any] | None = None
-        self.twice: list[str] = []
-        self.change_folder: Callable[[Path], None] = _ignore
-        self.change_archive: Callable[[bytes], bytes] = bytes
-
-    def _record_bytes(self) -> bytes:
-        digests = {name: manifests.digest(data) for name, data in self.contents.items()}
-        return entry_bytes({**self.record, "key": self.record.get("key", self.key), "files": self.digests or digests})
-
-    def write(self, root: Path) -> None:
-        """Write the entry to the folder of a cache."""
-        folder = Path(Files(str(root)).path(self.key))
-        folder.mkdir(parents=True, mode=0o700)
-        for path in (root, root / VERSION, folder.parent):
-            path.chmod(0o700)
-        (folder / ENTRY).write_bytes(self._record_bytes())
-        for name, data in self.contents.items():
-            path = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118 (names that pathlib would change)
-            if path.startswith(f"{folder}/"):
-                with contextlib.suppress(OSError, ValueError):
-                    os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
-                    Path(path).write_bytes(data)
-        self.change_folder(folder)
-
-    def upload(self) -> None:
-        """Write the entry to the URL, as an archive."""
-        stream = io.BytesIO()
-        with warnings.catch_warnings(), zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-            warnings.simplefilter("ignore")  # a name may be there twice
-            twice = [(name, b"twice") for name in self.twice]
-            for name, data in ((ENTRY, self._record_bytes()), *self.contents.items(), *twice):
-                with contextlib.suppress(ValueError, struct.error):
-                    item = zipfile.ZipInfo("x")
-                    item.filename = name
-                    archive.writestr(item, data)
-        system, path = fsspec.url_to_fs(URL)
-        system.makedirs(f"{path}/{VERSION}/{self.key[:2]}", exist_ok=True)
-        system.pipe_file(f"{path}/{VERSION}/{self.key[:2]}/{self.key}.zip", self.change_archive(stream.getvalue()))
-
-    def change_files(self, added: dict[str, bytes], removed: str | None = None) -> None:
-        """Add files to a cached build, and remove one."""
-        reads, variables, built = serialization.decode(self.contents["value"])
-        built.files.update(added)
-        if removed is not None:
-            del built.files[removed]
-        self.contents["value"] = serialization.encode((reads, variables, built))
-
-
 class Project:
-    """A project that was built once. Its cache entries are then changed and read.
+    """A project that was built once with an empty cache, whose entries are then changed.
 
     Attributes:
-        outside: A folder that no entry may change.
-        files: The files of the build.
+        base: The folder that all lies in; its other folders are watched.
+        honest: What the build makes.
     """
 
     def __init__(self, base: Path) -> None:
         self.base = base.resolve()
-        self.root, self.out, self.cache = self.base / "project", self.base / "out", self.base / "cache"
+        self.root, self.out = self.base / "project", self.base / "out"
         self.outside = self.base / "outside"
         self.outside.mkdir(parents=True)
-        (self.outside / "witness").write_text("unchanged\n")
+        (self.outside / "witness").write_text("as it was\n")
         package = self.root / "pkg"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
@@ -176,97 +113,122 @@ class Project:
             'arch = ["sm_90"]\n[modules."pkg.k"]\nfrontend = "cuda-cpp"\nsource = "pkg/_k.cu"\nkernels.first = {}\n'
         )
         (self.root / "pyproject.toml").write_text('[project]\nname = "pkg"\nversion = "1"\n')
-        built = self.base / "built"
-        with mock.patch.dict(os.environ, AOTCUDA_BUILD_CACHE=str(built), AOTCUDA_PROGRESS="0"):
-            self.files = api.build(self.table, self.root).files
-        entries = [(key, *_entry(built, key)) for key in Files(str(built)).stored()]
-        self._entries = [row for row in entries if row[1]["kind"] in ("build", "index")]
+        self._cache = self.base / "built"
+        with _environment(AOTCUDA_BUILD_CACHE=str(self._cache), AOTCUDA_PROGRESS="0"):
+            self.honest = api.build(self.table, self.root).files
+        self._kept = {key: _entry(self._cache, key) for key in Files(str(self._cache)).stored()}
+        (self.whole,) = (key for key, (record, _) in self._kept.items() if record["kind"] == "build")
 
-    def read(self, kind: str, place: str, change: Change) -> Outcome:
-        """Put a changed entry in an empty cache, and read it as a build, a build's worker or a launch does."""
-        shutil.rmtree(self.cache, ignore_errors=True)
-        self.cache.mkdir(mode=0o700)
-        for entry in getattr(self, f"_{kind}_entries")():
-            if entry.record.get("kind") != "index":
-                change(entry)
-            entry.write(self.cache) if place == "folder" else entry.upload()
-        settings = {
-            "AOTCUDA_BUILD_CACHE": "0" if kind == "fallback" else str(self.cache) if place == "folder" else URL,
-            "AOTCUDA_CACHE_DIR": str(self.cache if kind == "fallback" else self.cache / "own"),
-            "AOTCUDA_PROGRESS": "0",
-        }
+    def entry(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """Return the record and the files of the entry of the whole build."""
+        record, contents = self._kept[self.whole]
+        return {**record}, {**contents}
+
+    def read_build(self, place: str, spoil: Callable[[Raw], None]) -> Outcome:
+        """Spoil the entry of the whole build, and build."""
+        cache = self.base / "cache"
+        raw = Raw(self.whole, *self.entry())
+        spoil(raw)
+        with _cache_of(cache, place, self.base) as (url, put):
+            for key, (record, contents) in self._kept.items():
+                if record["kind"] in ("build", "index"):
+                    put(raw if key == self.whole else Raw(key, record, contents))
+            settings = {"AOTCUDA_BUILD_CACHE": url, "AOTCUDA_CACHE_DIR": str(cache / "own"), "AOTCUDA_PROGRESS": "0"}
+            with _environment(**settings):
+                return self._watched(self._build, [self.base / "elsewhere", cache, self.out])
+
+    def _build(self) -> str:
+        """Build as `aotcuda build` does; a build that would compile stops there."""
+        original = api._run
+        api._run = _would_compile  # type: ignore[assignment]
         try:
-            with mock.patch.dict(os.environ, settings):
-                return self._watched(lambda: getattr(self, f"_read_{kind}")(place))
-        finally:
-            fsspec.url_to_fs(URL)[0].store.clear()
-
-    def _build_entries(self) -> list[Entry]:
-        return [Entry(*row) for row in self._entries]
-
-    def _read_build(self, _: str) -> str:
-        """Build as `aotcuda build` does. A build that would compile stops there."""
-        with mock.patch.object(api, "_run", side_effect=_WouldCompileError):
-            try:
-                found = api.build(self.table, self.root)
-            except _WouldCompileError:
-                return "missing"
-        for path in output.write(found.files, self.out):
-            name = path.relative_to(self.out).as_posix()
-            assert name in self.files, f"{name!a} was written"
-            assert path.suffix not in (".py", ".pyi") or b"planted" not in path.read_bytes(), name
-        return "used"
-
-    def _value_entries(self) -> list[Entry]:
-        return [Entry(KEY, {"format": FORMAT, "kind": "unit", "about": "k"}, {"value": serialization.encode(KERNEL)})]
-
-    def _read_value(self, place: str) -> str:
-        url = None if place == "folder" else URL
-        folder = str(self.cache if place == "folder" else self.cache / "own")
-        settings = Settings(folder=folder, url=url, writes=True, sends=False, facts="")
-        found = Store(settings, remote.fetch, remote.send).get({KEY: CompiledKernel})
-        if not found:
+            found = api.build(self.table, self.root)
+        except _WouldCompileError:
             return "missing"
-        serialization.encode(found[KEY])  # all parts are values
-        return "used" if isinstance(found[KEY].code, tuple) else "no kernel"
+        finally:
+            api._run = original
+        written = output.write(found.files, self.out)
+        for path in written:
+            name = path.relative_to(self.out).as_posix()
+            if name not in self.honest:
+                message = f"{name!a} was written"
+                raise AssertionError(message)
+            if path.suffix in (".py", ".pyi") and b"planted" in path.read_bytes():
+                message = f"{name} has the entry's text"
+                raise AssertionError(message)
+        return "taken"
 
-    def _fallback_entries(self) -> list[Entry]:
+    def read_value(self, place: str, spoil: Callable[[Raw], None]) -> Outcome:
+        """Spoil the entry of a compiled kernel, and look for it as a build's worker does."""
+        contents = {"value": serialization.encode(KERNEL)}
+        raw = Raw(KEY, {"format": FORMAT, "kind": "unit", "about": "k"}, contents)
+        spoil(raw)
+        cache = self.base / "cache"
+        with _cache_of(cache, place, self.base) as (url, put):
+            put(raw)
+
+            def read() -> str:
+                settings = Settings(
+                    folder=str(cache / "own" if "://" in url else cache),
+                    url=url if "://" in url else None,
+                    writes=True,
+                    sends=False,
+                    facts="",
+                )
+                found = Store(settings, remote.fetch, remote.send).get({KEY: CompiledKernel})
+                if not found:
+                    return "missing"
+                serialization.encode(found[KEY])  # a value in all its parts
+                found[KEY].code[0:1]
+                return "taken"
+
+            return self._watched(read, [self.base / "elsewhere", cache])
+
+    def read_fallback(self, place: str, spoil: Callable[[Raw], None]) -> Outcome:
+        """Spoil an entry of the JIT fallback, and look for it as a launch does; then list all of the cache."""
+        del place  # it has no URL
+        cache = self.base / "cache"
+        shutil.rmtree(cache, ignore_errors=True)
         whole, data = late.manifest([kernel("k", "void(int32)")])
         record = {"module": "pkg.k", "kernel": "k", "signature": "void(int32)", "target": "sm_90"}
-        Cache(str(self.cache), _ignore).put(KEY, Result(whole, data), record)
-        entry = Entry(KEY, *_entry(self.cache, KEY))
-        shutil.rmtree(Files(str(self.cache)).path(KEY))
-        return [entry]
+        Cache(str(cache), _ignore).put(KEY, Result(whole, data), record)
+        raw = Raw(KEY, *_entry(cache, KEY))
+        spoil(raw)
+        shutil.rmtree(Files(str(cache)).path(KEY))
+        raw.lay(cache)
 
-    def _read_fallback(self, _: str) -> str:
-        found = Cache(str(self.cache), _ignore).get(KEY)
-        for command in (["cache", "list"], ["inspect", str(self.cache)], ["cache", "clear"]):
-            _run(command)
-        return "missing" if found is None else "used"
+        def read() -> str:
+            found = Cache(str(cache), _ignore).get(KEY)
+            for command in (["cache", "list"], ["doctor"], ["inspect", str(cache)], ["cache", "clear"]):
+                _run(command)
+            return "missing" if found is None else "taken"
 
-    def _watched(self, read: Callable[[], str]) -> Outcome:
-        before = self._state()
-        executed: list[str] = []
-        _watching.append(executed)
+        with _environment(AOTCUDA_CACHE_DIR=str(cache), AOTCUDA_BUILD_CACHE="0"):
+            return self._watched(read, [cache])
+
+    def _watched(self, read: Callable[[], str], may_change: list[Path]) -> Outcome:
+        before = self._state(may_change)
+        ran: list[str] = []
+        _watching.append(ran)
         try:
-            result, faults = read(), []
+            came, faults = read(), []
         except AotcudaError as error:
-            result, faults = "error", [] if str(error).isprintable() else [f"an error of several lines: {error!a}"]
-        except BaseException:  # noqa: BLE001 (the oracle: nothing else may happen)
-            result, faults = "traceback", [f"traceback: {traceback.format_exc()}"]
+            came, faults = "error", [] if str(error).isprintable() else [f"an error of several lines: {error!a}"]
+        except BaseException:  # noqa: BLE001 (whatever it is, it must not happen)
+            came, faults = "traceback", [f"traceback: {traceback.format_exc()}"]
         finally:
-            _watching.remove(executed)
-        faults += [f"code ran: {event}" for event in executed]
-        after = self._state()
+            _watching.remove(ran)
+        faults += [f"code ran: {what}" for what in ran]
+        after = self._state(may_change)
         faults += [f"written: {path}" for path in sorted(after.keys() | before) if after.get(path) != before.get(path)]
-        shutil.rmtree(self.out, ignore_errors=True)
-        return Outcome(result, tuple(faults))
+        for path in may_change:
+            shutil.rmtree(path, ignore_errors=True)
+        return Outcome(came, tuple(faults))
 
-    def _state(self) -> dict[str, object]:
-        """Return the state of each file outside of the cache and the output folder."""
+    def _state(self, less: list[Path]) -> dict[str, object]:
         found: dict[str, object] = {}
         for folder, folders, files in os.walk(self.base):
-            folders[:] = [name for name in folders if Path(folder, name) not in (self.cache, self.out)]
+            folders[:] = [name for name in folders if Path(folder, name) not in less]
             for name in (*files, *folders):
                 path = os.path.join(folder, name)  # noqa: PTH118 (names that pathlib would change)
                 status = os.lstat(path)
@@ -274,128 +236,281 @@ class Project:
         return found
 
 
-def insert_outside(name: str, outside: Path) -> str:
-    """Return one of `NAMES` with the path of the folder that no entry may change."""
+class Raw:
+    """An entry before it is laid in a cache: its record and files, and what is done to it afterwards.
+
+    Attributes:
+        record: The record, without key and digests.
+        contents: The files.
+        digests: Made from the files where None.
+        twice: Names that the archive has twice.
+        laid: Called with the folder of the entry once it is there.
+        spoil_archive: Changes the bytes of the archive.
+    """
+
+    def __init__(self, key: str, record: dict[str, Any], contents: dict[str, bytes]) -> None:
+        self.key = key
+        self.record = {name: value for name, value in record.items() if name not in ("key", "files")}
+        self.contents = contents
+        self.digests: dict[str, Any] | None = None
+        self.twice: list[str] = []
+        self.laid: Callable[[Path], None] = _ignore
+        self.spoil_archive: Callable[[bytes], bytes] = bytes
+
+    def _line(self) -> bytes:
+        digests = {name: manifests.digest(data) for name, data in self.contents.items()}
+        whole = {**self.record, "key": self.record.get("key", self.key), "files": self.digests or digests}
+        return entry_bytes(whole)
+
+    def lay(self, root: Path) -> None:
+        """Lay the entry in a cache's folder."""
+        folder = Path(Files(str(root)).path(self.key))
+        folder.mkdir(parents=True, mode=0o700)
+        for path in (root, root / VERSION, folder.parent):
+            path.chmod(0o700)
+        (folder / ENTRY).write_bytes(self._line())
+        for name, data in self.contents.items():
+            path = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118 (names that pathlib would change)
+            if path.startswith(f"{folder}/"):
+                with contextlib.suppress(OSError, ValueError):
+                    os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+                    Path(path).write_bytes(data)
+        self.laid(folder)
+
+    def archive(self) -> bytes:
+        """Return the entry as a URL has it."""
+        stream = io.BytesIO()
+        twice = [(name, b"twice") for name in self.twice]
+        with warnings.catch_warnings(), zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+            warnings.simplefilter("ignore")  # that a name is there twice
+            for name, data in ((ENTRY, self._line()), *self.contents.items(), *twice):
+                with contextlib.suppress(ValueError, struct.error):
+                    item = zipfile.ZipInfo("x")
+                    item.filename = name
+                    archive.writestr(item, data)
+        return self.spoil_archive(stream.getvalue())
+
+
+def named(name: str, outside: Path) -> str:
+    """Return one of `NAMES` with the folder that is to stay as it is."""
     return name.replace("{outside}", str(outside))
 
 
-def random_change(seed: int, outside: Path, kind: str, place: str) -> Change:
-    """Return a function that changes an entry in one to three ways."""
+def spoilt(seed: int, outside: Path, kind: str, place: str) -> Callable[[Raw], None]:
+    """Return what spoils an entry in one to three ways, by a seed."""
     chance = random.Random(seed)
-    changes = [_rename, _add, _retype, _restructure, _flip]
-    changes += [_link] if place == "folder" else [_repeat, _flip_archive]
-    changes += [_redirect, _redirect] if kind == "build" else []
-    chosen = [chance.choice(changes) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
+    ways: list[Callable[[Raw, random.Random, Path], None]] = [_rename, _add, _retype, _restructure, _flip]
+    ways += [_link] if place == "folder" else [_double, _flip_archive]
+    ways += [_redirect, _redirect] if kind == "build" else [_remanifest] if kind == "fallback" else []
+    chosen = [chance.choice(ways) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
 
-    def change(entry: Entry) -> None:
-        for function in chosen:
-            function(entry, chance, outside)
+    def spoil(raw: Raw) -> None:
+        for way in chosen:
+            way(raw, chance, outside)
 
-    return change
-
-
-def _rename(entry: Entry, chance: random.Random, outside: Path) -> None:
-    name = chance.choice([*entry.contents])
-    entry.contents[insert_outside(chance.choice(NAMES), outside)] = entry.contents.pop(name)
+    return spoil
 
 
-def _add(entry: Entry, chance: random.Random, outside: Path) -> None:
-    entry.contents[insert_outside(chance.choice(NAMES), outside)] = b"import planted\n"
+def _rename(raw: Raw, chance: random.Random, outside: Path) -> None:
+    name = chance.choice([*raw.contents])
+    raw.contents[named(chance.choice(NAMES), outside)] = raw.contents.pop(name)
 
 
-def _repeat(entry: Entry, chance: random.Random, outside: Path) -> None:
-    entry.twice.append(chance.choice([ENTRY, *entry.contents, insert_outside(chance.choice(NAMES), outside)]))
+def _add(raw: Raw, chance: random.Random, outside: Path) -> None:
+    raw.contents[named(chance.choice(NAMES), outside)] = b"import planted\n"
 
 
-def _retype(entry: Entry, chance: random.Random, _: Path) -> None:
-    name = chance.choice([*entry.record, "key", "files", "format", "kind"])
+def _double(raw: Raw, chance: random.Random, outside: Path) -> None:
+    raw.twice.append(chance.choice([ENTRY, *raw.contents, named(chance.choice(NAMES), outside)]))
+
+
+def _retype(raw: Raw, chance: random.Random, outside: Path) -> None:
+    del outside
+    name = chance.choice([*raw.record, "key", "files", "format", "kind"])
     if name == "files":
-        entry.digests = chance.choice(({"value": "0" * 64}, {"../x": "0" * 64}, {"value": None}, {"value": [1]}))
+        raw.digests = chance.choice(({"value": "0" * 64}, {"../x": "0" * 64}, {"value": None}, {"value": [1]}))
     else:
-        entry.record[name] = chance.choice((None, 0, 3, "unit", "build", "\x1b[31m", "x" * 5000, [], {"a": 1}))
+        raw.record[name] = chance.choice((None, 0, 3, "unit", "build", "\x1b[31m", "x" * 5000, [], {"a": 1}))
 
 
-def _restructure(entry: Entry, chance: random.Random, outside: Path) -> None:
-    """Change the JSON of a file. The digests are those of the changed file."""
-    name = chance.choice([*entry.contents])
-    line, newline, rest = entry.contents[name].partition(b"\n")
-    for text, end in ((line, newline + rest), (entry.contents[name], b"")):
-        with contextlib.suppress(ValueError):
-            changed = mutated(json.loads(text), chance, VALUES)
-            entry.contents[name] = json.dumps(changed, indent=None if end else 1, sort_keys=True).encode() + end
+def _restructure(raw: Raw, chance: random.Random, outside: Path) -> None:
+    """Change the JSON of a file; the digests are those of the changed file."""
+    name = chance.choice([*raw.contents])
+    line, newline, rest = raw.contents[name].partition(b"\n")
+    try:
+        value = json.loads(line)
+    except ValueError:
+        try:
+            value, newline, rest = json.loads(raw.contents[name]), b"", b""
+        except ValueError:
+            _flip(raw, chance, outside)
             return
-    _flip(entry, chance, outside)
+    changed = json.dumps(_changed(value, chance)).encode()
+    raw.contents[name] = changed + newline + (rest if chance.random() < 0.8 else rest[: len(rest) // 2])
 
 
-def _redirect(entry: Entry, chance: random.Random, outside: Path) -> None:
-    """Give a file of a build another path or another text."""
-    with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # another change came first
-        _, _, built = serialization.decode(entry.contents["value"])
-        name, other = chance.choice([*built.files]), insert_outside(chance.choice(OUTPUTS), outside)
-        planted = built.files[name] + b"\nimport planted\n"
-        entry.change_files(
-            *chance.choice((({other: built.files[name]}, name), ({other: planted},), ({name: planted},)))
-        )
+def _remanifest(raw: Raw, chance: random.Random, outside: Path) -> None:
+    """Change the manifest of an entry of the fallback."""
+    del outside
+    if manifests.FILE_NAME in raw.contents:
+        with contextlib.suppress(ValueError):
+            changed = _changed(json.loads(raw.contents[manifests.FILE_NAME]), chance)
+            raw.contents[manifests.FILE_NAME] = json.dumps(changed, indent=1, sort_keys=True).encode()
 
 
-def _flip(entry: Entry, chance: random.Random, _: Path) -> None:
-    name = chance.choice([*entry.contents])
-    data = bytearray(entry.contents[name] or b"x")
+def _redirect(raw: Raw, chance: random.Random, outside: Path) -> None:
+    """Have the build's files lie elsewhere, or say something else."""
+    with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # another way has spoilt it before
+        reads, variables, built = serialization.decode(raw.contents["value"])
+        files = built.files
+        name = chance.choice([*files])
+        way = chance.randrange(4)
+        if way == 0:
+            files[named(chance.choice(OUTPUTS), outside)] = files.pop(name)
+        elif way == 1:
+            files[named(chance.choice(OUTPUTS), outside)] = b"import planted\n"
+        elif way == 2:
+            files[name] = files[name] + b"\nimport planted\n"
+        else:
+            path = [each for each in files if each.endswith(manifests.FILE_NAME)][0]  # noqa: RUF015 (LookupError)
+            files[path] = manifests.dump(_changed(json.loads(files[path]), chance))
+        raw.contents["value"] = serialization.encode((reads, variables, built))
+
+
+def _flip(raw: Raw, chance: random.Random, outside: Path) -> None:
+    del outside
+    name = chance.choice([*raw.contents])
+    data = bytearray(raw.contents[name] or b"x")
     data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-    entry.contents[name] = bytes(data[: chance.choice((len(data), len(data) // 2))])
+    raw.contents[name] = bytes(data[: chance.choice((len(data), len(data) // 2))])
 
 
-def _flip_archive(entry: Entry, chance: random.Random, _: Path) -> None:
-    position, end = chance.random(), chance.choice((1.0, 1.0, chance.random()))
+def _flip_archive(raw: Raw, chance: random.Random, outside: Path) -> None:
+    del outside
+    number, cut = chance.random(), chance.random()
 
-    def change(data: bytes) -> bytes:
+    def spoil(data: bytes) -> bytes:
         changed = bytearray(data)
-        changed[int(position * len(data))] ^= 0x41
-        return bytes(changed[: int(end * len(data))])
+        changed[int(number * len(data))] ^= 0x41
+        return bytes(changed[: len(data) if cut < 0.7 else int(cut * len(data))])
 
-    entry.change_archive = change
+    raw.spoil_archive = spoil
 
 
-def _link(entry: Entry, chance: random.Random, outside: Path) -> None:
-    """Replace a file of an entry, the entry, or a folder of the cache, by a link or a pipe."""
-    replaced = chance.choice(("file", "file", "entry", "shard", "tmp"))
-    target = chance.choice((outside / "witness", Path("/dev/zero"), None))
+def _link(raw: Raw, chance: random.Random, outside: Path) -> None:
+    """Put something that is no regular file in the place of an entry's file, or of a folder above it."""
+    what = chance.choice(("witness", "/dev/zero", "pipe", "folder", "loop"))
+    above = chance.choice((None, None, "entry", "shard", "tmp", "written"))
 
-    def change(folder: Path) -> None:
+    def laid(folder: Path) -> None:
         root = folder.parents[2]
-        if replaced == "tmp":
-            shutil.rmtree(root / VERSION / "tmp", ignore_errors=True)
-            (root / VERSION / "tmp").symlink_to(outside)
-        elif replaced != "file":
-            path = folder if replaced == "entry" else folder.parent
+        if above in ("tmp", "written"):
+            path = root / VERSION / above
+            shutil.rmtree(path, ignore_errors=True)
+            path.symlink_to(outside if above == "tmp" else outside / "witness")
+        elif above is not None:
+            path = folder if above == "entry" else folder.parent
             shutil.move(path, root / "moved")
             path.symlink_to(root / "moved")
         else:
             path = folder / chance.choice(sorted(item.name for item in folder.iterdir()))
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-            path.symlink_to(target) if target else os.mkfifo(path)
+            if what == "pipe":
+                os.mkfifo(path)
+            elif what == "folder":
+                path.mkdir()
+            else:
+                path.symlink_to({"witness": outside / "witness", "loop": path}.get(what, Path(what)))
 
-    entry.change_folder = change
+    raw.laid = laid
+
+
+def _changed(value: Any, chance: random.Random) -> Any:
+    """Return JSON with one part replaced, removed, renamed or repeated."""
+    found = copy.deepcopy(value)
+    holders = [*_holders(found)]
+    if not holders:
+        return chance.choice(VALUES)
+    holder = chance.choice(holders)
+    key = chance.choice([*holder]) if isinstance(holder, dict) else chance.randrange(len(holder))
+    way = chance.randrange(4)
+    if way == 0:
+        del holder[key]
+    elif way == 1 and isinstance(holder, dict):
+        holder[chance.choice(("x", "", "../x", "f", "c"))] = holder.pop(key)
+    elif way == 2 and isinstance(holder, list):
+        holder.insert(0, holder[key])
+    else:
+        holder[key] = copy.deepcopy(chance.choice(VALUES))
+    return found
+
+
+def _holders(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list) and value:
+        yield value
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _holders(item)
 
 
 def _entry(cache: Path, key: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the record and the files of an entry."""
     folder = Path(Files(str(cache)).path(key))
     contents = {path.name: path.read_bytes() for path in folder.iterdir()}
     return json.loads(contents.pop(ENTRY))["record"], contents
 
 
+@contextlib.contextmanager
+def _cache_of(cache: Path, place: str, base: Path) -> Iterator[tuple[str, Callable[[Raw], None]]]:
+    """Return an empty cache: what `AOTCUDA_BUILD_CACHE` names, and what lays an entry in it."""
+    shutil.rmtree(cache, ignore_errors=True)
+    cache.mkdir(mode=0o700)
+    url = {"folder": str(cache), "file": f"file://{base}/elsewhere", "memory": "memory://hostile/cache"}[place]
+
+    def put(raw: Raw) -> None:
+        if place == "folder":
+            raw.lay(cache)
+        else:
+            system, path = fsspec.url_to_fs(url)
+            system.makedirs(f"{path}/{VERSION}/{raw.key[:2]}", exist_ok=True)
+            system.pipe_file(f"{path}/{VERSION}/{raw.key[:2]}/{raw.key}.zip", raw.archive())
+
+    try:
+        yield url, put
+    finally:
+        if place == "memory":
+            fsspec.url_to_fs(url)[0].store.clear()
+
+
+@contextlib.contextmanager
+def _environment(**changes: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 def _run(arguments: list[str]) -> None:
-    """Run a command, and check that it prints at most one line of an error and no control characters."""
+    """Run a command; what it prints is one line to an error, and nothing that a terminal acts upon."""
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         status = main(arguments)
-    assert (out.getvalue() + errors.getvalue()).replace("\n", "").isprintable(), arguments
-    assert status != 1 or errors.getvalue().count("\n") == 1, arguments
+    said = errors.getvalue()
+    if not (out.getvalue() + said).replace("\n", "").isprintable() or (status == 1 and said.count("\n") != 1):
+        message = f"{arguments} printed {said!a} {out.getvalue()!a}"
+        raise AssertionError(message)
 
 
 class _WouldCompileError(Exception):
     """The build found nothing in its cache."""
+
+
+def _would_compile(*_: object) -> None:
+    raise _WouldCompileError
 
 
 def _ignore(_: object) -> None:
@@ -405,13 +520,14 @@ def _ignore(_: object) -> None:
 _watching: list[list[str]] = []
 
 
-def _audit(event: str, arguments: tuple[object, ...]) -> None:
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
     if not _watching:
         return
     if event in ("os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "pickle.find_class"):
-        _watching[-1].append(f"{event} {arguments!a:.200}")
+        if arguments[0] != "uname":  # `aotcuda doctor` asks for the machine
+            _watching[-1].append(f"{event} {arguments!a:.200}")
     elif event == "import" and arguments and str(arguments[0]).startswith("planted"):
         _watching[-1].append(f"import {arguments[0]}")
 
 
-sys.addaudithook(_audit)
+sys.addaudithook(_hear)

@@ -1,4 +1,4 @@
-"""Test that untrusted files and texts give one line of an error, and never control a terminal."""
+"""Files and text that nobody vouches for: every command says one line, and prints nothing that a terminal acts upon."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def bound(path: Path) -> None:
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (os.mkfifo, "is a pipe, not a regular file"),
     "a device without an end": (lambda path: path.symlink_to("/dev/zero"), "is a device, not a regular file"),
+    "a terminal": (lambda path: path.symlink_to("/dev/ptmx"), "is a device, not a regular file"),
     "a socket": (bound, "is a socket, not a regular file"),
     "a folder": (Path.mkdir, "is a folder, not a regular file"),
     "a link in a circle": (
@@ -62,26 +63,29 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "2 GiB": (large, "bytes"),
 }
-"""By kind of file, the function that makes it and its error."""
+"""What lies in a file's place, and what is said of it."""
 
 READERS: dict[str, tuple[str, list[str]]] = {
     "inspect": ("file.fatbin", ["inspect", "{file}"]),
     "inspect a wheel": ("file.whl", ["inspect", "{file}"]),
     "inspect a manifest": ("pkg/k.aotcuda/manifest.json", ["inspect", "{root}/pkg"]),
     "check": ("file.whl", ["check", "{file}"]),
-    "diff": ("file.whl", ["diff", "{good}", "{file}"]),
+    "diff, old": ("file.whl", ["diff", "{file}", "{root}"]),
+    "diff, new": ("file.whl", ["diff", "{good}", "{file}"]),
     "config": ("pkg/k.aotcuda/manifest.json", ["config", "--files", "{root}/pkg"]),
     "init": ("pkg/file.py", ["init", "{root}"]),
+    "init, setup.cfg": ("setup.cfg", ["init", "{root}"]),
     "init, CUDA C++": ("pkg/file.cu", ["init", "{root}"]),
     "record": ("file.json", ["record", "--out", "{file}", "--", "true"]),
     "build": ("pyproject.toml", ["build", "{root}"]),
     "build, CUDA C++": ("pkg/file.cu", ["build", "{root}"]),
+    "build, a linked file": ("pkg/file.cu", ["build", "{root}"]),
 }
 """By reader, a file of the project and the command that reads it."""
 
 
 def _files(reader: str) -> list[str]:
-    """Return the kinds of files for a reader. One reader gets all, since all readers use `common.foreign`."""
+    """Return the kinds of files for a reader: all of them for one, since all readers open files by `common.foreign`."""
     return {"inspect a wheel": [*FILES], "build": ["a pipe", "2 GiB"]}.get(reader, ["a pipe"])
 
 
@@ -95,7 +99,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("reader", "file"), [(reader, file) for reader in READERS for file in _files(reader)])
-def test_command_prints_one_line_for_an_irregular_file(root: Path, tmp_path: Path, reader: str, file: str) -> None:
+def test_a_command_says_one_line_of_a_file_that_is_none(root: Path, tmp_path: Path, reader: str, file: str) -> None:
     name, command = READERS[reader]
     (root / "pyproject.toml").write_text(PROJECT + (CPP if "C++" in reader else NUMBA))
     good = modules.write_package(tmp_path / "good")
@@ -125,7 +129,7 @@ def test_command_prints_one_line_for_an_irregular_file(root: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["missing.ptx", "csrc/missing.cu", "missing.a"])
-def test_file_missing_from_an_sdist_is_named(tmp_path: Path, name: str) -> None:
+def test_a_file_that_an_sdist_lacks_is_named(tmp_path: Path, name: str) -> None:
     paths = "paths are relative to the folder of pyproject.toml"
     assert inputs.unread(tmp_path / name, tmp_path) == paths
     (tmp_path / "PKG-INFO").write_text("")
@@ -136,13 +140,13 @@ def test_file_missing_from_an_sdist_is_named(tmp_path: Path, name: str) -> None:
 HOSTILE = "\x1b[2J\x07\r\n! fake\x9b1m\u202e\u2066\u200f\ud800\x00\t"
 
 PRINTERS = (
-    ["inspect"], ["inspect", "--summary"], ["inspect", "--json"], ["check"], ["diff", "{old}"], ["config", "--files"],
-    ["cache", "warm"],
+    ["inspect"], ["inspect", "--summary"], ["inspect", "--json"], ["check"], ["check", "--json"], ["diff", "{old}"],
+    ["diff", "--json", "{old}"], ["config", "--files"], ["cache", "warm"],
 )  # fmt: skip
 
 
 def texts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the path to each text in a manifest, in the first two items of each list."""
+    """Return the path to each text in a manifest; of a list, the first two items are looked at."""
     if isinstance(value, str):
         return [path]
     items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
@@ -150,7 +154,7 @@ def texts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("command", PRINTERS, ids=" ".join)
-def test_texts_of_a_manifest_are_escaped(
+def test_no_text_of_a_manifest_reaches_a_terminal_as_it_is(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = modules.write_package(tmp_path / "old")
@@ -176,29 +180,38 @@ def test_texts_of_a_manifest_are_escaped(
         assert status == 0 or said.err.count("\n") == 1, path
 
 
-def test_control_characters_are_escaped_in_lines() -> None:
-    assert foreign.shown(HOSTILE).isprintable()
-    assert foreign.lines(HOSTILE).replace("\n", "").isprintable()
+@pytest.mark.parametrize("character", [*HOSTILE])
+def test_text_is_shown_in_one_line_of_what_prints(character: str) -> None:
+    assert foreign.shown(f"a{character}b").isprintable()
+    assert foreign.lines(f"a{character}b").replace("\n", "").isprintable()
 
 
-def test_error_has_place_fact_and_remedy(tmp_path: Path) -> None:
+def test_an_error_has_place_fact_and_remedy(tmp_path: Path) -> None:
     path = tmp_path / "file\x1b"
     with pytest.raises(ConfigError) as found:
         foreign.read(path, remedy="write it", error=ConfigError)
     assert str(found.value) == f"{tmp_path}/file\\x1b: cannot be read (No such file or directory); write it"
 
 
-def test_content_has_a_limit_and_follows_links_on_request(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(bytes(10))
+@pytest.mark.parametrize("size", [0, 1, 10, 11])
+def test_a_file_has_its_limit(tmp_path: Path, size: int) -> None:
+    (tmp_path / "file").write_bytes(bytes(size))
+    if size <= 10:
+        assert foreign.content(tmp_path / "file", 10) == bytes(size)
+    else:
+        with pytest.raises(foreign.UnreadableError, match="has 11 bytes, and aotcuda reads 10 at most"):
+            foreign.content(tmp_path / "file", 10)
+
+
+def test_a_link_is_followed_only_where_it_may_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
     (tmp_path / "link").symlink_to("file")
-    assert foreign.content(tmp_path / "file", 10) == foreign.content(tmp_path / "link") == bytes(10)
-    with pytest.raises(foreign.UnreadableError, match="has 10 bytes, and aotcuda reads 9 at most"):
-        foreign.content(tmp_path / "file", 9)
+    assert foreign.content(tmp_path / "link") == b"content"
     with pytest.raises(foreign.UnreadableError, match="is a symbolic link, not a regular file"):
         foreign.content(tmp_path / "link", follow=False)
 
 
 @pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
-def test_invalid_path_is_unreadable(path: str) -> None:
+def test_text_that_is_no_path_is_unreadable(path: str) -> None:
     with pytest.raises(foreign.UnreadableError):
         foreign.content(path)

@@ -1,4 +1,4 @@
-"""Test the progress of a build and its summary."""
+"""Test what a build shows while it runs, and at its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Clock:
         return self.now
 
 
-def test_log_has_a_line_every_five_seconds() -> None:
+def test_a_log_has_a_line_every_five_seconds_with_what_is_done_now() -> None:
     log, clock = io.StringIO(), Clock()
     lines = progress.Lines(log, clock)
     lines.tick()
@@ -38,7 +38,7 @@ def test_log_has_a_line_every_five_seconds() -> None:
     )
 
 
-def test_terminal_line_is_overwritten_and_fits() -> None:
+def test_a_line_on_a_terminal_is_written_over_and_fits() -> None:
     terminal = Terminal()
     line = progress.Line(terminal)
     line.show("x" * 100, 3, 7)
@@ -55,19 +55,23 @@ def test_terminal_line_is_overwritten_and_fits() -> None:
         (Terminal(), {"AOTCUDA_PROGRESS": "lines"}, progress.Lines),
         (Terminal(), {"AOTCUDA_PROGRESS": "0"}, progress.Progress),
         (io.StringIO(), {}, progress.Lines),
+        (io.StringIO(), {"AOTCUDA_PROGRESS": "0"}, progress.Progress),
+        (None, {}, progress.Progress),
         (None, {"AOTCUDA_PROGRESS": "lines"}, progress.Progress),
     ],
 )
-def test_progress_has_a_form_for_each_stream(
+def test_progress_has_the_form_that_the_stream_can_show(
     stream: io.StringIO | None, environ: dict[str, str], expected: type[progress.Progress]
 ) -> None:
     assert type(progress.make(stream, environ)) is expected
 
 
-def test_terminal_without_rich_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rich_a_terminal_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich", None)
-    assert type(progress.make(Terminal(), {})) is type(progress.line(Terminal())) is progress.Line
-    assert type(progress.line(io.StringIO())) is type(progress.line(None)) is progress.Progress
+    assert type(progress.make(Terminal(), {})) is progress.Line
+    assert type(progress.line(Terminal())) is progress.Line
+    assert type(progress.line(io.StringIO())) is progress.Progress
+    assert type(progress.line(None)) is progress.Progress
 
 
 SUMMARY = report.Summary(
@@ -81,7 +85,7 @@ SUMMARY = report.Summary(
 )
 
 
-def test_summary_has_counts_and_on_demand_the_slowest_steps() -> None:
+def test_the_summary_counts_and_the_slowest_steps_are_said_on_demand() -> None:
     line = "built 2 modules: 12 kernels, 1 device function for 6 targets; 1.2 MB in 14.3 s"
     assert report.summary(SUMMARY, environ={}) == [line]
     assert report.summary(SUMMARY, environ={"AOTCUDA_PROGRESS": "0"}, verbose=True) == []
@@ -102,7 +106,7 @@ def warning() -> int:
 
 @pytest.mark.filterwarnings("always:mind the gap")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_warnings_and_steps_of_children_are_collected(capfd: pytest.CaptureFixture[str]) -> None:
+def test_telemetry_of_children_comes_with_their_results(capfd: pytest.CaptureFixture[str]) -> None:
     telemetry.take()
     with telemetry.collecting_warnings("/project"):
         warning()

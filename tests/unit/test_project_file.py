@@ -1,4 +1,4 @@
-"""Test that each command reads a pyproject.toml of any content, or reports the problem in one line."""
+"""Test what lies in the place of a pyproject.toml: each command reads it, or says in one line why not."""
 
 from __future__ import annotations
 
@@ -34,9 +34,16 @@ UNREADABLE = {
     ),
     "no text": (text(b"\xff\xfe\0"), "is not valid TOML: "),
     "nested too deeply": (text(NESTED), "is nested more than 100 tables deep; write fewer"),
+    "a table 30,000 deep": (text(f"{TABLE}[tool.x{'.a' * 30_000}]\nb = 1\n"), "is nested more than 100 tables deep"),
+    "a key of 30,000 parts": (text(f"{TABLE}[x]\ny{'.a' * 30_000} = 1\n"), "is nested more than 100 tables deep"),
     "a quoted key of 30,000 parts": (text(f"{TABLE}[x]\ny{QUOTED} = 1\n"), "is nested more than 100"),
     "a folder": (lambda path: path.mkdir(), "is a folder, not a regular file"),
     "a pipe": (os.mkfifo, "is a pipe, not a regular file"),
+    "a device": (lambda path: path.symlink_to("/dev/null"), "is a device, not a regular file"),
+    "a link in a circle": (
+        lambda path: path.symlink_to(path.name),
+        "cannot be read (Too many levels of symbolic links)",
+    ),
 }
 OF_ANOTHER_SHAPE = {
     "nothing in it": text(""),
@@ -44,6 +51,7 @@ OF_ANOTHER_SHAPE = {
     "tables that are numbers": text("[tool]\naotcuda = 3\nhatch = 4\nsetuptools = 5\n"),
     "a build system that is a list": text(f"build-system = []\n{TABLE}"),
     "requirements that are numbers": text(f"build-system = {{ requires = 5 }}\nproject = {{ dynamic = 7 }}\n{TABLE}"),
+    "a project that is a number": text(f"project = 3\n{TABLE}"),
     "folders that are numbers": text(
         f"{TABLE}[tool.setuptools]\npackages.find.where = 3\n[tool.hatch.build.targets.wheel]\npackages = 7\n"
     ),
@@ -74,7 +82,7 @@ def project(tmp_path: Path) -> Path:
 
 @contextmanager
 def _ended(path: Path, name: str) -> Iterator[None]:
-    """Close a pipe for its readers, so that they do not wait."""
+    """Whoever reads a pipe meanwhile gets its end, and does not wait."""
     command = ["sh", "-c", f": > {path.name}"] if name == "a pipe" else ["true"]
     with subprocess.Popen(command, cwd=path.parent) as writer:
         yield
@@ -83,9 +91,7 @@ def _ended(path: Path, name: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", [*UNREADABLE, *OF_ANOTHER_SHAPE])
-def test_each_command_prints_one_line_for_unreadable_files(
-    project: Path, name: str, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_says_one_line(project: Path, name: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     make = UNREADABLE[name][0] if name in UNREADABLE else OF_ANOTHER_SHAPE[name]
     make(project / "pyproject.toml")
     with _ended(project / "pyproject.toml", name):
@@ -103,7 +109,7 @@ def test_each_command_prints_one_line_for_unreadable_files(
 
 
 @pytest.mark.parametrize("name", [*UNREADABLE, *OF_ANOTHER_SHAPE])
-def test_launch_reads_the_table_or_none(project: Path, name: str) -> None:
+def test_a_launch_finds_no_table_or_another_one(project: Path, name: str) -> None:
     make = UNREADABLE[name][0] if name in UNREADABLE else OF_ANOTHER_SHAPE[name]
     path = project / "pyproject.toml"
     make(path)
@@ -113,7 +119,7 @@ def test_launch_reads_the_table_or_none(project: Path, name: str) -> None:
     assert table is None or table == project_file.table(project_file.content(path), "tool", "aotcuda")
 
 
-def test_tables_and_strings_are_empty_for_other_types() -> None:
+def test_tables_and_strings_of_any_content() -> None:
     data = {"a": {"b": {"c": 1}}, "d": [1, "x", None]}
     assert project_file.table(data, "a", "b") == {"c": 1}
     assert project_file.table(data, "a", "b", "c") == project_file.table(data, "d") == project_file.table(3) == {}
@@ -121,5 +127,5 @@ def test_tables_and_strings_are_empty_for_other_types() -> None:
     assert project_file.strings("x") == project_file.strings(None) == []
 
 
-def test_missing_file_gives_none(tmp_path: Path) -> None:
+def test_no_file_is_none(tmp_path: Path) -> None:
     assert project_file.read(tmp_path / "none.toml") is project_file.read("/dev/null/none.toml") is None
