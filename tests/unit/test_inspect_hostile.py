@@ -1,7 +1,4 @@
-"""Test that `aotcuda inspect` answers every hostile or damaged input with a report, or with one line of an error.
-
-`bench/hostile_inspect.py` measures time and memory for the hostile inputs at their full size.
-"""
+"""Test that `aotcuda inspect` answers every hostile or damaged input with a report, or with one line of an error."""
 
 from __future__ import annotations
 
