@@ -175,7 +175,8 @@ def test_sdist_has_files_of_the_table_and_no_records(packer: str, tmp_path: Path
 def test_wheel_hook_refuses_sdists_with_other_files(tmp_path: Path) -> None:
     project = write(tmp_path, "hatchling", "", lies="ripple")
     config = project / "pyproject.toml"
-    config.write_text(config.read_text().replace('source = "ripple', 'link = ["f.cu"]\nsource = "ripple'))
+    text = config.read_text().replace('name = "other-name"', 'name = "ripple"')
+    config.write_text(text.replace('source = "ripple', 'link = ["f.cu"]\nsource = "ripple'))
     (project / ".git").mkdir()
     projects.put(project, {"f.cu": FUNCTION, ".gitignore": "*.cu\n", ".aotcuda-record.json": "{}"})
     said = (
@@ -185,8 +186,6 @@ def test_wheel_hook_refuses_sdists_with_other_files(tmp_path: Path) -> None:
     )
     assert projects.refused(project, *projects.HATCHLING).err == f"aotcuda: {said}\n"
     editable = (*projects.HATCHLING[:-1], "wheel:editable")
-    explicit = '\n[tool.hatch.build]\ndev-mode-dirs = ["."]\n'
-    config.write_text(config.read_text() + explicit)
     assert f"aotcuda: warning: {said}" in projects.succeed(project, *editable).err
     config.write_text(config.read_text().replace("targets.wheel.hooks", "hooks"))
     assert "an sdist" not in projects.succeed(project, *editable).err

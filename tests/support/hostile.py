@@ -217,7 +217,7 @@ INPUTS: dict[str, Input] = {
     "wheel: bzip2": Input(
         ".whl",
         lambda size: wheel([(MANIFEST, b" " * size)], zipfile.ZIP_BZIP2),
-        "is compressed in a way that wheels are not (12)",
+        "has a compression that wheels do not use (12)",
     ),
     "wheel: names that lead out of it": Input(
         ".whl",

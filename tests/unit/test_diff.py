@@ -46,7 +46,7 @@ def whole(tmp_path: Path) -> dict[str, Any]:
 
 def found(old: Any, new: Any) -> list[Change]:
     """Return the changes between two manifests; tests of the command cover those between images."""
-    of_module = ("functions", "reach", "images", "settings", "sizes")
+    of_module = ("functions", "gpu_support", "images", "settings", "sizes")
     rules = (kernel_changes.kernels, *(getattr(module_changes, name) for name in of_module))
     return [change for rule in rules for change in rule(old, new)]
 
@@ -132,9 +132,9 @@ def axpy(manifest: dict[str, Any]) -> dict[str, Any]:
         (lambda m: axpy(m).update(cooperative=True), True, "its grid must fit the GPU at once"),
         (lambda m: axpy(m).update(launch_bounds=[128, 0, 0]), True, "had 1024 threads at most, and have 128"),
         (lambda m: m["functions"][0].update(prototype="double add(int a)"), True, "its prototype was int32_t add"),
-        (lambda m: m["images"].pop(0), False, "with driver 580.65 to 615, sm_80 was taken and compute_75 is"),
+        (lambda m: m["images"].pop(0), False, "with driver 580.65 to 615, sm_80 was loaded and compute_75 is"),
         (lambda m: m["images"].pop(2), True, "with driver 580.65 to 615, compute_75 ran and nothing does"),
-        (lambda m: m["ltoir"].pop(0), True, "links for compute capability 8.0 found some, and find none"),
+        (lambda m: m["ltoir"].pop(0), True, "links for compute capability 8.0 found code, and find none"),
         (lambda m: m.update(toolchain={"cuda": "13.2"}), True, "linkers of CUDA 13.0 refuse LTOIR of CUDA 13.2"),
         (lambda m: m["images"][-1].update(cuda="13.2"), True, "compute_75 ran and nothing does"),
         (lambda m: m.update(min_driver="595.45"), True, "the lowest was 580.65 and is 595.45"),
@@ -237,5 +237,5 @@ def test_targets_without_manifest_cannot_be_compared(wheels, capsys, tmp_path):
     fatbin = next((tmp_path / "new").rglob("kernels.fatbin"))
     code, out, error = run(capsys, old, str(fatbin))
     assert (code, out) == (1, "")
-    assert "is an image alone, without a manifest to compare; name a wheel, module or folder" in error
+    assert "is an image without a manifest to compare; name a wheel, module or folder" in error
     assert run(capsys, old, "nothing.at.all")[0] == 1

@@ -46,27 +46,27 @@ NONE = ["@njit", "@numba.njit", "@cuda.reduce", "@nb.vectorize", "@mine.jit", "@
 UNREAD = ["@cuda.jit(signatures())", "@cuda.jit([s for s in BOTH])", "@cuda.jit(make.sig)", "@cuda.jit(f'void({x})')"]
 
 
-def only(decorator: str) -> sources.Found:
-    (found,) = sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").found
+def only(decorator: str) -> sources.JitFunction:
+    (found,) = sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").functions
     return found
 
 
 @pytest.mark.parametrize(("decorator", "signatures"), DECORATORS)
 def test_decorated_function_is_a_kernel(decorator: str, signatures: tuple[str, ...]) -> None:
     found = only(decorator)
-    assert (found.path, found.frontend, found.device, found.unread) == ("k", "numba-cuda", False, False)
+    assert (found.path, found.frontend, found.device, found.is_computed) == ("k", "numba-cuda", False, False)
     assert found.signatures == signatures
 
 
 @pytest.mark.parametrize("decorator", NONE)
 def test_other_decorators_make_no_kernel(decorator: str) -> None:
-    assert sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").found == ()
+    assert sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").functions == ()
 
 
 @pytest.mark.parametrize("decorator", UNREAD)
 def test_computed_signatures_are_reported(decorator: str) -> None:
     found = only(decorator)
-    assert found.unread
+    assert found.is_computed
     assert found.signatures == ()
 
 
@@ -84,7 +84,7 @@ def test_computed_signatures_are_reported(decorator: str) -> None:
     ],
 )
 def test_helper_with_a_bare_decorator_is_no_kernel(body: str, others: str, device: bool) -> None:
-    found = {item.path: item for item in sources.read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}").found}
+    found = {item.path: item for item in sources.read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}").functions}
     assert found["k"].device is device
     assert "other" not in found or not found["other"].device
 
@@ -119,8 +119,8 @@ typed = cuda.jit(SIG)(plain)
 made = make(3)
 decorator = cuda.jit(SIG)
 """
-    ).found
-    assert [(item.path, item.inside) for item in found] == [
+    ).functions
+    assert [(item.path, item.enclosing) for item in found] == [
         ("Solver.step", ""),
         ("make.inner", "make"),
         ("real", ""),

@@ -150,7 +150,7 @@ def test_ptx_comments_and_strings_hide_entries(text: bytes, names: tuple[str, ..
 def test_name_that_is_too_costly_to_demangle_stays_mangled() -> None:
     doubling, plain = (kernel.name for kernel in cubin.read(hostile.doubling_name(0), "a").kernels)
     odd = ["axpy", "_Znonsense", "_Z1f" + "P" * 5000 + "i", "_Z1f\n_Z5scalePfi", "_Z1f\ud800", "_Z"]
-    assert mangling.demangled([doubling, plain, *odd]) == {plain: "scale(float*, int)"}
+    assert mangling.demangle([doubling, plain, *odd]) == {plain: "scale(float*, int)"}
 
 
 @pytest.mark.parametrize(

@@ -214,21 +214,21 @@ def test_summary_has_the_largest_numbers_and_the_worst_target() -> None:
 def test_summary_sorts_and_filters_kernels(tmp_path: Path) -> None:
     found = collect(str(modules.write_package(tmp_path)))
     for key, field in (("bytes", "size"), ("registers", "registers"), ("shared", "shared"), ("local", "local")):
-        (module,) = summary.chosen(found, sort=key).modules
+        (module,) = summary.select(found, sort=key).modules
         most = [
             max(getattr(image, field) or 0 for image in one.images if image.kind == "sass")
             for one in module.symbols[:3]
         ]
         assert most == sorted(most, reverse=True)
         assert module.symbols[-1].kind == "function"  # it has no numbers
-    (module,) = summary.chosen(found, sort="name").modules
+    (module,) = summary.select(found, sort="name").modules
     assert [symbol.name for symbol in module.symbols] == ["add_i32", "axpy", "smooth", "smooth"]
     for pattern, expected in (
         ("a*", ["add_i32", "axpy"]),
         ("mypkg.kernels.s*", ["smooth", "smooth"]),
         ("tiled", ["smooth"]),
     ):
-        (module,) = summary.chosen(found, pattern=pattern).modules
+        (module,) = summary.select(found, pattern=pattern).modules
         assert [symbol.name for symbol in module.symbols] == expected
     with pytest.raises(TargetError, match=r"^--filter 'axpi' matches nothing; there is add_i32, smooth, axpy$"):
-        summary.chosen(found, pattern="axpi")
+        summary.select(found, pattern="axpi")
