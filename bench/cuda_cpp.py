@@ -3,7 +3,7 @@
     python bench/cuda_cpp.py build FOLDER     where aotcuda[cpp-cu13] and nvcc are installed; needs no GPU
     python bench/cuda_cpp.py time FOLDER      on a machine with a GPU and CuPy, with the same folder
 
-The first makes a wheel, and a cubin of the same file by nvcc. The second compares them, and writes the result.
+`build` makes a wheel, and a cubin of the same file by nvcc. `time` compares them, and writes the result.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _measure(folder: Path, turns: int) -> tuple[dict[str, float], dict[str, tupl
 
 
 def _host(launch: Callable[[], object], synchronize: Callable[[], object]) -> float:
-    """Microseconds of host time a launch, in a batch that the queue holds."""
+    """Return the microseconds of host time for a launch, in a batch that the queue holds."""
     synchronize()
     started = time.perf_counter()
     for _ in range(256):
@@ -171,7 +171,7 @@ def _host(launch: Callable[[], object], synchronize: Callable[[], object]) -> fl
 
 
 def _gpu(cupy: Any, launch: Callable[[], object], turns: int) -> float:
-    """Microseconds on the GPU, the least of some turns."""
+    """Return the microseconds on the GPU, the least of some turns."""
     least = float("inf")
     for _ in range(turns):
         start, end = cupy.cuda.Event(), cupy.cuda.Event()

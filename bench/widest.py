@@ -1,4 +1,4 @@
-"""The widest wheel of the quickstart, built by both toolkits: its size and build time, and what every pair takes of it.
+"""Compare the widest wheel of the quickstart, by two toolkits, with that of one: size, time, and images taken.
 
     python bench/widest.py          # in an environment with the extra `wide`
 
@@ -36,7 +36,7 @@ toolkits.installed = lambda *_: tuple(found)
 
 
 def build(folder: Path, source: str, **environ: str) -> tuple[Path, dict[str, Any]]:
-    """Return a wheel, and what it cost."""
+    """Build a wheel; return it with its size and times."""
     project = folder / "project"
     shutil.copytree(EXAMPLE, project, ignore=shutil.ignore_patterns("dist", "build"))
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -48,7 +48,7 @@ def build(folder: Path, source: str, **environ: str) -> tuple[Path, dict[str, An
 
 
 def pairs(wheel: Path) -> dict[str, Any]:
-    """Return what each pair takes of a wheel: how many of each kind, and which are not exact."""
+    """Count the pairs of a GPU and a driver by the kind of image that they take; list those that are not exact."""
     command = [sys.executable, "-m", "aotcuda", "check", str(wheel), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (module,) = json.loads(done.stdout)["modules"]
