@@ -216,14 +216,14 @@ VALUES = {
         "0", "1", "-1", "2", "16", "48", "-32", "127", "128", "-129", "255", "256", "2**15", "2**16", "2**31 - 1",
         "2**31", "-(2**31) - 1", "2**53 + 1", "2**63 - 1", "2**63", "-(2**63) - 1", "2**64 - 1", "2**64", "10**400",
         "-10**400", "np.int8(-5)", "np.uint8(200)", "np.int16(-300)", "np.uint32(2**31)", "np.int64(2**40)",
-        "np.uint64(2**63)", "Number.SEVEN", "mine(int, __index__=5, __float__=6.5, __int__=8)", "mine(np.int32, __index__=7)",
-        "mine(object, __index__=5)", "mine(object, __index__=5, __float__=6.5)",
+        "np.uint64(2**63)", "Number.SEVEN", "mine(int, __index__=5, __float__=6.5, __int__=8)",
+        "mine(np.int32, __index__=7)", "mine(object, __index__=5)", "mine(object, __index__=5, __float__=6.5)",
     ),
     "float": (
         "1.5", "0.1", "0.0", "-0.0", "1", "65504.0", "65520.0", "1e-45", "1e39", "3.4028235e38", "1e308",
         "3.4028235677973366e38", "float('inf')", "float('nan')", "np.float16(0.5)", "np.float32(0.1)",
-        "np.float64(1e300)", "np.longdouble(1.5)", "mine(float, 1.5, __float__=3.5, __index__=4)", "mine(np.float64, 1.5, __float__=7.5)",
-        "mine(object, __float__=0.25)",
+        "np.float64(1e300)", "np.longdouble(1.5)", "mine(float, 1.5, __float__=3.5, __index__=4)",
+        "mine(np.float64, 1.5, __float__=7.5)", "mine(object, __float__=0.25)",
     ),
     "complex": (
         "1j", "1.5 - 2j", "1e39j", "1.5", "2", "np.complex64(1 + 2j)", "np.complex128(0.5j)", "np.clongdouble(1j)",
