@@ -44,7 +44,8 @@ PLACES = ("folder", "file", "memory")
 NAMES = (
     "{outside}/planted.pth", "../planted.pth", "../../../../planted.pth", "./../planted", "a/../../planted", "..", ".",
     "", "//{outside}/planted", "sub/planted", "..\\..\\planted", "C:\\planted", "VALUE", "value ", "value\0.pth",
-    "Entry.json", "\uff0e\uff0e/planted", "%2e%2e/planted", "planted\n", "x" * 300, "file://{outside}/planted", "\ud800",
+    "Entry.json", "\uff0e\uff0e/planted", "%2e%2e/planted", "planted\n", "x" * 300,
+    "file://{outside}/planted", "\ud800",
 )  # fmt: skip
 """Names that no file of an entry has; `{outside}` is a folder next to the cache."""
 
