@@ -157,7 +157,7 @@ class UnloadedError(CudaError):
     """Images were unloaded by another thread while this one used them; a launch begins anew with new ones."""
 
     @classmethod
-    def of(cls, what: str) -> UnloadedError:
+    def for_kernel(cls, what: str) -> UnloadedError:
         """Return the error for a module, or for a kernel."""
         message = f"the images of {what} were unloaded in the meantime, by another thread or by code that a launch runs"
         return cls(message, name="CUDA_ERROR_INVALID_HANDLE", code=400)
@@ -237,7 +237,7 @@ class UnreadableError(Exception):
     """
 
     @classmethod
-    def of(cls, error: Exception) -> UnreadableError:
+    def from_error(cls, error: Exception) -> UnreadableError:
         """Make the error for an argument whose attribute raised `error`."""
         text = text_of(error).partition("\n")[0]
         return cls(f"cannot be read: {type(error).__name__}{f': {text}' if text else ''}")

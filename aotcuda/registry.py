@@ -67,7 +67,7 @@ class Registration(NamedTuple):
         package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
         tested: The releases of its compiler that it was tested with (tools/matrix.py), the newest last; others are
             refused. The extras of pyproject.toml accept them all.
-        beside: Further requirements, by release, for releases that do not work with the newest of their dependencies.
+        requirements_by_release: Further requirements of releases that do not work with the newest dependencies.
         distributions: How the names of the installed distributions begin, beside `package` and `internals`, whose
             versions decide what is compiled: what its compiler imports, too, since no import of a source shows then.
         packages: The packages that its objects come from: a function of another front end's is refused by them.
@@ -95,7 +95,7 @@ class Registration(NamedTuple):
     jit_requires: str = ""
     package: str = ""
     tested: tuple[str, ...] = ()
-    beside: Mapping[str, str] = {}
+    requirements_by_release: Mapping[str, str] = {}
     distributions: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     internals: tuple[str, ...] = ()
@@ -157,7 +157,8 @@ BUILT_IN: Mapping[str, Registration] = {
         jit_requires="aotcuda[jit-cu{cuda}]",
         package="numba_cuda",
         tested=("0.30.1", "0.30.2", "0.30.3", "0.30.4"),
-        beside=dict.fromkeys(("0.30.1", "0.30.2", "0.30.3"), "numba<0.66"),  # with later ones its import fails
+        # Later releases of Numba break their import.
+        requirements_by_release=dict.fromkeys(("0.30.1", "0.30.2", "0.30.3"), "numba<0.66"),
         distributions=("numba", "llvmlite", "numpy", "packaging"),
         packages=("numba_cuda", "numba.cuda", "numba.core.types"),
         internals=("numba", "numba_cuda", "llvmlite"),

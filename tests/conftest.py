@@ -90,7 +90,7 @@ def once(session_folder: Path) -> Callable[[str, Callable[[Path], object]], Path
 def _learnt_at_once() -> Iterator[None]:
     """Teach the fast path after the first launch, so that tests need fewer launches."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aotcuda.runtime.general_path.LEARNT_AT", 1)
+        patch.setattr("aotcuda.runtime.general_path.SPECIALIZE_AT", 1)
         patch.setattr("aotcuda.runtime.arguments.overloads.DIRECT_AT", 1)
         yield
 

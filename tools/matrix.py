@@ -81,7 +81,7 @@ def run(name: str, release: str, python: str, tests: list[str], folder: Path) ->
     """Make an environment with a compiler's release in `folder`, and run the tests there; how that ended."""
     uv = (sys.executable, "-m", "uv")
     own, results = folder / "environment" / "bin" / "python", folder / "results.xml"
-    beside = registry.BUILT_IN[name].beside.get(release)
+    beside = registry.BUILT_IN[name].requirements_by_release.get(release)
     wanted = [f"{name}=={release}", *([beside] if beside else [])]
     given = {**environment(), "AOTCUDA_UNTESTED": "1"}
     row: dict[str, object] = {"compiler": name, "release": release, "python": "", "tests": tests, "failed": []}

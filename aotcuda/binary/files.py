@@ -80,7 +80,7 @@ class Folder(Protocol):
     def has(self, name: str) -> bool:
         """Return True if the folder has a file of this name."""
 
-    def beside(self, name: str, most: int) -> bytes | None:
+    def read_sibling(self, name: str, most: int) -> bytes | None:
         """Return a file next to the folder, of at most `most` bytes; None if there is none."""
 
 
@@ -101,8 +101,8 @@ class DiskFolder:
         """Implement Folder.has."""
         return os.path.lexists(self.path / name)
 
-    def beside(self, name: str, most: int) -> bytes | None:
-        """Implement Folder.beside: raises UnreadableError."""
+    def read_sibling(self, name: str, most: int) -> bytes | None:
+        """Implement Folder.read_sibling: raises UnreadableError."""
         path = self.path.parent / name
         return foreign.content(path, most) if os.path.lexists(path) else None
 
@@ -125,8 +125,8 @@ class WheelFolder:
         """Implement Folder.has."""
         return f"{self._name}/{name}" in self._wheel.names
 
-    def beside(self, name: str, most: int) -> bytes | None:
-        """Implement Folder.beside: raises UnreadableError."""
+    def read_sibling(self, name: str, most: int) -> bytes | None:
+        """Implement Folder.read_sibling: raises UnreadableError."""
         beside = str(PurePosixPath(self._name).with_name(name))
         return self._wheel.read(beside, most) if beside in self._wheel.names else None
 

@@ -359,7 +359,7 @@ def _generated(folder: files.Folder) -> bytes | None:
     """Return the generated module of a data folder, or None."""
     name = f"{folder.stem}.py"
     try:
-        return folder.beside(name, manifest.LARGEST)
+        return folder.read_sibling(name, manifest.LARGEST)
     except (UnreadableError, TooMuchError) as error:
         message = f"{shown(name)} next to {folder.where} {error}; install the package again"
         raise ManifestError(message) from None

@@ -222,4 +222,4 @@ def _stamp(
     names = {item.frontend for item in plans}
     given = process.environment(os.environ, *sorted(names), toolkit=next(iter(installed), None))
     own = {name for name in {*given, *os.environ} if given.get(name) != os.environ.get(name)}
-    return stamps.with_versions(stamps.of(results, project, python, own))
+    return stamps.with_versions(stamps.make_stamp(results, project, python, own))

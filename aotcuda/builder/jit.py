@@ -63,7 +63,7 @@ def build(request: Request) -> Result:
     described = wheel_files.describe(settings, built, result)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     results = [*linked, result]
-    stamp = stamps.of(results, project, python, process.JIT_VARIABLES)
+    stamp = stamps.make_stamp(results, project, python, process.JIT_VARIABLES)
     imported = (item["path"] for result in results for item in result.sources)
     found = stamps.listed(stamp, imported, project, request.table if request.is_project else None)
     described["sources"] = found.sources

@@ -23,7 +23,7 @@ def main() -> None:
 
     The argument is the worker's process. The result is the error, or that this machine has other tools.
     """
-    process_tree.die_with(int(sys.argv[1]), signal.SIGTERM)
+    process_tree.end_with_parent(int(sys.argv[1]), signal.SIGTERM)
     here = Path.cwd()
     request = json.loads((here / REQUEST).read_bytes())
     for name in [name for name in os.environ if name.startswith("AOTCUDA_") or settings.is_asked(name)]:
@@ -66,7 +66,7 @@ def _build(here: Path, request: dict[str, Any]) -> list[str]:
         watcher=progress.Progress(),
     )
     (here / ENTRIES).mkdir()
-    files = entries.Files(settings.own(), remote.NAMES)
+    files = entries.Files(settings.default_folder(), remote.NAMES)
     for name in files.stored():
         record, contents = entries.read(files, name)
         (here / ENTRIES / name).write_bytes(remote.pack(name, record, contents))

@@ -127,7 +127,7 @@ def unmatched(globs: Iterable[str], folder: Path) -> list[str]:
     return found
 
 
-def of(results: Iterable[Result], project: Project, python: Stamp, own_variables: Iterable[str] = ()) -> Stamp:
+def make_stamp(results: Iterable[Result], project: Project, python: Stamp, own_variables: Iterable[str] = ()) -> Stamp:
     """Return the stamp of what workers built.
 
     `python` are the project's Python files as they were before the build, `own_variables` those that workers set.

@@ -172,7 +172,9 @@ def describe(
         "images": [_kernel_image(image, result.toolchain) for image in module.images],
         "ltoir": _functions(module),
         "kernels": _kernels(module, sizes if sizes is not None else {}),
-        "functions": [_function(unit, built) for unit, built in zip(units, header.settled(functions), strict=False)],
+        "functions": [
+            _function(unit, built) for unit, built in zip(units, header.rename_structs(functions), strict=False)
+        ],
         "callbacks": [
             {"setup": item.setup, "teardown": item.teardown, "origin": item.origin} for item in module.callbacks
         ],

@@ -27,7 +27,7 @@ def named(given: str) -> str:
     return os.path.abspath(os.path.expanduser(given) if given.startswith("~") else given)
 
 
-def whose(folder: str) -> str | None:
+def distrust_reason(folder: str) -> str | None:
     """Return the reason not to trust a folder; None if only this user or the system can write it."""
     status = os.stat(folder)
     if not stat.S_ISDIR(status.st_mode):
@@ -43,7 +43,7 @@ def problem(*folders: str) -> str | None:
     """Return the reason not to trust one of the existing folders, or None."""
     for path in folders:
         try:
-            found = whose(path)
+            found = distrust_reason(path)
         except FileNotFoundError:
             continue
         except OSError as error:

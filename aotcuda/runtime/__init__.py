@@ -9,7 +9,7 @@ An import with `load = "first-use"` reads `module` alone; other modules are impo
 #                     grid_kernel: kernels that are launched by their grid alone; grid_binding: their arguments;
 #                     help_text: documentation of kernels
 # launcher            a kernel with its configuration; config_key: finds one that is kept
-# general_path        one launch, from the arguments to the driver; specialize: teaches it to the fast path
+# general_path        one launch, from the arguments to the driver; specialize: adds it to the fast path
 # launch_config       grid, block, stream and shared memory; launch_attributes: clusters, priorities, ...
 # launch_problems     errors before and after a launch
 # loader              loads, replaces and unloads images; unloading: how they leave the driver

@@ -73,7 +73,7 @@ def are_exact(parts: tuple[object, ...]) -> bool:
     return True
 
 
-def of(configuration: tuple[object, ...]) -> tuple[Any, ...] | None:
+def exact_key(configuration: tuple[object, ...]) -> tuple[Any, ...] | None:
     """Return a configuration with lists and integers of other types, such as NumPy's, in their exact form, or None."""
     key = []
     for part in configuration:

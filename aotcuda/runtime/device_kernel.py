@@ -51,7 +51,7 @@ class OpenLibrary:
             UnloadedError: The images are closed.
         """
         if self._closed:
-            raise aotcuda.errors.UnloadedError.of(self._where)
+            raise aotcuda.errors.UnloadedError.for_kernel(self._where)
 
     def close(self) -> None:
         """Refuse further calls with the images."""

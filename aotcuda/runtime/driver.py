@@ -325,7 +325,7 @@ class Driver:
             problem: How the message begins.
             late: Whether the error may come from an earlier kernel than the problem names.
         """
-        error: CudaError = _errors().of(self, code, problem, late=late)
+        error: CudaError = _errors().make_error(self, code, problem, late=late)
         return error
 
     def current_device(self) -> int | None:

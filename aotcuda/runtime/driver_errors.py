@@ -42,7 +42,7 @@ _HINTS = {
 """The cause of an error and its remedy, by the driver's code."""
 
 
-def of(driver: Any, code: int, problem: str, *, late: bool) -> CudaError:
+def make_error(driver: Any, code: int, problem: str, *, late: bool) -> CudaError:
     """Return the error for a `CUresult`.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import aotcuda
 from aotcuda.runtime import integer
-from aotcuda.runtime.general_path import again
+from aotcuda.runtime.general_path import launch_again
 from aotcuda.runtime.launch_config import dimensions
 from aotcuda.runtime.launcher import OfThisProcess
 
@@ -75,11 +75,11 @@ class ForAll(OfThisProcess):
                 name = self._kernel.__name__
                 record = self._loader.kernels.get(name)
                 raise errors.by_name(str(self._kernel), f"{name}.forall(n)", record, named)
-            again(self._launch, args)
+            launch_again(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
-        loaded = loader.ready() if loader.asks else loader.current or loader.ready()
+        loaded = loader.ready() if loader.checks_each_launch else loader.current or loader.ready()
         best = self._known_block(loaded, args) if self._n > 0 else None
         if best is not None:
             self._launcher(best)(*args)

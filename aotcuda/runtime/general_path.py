@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-LEARNT_AT = 2
+SPECIALIZE_AT = 2
 """The number of launches after which a specialization goes to the fast path: many kernels are launched only once."""
 
 _ATTEMPTS = 30
@@ -40,7 +40,7 @@ _MOST_TARGETS = 1024
 """The launch configurations for which an overload keeps the encoded configuration and the kernel's handle."""
 
 
-def again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
+def launch_again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
     """Launch, and retry if the images are unloaded meanwhile: UnloadedError means that nothing was launched."""
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -77,7 +77,7 @@ class GeneralPath:
         for attempt in _EACH_ATTEMPT:
             try:
                 loaded = loader.current
-                if loaded is None or loader.asks or drivers.forked:
+                if loaded is None or loader.checks_each_launch or drivers.forked:
                     loaded = loader.ready()
                 selection = loaded.select(self.name, args, stream)
                 if selection is None:
@@ -87,7 +87,7 @@ class GeneralPath:
                 if self._specializations is not None:
                     self.settle(loaded, selection, args)
             except aotcuda.errors.MissingVariantError:
-                if loaded is not None and self._specializations is not None and not loader.asks:
+                if loaded is not None and self._specializations is not None and not loader.checks_each_launch:
                     self._settle_miss(loaded, args)
                 raise
             except aotcuda.errors.UnloadedError:  # nothing was launched
@@ -105,7 +105,7 @@ class GeneralPath:
         overload, slot, _, pending, stream, _ = selection
         try:
             if not overload.live or self._loader.current is not loaded:  # the slot is taken, so the images stay loaded
-                raise aotcuda.errors.UnloadedError.of(self.where)
+                raise aotcuda.errors.UnloadedError.for_kernel(self.where)
             prepared = overload.targets.get(self.configuration)
             if prepared is None or (pending and not self._submit_ordered(loaded, selection, *prepared)):
                 self._submit_checked(loaded, selection, args)
@@ -122,13 +122,15 @@ class GeneralPath:
     def settle(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Add a specialization to the fast path after a launch of `selection` with `args`, if they allow it."""
         specialization = selection[5]
-        if self._specializations is None or specialization is None or self._loader.asks:
+        if self._specializations is None or specialization is None or self._loader.checks_each_launch:
             return
         specialization.launches += 1
-        if specialization.launches >= LEARNT_AT and specialization.teaches(selection[0]):
+        if specialization.launches >= SPECIALIZE_AT and specialization.fits_fast_path(selection[0]):
             from aotcuda.runtime import specialize  # noqa: PLC0415 (many kernels are launched once)
 
-            specialize.teach(loaded, self._specializations, specialization, args, self.configuration, self.where)
+            specialize.add_to_fast_path(
+                loaded, self._specializations, specialization, args, self.configuration, self.where
+            )
 
     def _settle_miss(self, loaded: KernelTable, args: tuple[object, ...]) -> None:
         """Record in the fast path that an exact kernel has no overload for arguments, after the second launch."""
@@ -137,10 +139,10 @@ class GeneralPath:
         if specialization is None:
             return
         specialization.launches += 1
-        if specialization.launches >= LEARNT_AT:
+        if specialization.launches >= SPECIALIZE_AT:
             from aotcuda.runtime import specialize  # noqa: PLC0415 (few launches are missed)
 
-            specialize.teach_miss(loaded, self._specializations, specialization, args)
+            specialize.add_miss_to_fast_path(loaded, self._specializations, specialization, args)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise the error of a launch that the fast path could not make; if only a context was missing, launch.
@@ -178,7 +180,7 @@ class GeneralPath:
         configured, kernel = self.configuration, None
         if configured.by_grid or code == drivers.INVALID_VALUE:  # the kernel may be the cause
             kernel = loaded.device_kernel(loaded.check(self.name, args, stream), current or 0)
-            configured = configured.of(kernel)
+            configured = configured.for_kernel(kernel)
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
 
     def _submit_ordered(self, loaded: KernelTable, selection: Selection, configurations: Any, kernel: object) -> bool:
@@ -267,10 +269,10 @@ class GeneralPath:
         driver = loaded.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
             self._loader.enter(loaded, overload.addresses_of(values), (stream, *pending), self.where)
-            configurations = self.configuration.of(kernel).on_streams(cooperative=kernel.cooperative)
+            configurations = self.configuration.for_kernel(kernel).on_streams(cooperative=kernel.cooperative)
             code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
         if code:
-            raise self._refused(code, driver, kernel.device, stream, self.configuration.of(kernel), kernel)
+            raise self._refused(code, driver, kernel.device, stream, self.configuration.for_kernel(kernel), kernel)
 
     def _refused(
         self,
@@ -287,7 +289,9 @@ class GeneralPath:
 
     def _needs_context(self, kernel: DeviceKernel) -> bool:
         """Return True if the configuration has unchecked attributes: their check needs a current context."""
-        return self.configuration not in kernel.verified and self.configuration.of(kernel).attributes is not None
+        return (
+            self.configuration not in kernel.verified and self.configuration.for_kernel(kernel).attributes is not None
+        )
 
 
 def launch_copies(

@@ -81,7 +81,7 @@ class _Filled:
         self.source = source
         self.is_none = is_none
 
-    def of(self, args: tuple[object, ...], named: dict[str, object]) -> object:
+    def evaluate(self, args: tuple[object, ...], named: dict[str, object]) -> object:
         """Return the argument for a launch."""
         if self.is_none is None:
             return self.value if self.name is None else named[self.name]
@@ -144,7 +144,7 @@ def binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> B
     if all(each.is_none is None for each in filled):
         given = [(each.name, each.value) for each in filled]
         return lambda args, named: (*args, *[value if name is None else named[name] for name, value in given])
-    return lambda args, named: (*args, *[each.of(args, named) for each in filled])
+    return lambda args, named: (*args, *[each.evaluate(args, named) for each in filled])
 
 
 def _by_heuristic(

@@ -50,7 +50,7 @@ class GridKernel(Kernel):
     @property
     def may_change(self) -> bool:
         """Return True if its parameters may be others at the next launch: those of an editable install."""
-        return self._loader.asks
+        return self._loader.checks_each_launch
 
     def __getitem__(self, grid: types.Grid) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
         """Return the kernel with a grid: an int, a tuple of one to three, or a function of the named arguments.
@@ -196,7 +196,7 @@ class GridKernel(Kernel):
             return on_handle.with_stream(stream)
         from aotcuda.runtime.launch_config import THE_KERNELS_OWN  # noqa: PLC0415 (as in Kernel.launcher)
 
-        exact = config_key.of((key, stream))
+        exact = config_key.exact_key((key, stream))
         if exact is not None:
             key, stream = exact
         place = key if stream is None else (key, None, stream, 0)
@@ -242,7 +242,9 @@ class GridKernel(Kernel):
         from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in Kernel.launcher)
 
         configuration = inner.configuration
-        specializations = None if self._loader.asks else extension.specializations_of(self._cache(), configuration)
+        specializations = (
+            None if self._loader.checks_each_launch else extension.specializations_of(self._cache(), configuration)
+        )
         if specializations is None:
             return launcher
         record = self.record()
@@ -250,7 +252,7 @@ class GridKernel(Kernel):
             self._named = record, grid_binding.named(record)
         if self._named[1] is None:
             return launcher
-        return extension.in_front(launcher, configuration, specializations, self._named[1])
+        return extension.wrap(launcher, configuration, specializations, self._named[1])
 
 
 class GridLauncher(OfThisProcess):

@@ -91,7 +91,7 @@ class Kernel:
 
     def _kept_launcher(self, configuration: tuple[Any, ...], attributes: LaunchAttributes | None) -> Launcher:
         """Return the launcher of a configuration, whose stream is a handle; made where none is kept."""
-        exact = config_key.of(configuration)
+        exact = config_key.exact_key(configuration)
         grid, block, stream, shared = _parts(exact or configuration)
         if exact is None:
             return self.launcher(grid, block, stream, shared, attributes)
@@ -204,7 +204,7 @@ class Kernel:
         configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
         specializations = extension.specializations_of(self._cache(), configuration)
         launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, specializations)
-        return launcher if specializations is None else extension.in_front(launcher, configuration, specializations)
+        return launcher if specializations is None else extension.wrap(launcher, configuration, specializations)
 
     def _launcher_class(self) -> type[Launcher]:
         from aotcuda.runtime.launcher import Launcher  # noqa: PLC0415 (as in launcher)

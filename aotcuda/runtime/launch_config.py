@@ -140,7 +140,7 @@ class Configuration:
             self._cooperative = OnStreams(self.grid, self.block, self.shared, encoded)
         return self._cooperative
 
-    def of(self, kernel: DeviceKernel) -> Configuration:
+    def for_kernel(self, kernel: DeviceKernel) -> Configuration:
         """Return the configuration for launches of a kernel: this one, or if only the grid was given a completed one.
 
         The grid counts clusters where the kernel has them, as Triton's does.
@@ -195,8 +195,8 @@ class Configuration:
 
 
 def allow_once(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
-    """Return `configuration.of(kernel)`, checked by `allow` unless it was before."""
-    found = configuration.of(kernel)
+    """Return `configuration.for_kernel(kernel)`, checked by `allow` unless it was before."""
+    found = configuration.for_kernel(kernel)
     if configuration not in kernel.verified:
         found.allow(kernel, where)
         if len(kernel.verified) >= _MOST_VERIFIED:

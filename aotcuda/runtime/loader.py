@@ -36,13 +36,13 @@ class Loader:
     Attributes:
         source: Where its images come from.
         current: What is loaded; None until something needs it. One that was read may be out of use a moment later.
-        asks: Whether `ready` must be called at each launch.
+        checks_each_launch: Whether `ready` must be called at each launch.
         leaving: Images that are out of use, and stay in the driver until launches of them have ended.
     """
 
     def __init__(self, source: ImageSource) -> None:
         self.source = source
-        self.asks = source.is_editable
+        self.checks_each_launch = source.is_editable
         self.current: KernelTable | None = None
         self.leaving: list[Leaving] = []
         self._lock = new_lock()
@@ -119,7 +119,7 @@ class Loader:
 
         drivers.check_fork()
         loaded = self.current or self._load()
-        if not self.asks:
+        if not self.checks_each_launch:
             return loaded
         with self._lock:  # of threads that find an edit, one has it compiled, and the others wait
             loaded = self.current or self._load()

@@ -70,7 +70,7 @@ def fast_path(loader: Loader) -> str:
     Raises:
         ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
     """
-    if loader.asks:
+    if loader.checks_each_launch:
         return "none: each launch of an editable install looks at its sources"
     loaded = loader.current
     if loaded.library.synchronous if loaded is not None else streams.launches_wait():
@@ -84,7 +84,7 @@ def shown(loader: Loader) -> str:
     state, loaded = "not loaded", loader.current
     if loaded is not None:
         state = "; ".join([*map(str, loaded.library.choices.values()), f"fast path {fast_path(loader)}"])
-    if loader.asks and (changed := loader.staleness().changed()):
+    if loader.checks_each_launch and (changed := loader.staleness().changed()):
         state += f"; out of date: {changed}"
     counts = f"{_counted(loader.kernels, 'kernel')}, {_counted(loader.manifest['functions'], 'function')}"
     return f"<aotcuda.Module {loader.source.name}: {counts}; {state}>"

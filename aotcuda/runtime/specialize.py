@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_IN_FAST_PATH = 64
 
 
-def teach(
+def add_to_fast_path(
     loaded: KernelTable,
     specializations: Any,
     specialization: Specialization,
@@ -52,12 +52,12 @@ def teach(
             from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
 
             fast_path.add(specializations, library, specialization, kernels, args, configuration.shared)
-    except BaseException:  # an interrupt: the next launch teaches it
+    except BaseException:  # an interrupt: the next launch adds it
         in_fast_path.discard(key)
         raise
 
 
-def teach_miss(
+def add_miss_to_fast_path(
     loaded: KernelTable, specializations: Any, specialization: Specialization, args: tuple[object, ...]
 ) -> None:
     """Record in the fast path in C that no overload accepts arguments like these, on machines with one GPU."""

@@ -122,7 +122,7 @@ def _read_handle(stream: Any) -> int | None:
     return None
 
 
-def same(left: int, right: int) -> bool:
+def is_same(left: int, right: int) -> bool:
     """Return True if two handles mean one stream."""
     return (left or LEGACY) == (right or LEGACY)
 
@@ -170,7 +170,7 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
     """
     for stream in (before, after):
         _check_exists(driver, stream, what)
-    if same(after, LEGACY) and _is_in_graph(driver, before):
+    if is_same(after, LEGACY) and _is_in_graph(driver, before):
         message = (
             f"{what}, which is captured into a graph, and the launch is on the default stream, which cannot join that; "
             "launch on the stream of the data"

@@ -233,7 +233,7 @@ def _holes(
     found = []
     number = 0
     for parameter in described:
-        for offset, _, is_address in parameter_kinds.of(parameter).fields(parameter):
+        for offset, _, is_address in parameter_kinds.kind_of(parameter).fields(parameter):
             value = values[number]
             number += 1
             if is_address and isinstance(value, int) and value in by_address:

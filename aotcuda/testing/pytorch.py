@@ -82,7 +82,7 @@ class _Tensors:
                 change(storage)
         return found
 
-    def asks(self, device: Any) -> bool | None:
+    def is_on_gpu(self, device: Any) -> bool | None:
         """Return True for a device of CUDA's, False for another one, None for none."""
         if device is None or isinstance(device, bool):
             return None
@@ -118,7 +118,7 @@ def _mode_of(torch: Any, tensors: _Tensors) -> Any:
             del types
             named = dict(kwargs or {})
             given = [item for item in leaves((args, named)) if isinstance(item, torch.Tensor)]
-            on_gpu = tensors.asks(named.get("device"))
+            on_gpu = tensors.is_on_gpu(named.get("device"))
             if on_gpu:
                 named["device"] = torch.device("cpu")
             if named.get("pin_memory"):
@@ -281,7 +281,7 @@ def _replace_methods(torch: Any, tensors: _Tensors) -> None:
         there = tensors.has(self)
         wanted = tensors.has(place) if isinstance(place, torch.Tensor) else None
         if wanted is None and isinstance(place, str | int | torch.device):
-            wanted = tensors.asks(place)
+            wanted = tensors.is_on_gpu(place)
             if "device" in named:
                 named["device"] = "cpu"
             else:
@@ -324,7 +324,7 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
     def made(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def make(*args: Any, **named: Any) -> Any:
-            on_gpu = tensors.asks(named.get("device"))
+            on_gpu = tensors.is_on_gpu(named.get("device"))
             source = args[0] if args and isinstance(args[0], torch.Tensor) else None
             if on_gpu is None:
                 on_gpu = tensors.has(source) if source is not None else in_context()
@@ -346,14 +346,14 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
         """A generator on the CPU, whatever device it is made for."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
-            return super().__new__(cls, "cpu" if tensors.asks(device) else device)
+            return super().__new__(cls, "cpu" if tensors.is_on_gpu(device) else device)
 
     torch.Generator = Generator
     init, called = context.__init__, context.__torch_function__
 
     def __init__(self: Any, device: Any) -> None:
         init(self, device)
-        self.on_gpu = tensors.asks(self.device)
+        self.on_gpu = tensors.is_on_gpu(self.device)
         self.device = torch.device("cpu") if self.on_gpu else self.device
 
     def __torch_function__(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -81,7 +81,9 @@ def _examine(name: str) -> dict[str, Any]:
         importlib.import_module(name)
     except Exception as error:  # noqa: BLE001 (it is told)
         return {"problem": f"it cannot be imported ({error})", "kernels": []}
-    found = [packed for by_path in adoption.known().values() for items in by_path.values() for packed in items]
+    found = [
+        packed for by_path in adoption.packaged_kernels().values() for items in by_path.values() for packed in items
+    ]
     own = [packed for packed in found if packed.pack == name]
     problem = None if own else "its index is missing or damaged, or it has no kernels"
     return {"problem": problem, "kernels": [_kernel(packed) for packed in own]}

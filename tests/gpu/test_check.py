@@ -1,4 +1,4 @@
-"""Test what `aotcuda check` predicts for this GPU and driver is what happens: exact, PTX, specific, refused images."""
+"""Test that the predictions of `aotcuda check` and `aotcuda doctor` are true for this GPU and driver."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from gpu import buffers
 buffers.primary_context()
 import quickstart.kernels as k
 from aotcuda.common import gpu_facts
+from aotcuda.tools import doctor
 from aotcuda.tools.check import check
 from aotcuda.errors import RuntimeUnavailableError
 from aotcuda.runtime import driver
 here = driver.get()
 capability = "{}.{}".format(*here.devices[0].capability)
-cuda = min(here.version, gpu_facts.branches()[-1].cuda)  # a newer driver is taken to be like the newest known
+cuda = min(here.version, gpu_facts.branches()[-1].cuda)  # the newest known driver stands for newer ones
 report = check.check(str(Path(k.__file__).parent), gpu=capability, driver=gpu_facts.dotted(cuda))
 (cell,) = report.modules[0].cells
 x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])
@@ -27,12 +28,20 @@ try:
     happened = [k.__aotcuda__.chosen[0].arch, out.read()]
 except RuntimeUnavailableError as error:
     happened = [None, None]
-print(json.dumps([[cell.image, [12, 24, 36] if cell.packaged else None], happened, cell.exists]))
+found = doctor.examine()
+(taken,) = [module["takes"][0]["image"] for module in found["modules"] if module["name"] == "quickstart.kernels"]
+predicted = [cell.image, [12, 24, 36] if cell.packaged else None]
+print(json.dumps([predicted, happened, cell.exists, found["driver"], taken, doctor.render(found)]))
 """
 
 
 @pytest.mark.parametrize("wheel", ["quickstart", "quickstart-ptx", "quickstart-older", "quickstart-specific"])
-def test_the_prediction_is_what_happens_here(run_clean, wheel):
-    predicted, happened, exists = run_clean(PREDICT, wheel, AOTCUDA_FALLBACK="error")
+def test_check_and_doctor_predict_the_image_of_a_launch(run_clean, wheel):
+    predicted, happened, exists, driver, taken, text = run_clean(PREDICT, wheel, AOTCUDA_FALLBACK="error")
     assert predicted == happened
     assert exists
+    assert driver["problem"] is None
+    assert driver["gpus"]
+    assert f"for CUDA {driver['cuda']}" in text
+    if happened[0] is not None:
+        assert taken == happened[0]

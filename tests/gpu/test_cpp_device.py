@@ -1,8 +1,6 @@
-"""Test grid synchronization, device variables, launches by kernels, and fma on a GPU."""
+"""Test grid synchronization, device variables, launches by kernels, fma and small floats in CUDA C++ on a GPU."""
 
 from __future__ import annotations
-
-import sys
 
 import numpy as np
 import pytest
@@ -12,20 +10,13 @@ cupy = pytest.importorskip("cupy")
 
 
 @pytest.fixture(scope="module")
-def package(installed):
+def package(packaged):
     """Return a function from a module's name to the module of `tests/packages/cppdevice`."""
-    if not (installed / "cppdevice").is_dir():
-        pytest.skip("there is no wheel cppdevice: prepare.py builds it where pyelftools is installed")
-    sys.path.insert(0, str(installed / "cppdevice"))
-
-    def find(name):
-        return __import__(f"cppdevice.{name}", fromlist=[name])
-
-    return find
+    return lambda name: packaged("cppdevice", f"cppdevice.{name}")
 
 
 @pytest.mark.parametrize("module", ["kernels", "python"])
-def test_kernels_that_synchronize_the_grid_in_cpp_are_launched_cooperatively(package, module):
+def test_kernels_that_synchronize_their_grid_launch_cooperatively(package, module):
     numbers, following = cupy.full(64, -1, "int32"), cupy.full(64, -1, "int32")
     for _ in range(3):
         package(module).synced[64, 32](numbers, following)
@@ -33,7 +24,7 @@ def test_kernels_that_synchronize_the_grid_in_cpp_are_launched_cooperatively(pac
     assert following.tolist() == [*range(1, 64), 0]
 
 
-def test_device_variables_are_set_and_read_by_their_names(package):
+def test_device_variables_are_written_and_read_by_name(package):
     k = package("kernels")
     out = cupy.zeros(4, "float32")
     k.looked_up[1, 4](out)
@@ -59,7 +50,7 @@ def test_fma_decides_how_a_multiply_add_is_rounded(package, module, name, fused)
     assert out.item() == (2.0**-24 if fused else 0)
 
 
-def test_a_kernel_launches_a_kernel(package):
+def test_kernel_launches_a_kernel(package):
     x = cupy.zeros(32, "float32")
     package("launching").parent[1, 1](x)
     cupy.cuda.Device().synchronize()
@@ -69,7 +60,7 @@ def test_a_kernel_launches_a_kernel(package):
 @pytest.mark.parametrize(
     "values", [(1.0, 2.0, 3.0), (0.1, 0.1, 0.1), (-3.3e38, 448, -57344), (1e-40, 2.0**-9, 2.0**-16)]
 )
-def test_bfloat16_and_float8_numbers_arrive_as_they_are_rounded(package, values):
+def test_bfloat16_and_float8_scalars_arrive_rounded(package, values):
     from aotcuda.runtime.arguments import small_floats
     from support.small_floats import decode
 
@@ -80,7 +71,7 @@ def test_bfloat16_and_float8_numbers_arrive_as_they_are_rounded(package, values)
     assert out.tolist() == rounded
 
 
-def test_float8_and_bfloat16_tensors_are_taken_by_cpp_kernels(package):
+def test_float8_and_bfloat16_tensors_arrive(package):
     torch = pytest.importorskip("torch")
     x = torch.tensor([0.5, -2.0, 448.0], device="cuda").to(torch.float8_e4m3fn)
     y = torch.tensor([1.0, 2.0, 3.0], device="cuda", dtype=torch.bfloat16)

@@ -1,8 +1,7 @@
-"""Packaged device functions in JIT kernels, in C++ programs and under nvJitLink; packaged kernels launched from C++."""
+"""Test packaged device functions in JIT kernels, C++ programs and linkers, and packaged kernels in C++ programs."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -22,7 +21,7 @@ pytestmark = [
 ]
 cupy = pytest.importorskip("cupy")
 
-# The program is written for that front end's array descriptors and complex arguments.
+# The programs pass array descriptors and complex arguments as numba-cuda does.
 DESCRIPTORS = pytest.mark.front_end(front_ends.NUMBA)
 
 REPOSITORY = Path(__file__).parents[2]
@@ -30,17 +29,15 @@ PROGRAMS = REPOSITORY / "tests" / "packages" / "devicefunctions" / "cpp"
 
 
 @pytest.fixture(scope="module")
-def library(installed):
-    sys.path.insert(0, str(installed / "devicefunctions"))
-    import devicefunctions.plain
-    import devicefunctions.table
-
-    return devicefunctions
+def library(packaged):
+    for name in ("plain", "table"):
+        packaged("devicefunctions", f"devicefunctions.{name}")
+    return sys.modules["devicefunctions"]
 
 
 @pytest.fixture(scope="module")
 def cuda(front_end):
-    """Return the front end's own JIT, whose kernels call the packaged functions."""
+    """Return the `cuda` module of the front end; its JIT compiles kernels that call the packaged functions."""
     return pytest.importorskip("numba.cuda" if front_end == front_ends.NUMBA else "numba_cuda_mlir.cuda")
 
 
@@ -72,7 +69,7 @@ def output(*command: object) -> str:
 
 
 @pytest.mark.parametrize("lto", [True, False])
-def test_a_jit_kernel_calls_them_with_and_without_lto(library, cuda, lto):
+def test_jit_kernel_calls_functions_with_and_without_lto(library, cuda, lto):
     k = library.plain
 
     @cuda.jit(lto=lto)
@@ -93,7 +90,7 @@ def test_a_jit_kernel_calls_them_with_and_without_lto(library, cuda, lto):
     np.testing.assert_allclose(dz.get(), z * z, rtol=1e-6)
 
 
-def test_structs_and_arrays_go_through_a_jit_kernel(library, cuda):
+def test_jit_kernel_passes_structs_and_arrays(library, cuda):
     k = library.plain
 
     @cuda.jit
@@ -110,7 +107,7 @@ def test_structs_and_arrays_go_through_a_jit_kernel(library, cuda):
     np.testing.assert_array_equal(out.get(), np.array([2, 0.75, 4.25, 1.5, 1.25], "float32"))
 
 
-def test_callbacks_run_once_for_each_jit_kernel(library, cuda):
+def test_callbacks_run_once_for_a_jit_kernel(library, cuda):
     import devicefunctions._hooks as hooks
 
     t = library.table
@@ -130,7 +127,7 @@ def test_callbacks_run_once_for_each_jit_kernel(library, cuda):
 
 
 @DESCRIPTORS
-def test_function_pointers_and_state_in_cpp(installed, nvcc, tmp_path):
+def test_cpp_program_uses_function_pointers_and_state(installed, nvcc, tmp_path):
     includes, libs = (
         flags(installed, "devicefunctions", kind, "devicefunctions.plain") for kind in ("includes", "libs")
     )
@@ -145,7 +142,7 @@ def test_function_pointers_and_state_in_cpp(installed, nvcc, tmp_path):
 
 
 @pytest.mark.front_end(front_ends.NUMBA)  # which builds the example
-def test_the_example_filters_with_python_functions(installed, nvcc, tmp_path):
+def test_example_filters_with_python_functions(installed, nvcc, tmp_path):
     includes, libs = (flags(installed, "udf", kind, "udf.functions") for kind in ("includes", "libs"))
     source = REPOSITORY / "examples" / "udf" / "cpp" / "filter.cu"
     program = tmp_path / "filter"
@@ -155,7 +152,7 @@ def test_the_example_filters_with_python_functions(installed, nvcc, tmp_path):
 
 
 @DESCRIPTORS
-def test_packaged_kernels_are_launched_from_cpp(installed, nvcc, tmp_path):
+def test_cpp_program_launches_packaged_kernels(installed, nvcc, tmp_path):
     folder = installed / "devicefunctions" / "devicefunctions" / "launched.aotcuda"
     program = tmp_path / "launch"
     toolkit = Path(nvcc).resolve().parents[1]
@@ -168,7 +165,7 @@ def test_packaged_kernels_are_launched_from_cpp(installed, nvcc, tmp_path):
 
 
 @pytest.mark.parametrize("lto", [True, False])
-def test_cuda_core_links_and_launches(installed, lto):
+def test_cuda_core_links_packaged_functions(installed, lto):
     core = pytest.importorskip("cuda.core")
     folder = installed / "devicefunctions" / "devicefunctions" / "plain.aotcuda"
     source = (
@@ -195,46 +192,9 @@ def test_cuda_core_links_and_launches(installed, lto):
     assert float(values[0]) == 6.5
 
 
-@DESCRIPTORS
-def test_cuda_core_launches_packaged_kernels(installed):
-    core = pytest.importorskip("cuda.core")
-    folder = installed / "devicefunctions" / "devicefunctions" / "launched.aotcuda"
-    device = core.Device()
-    device.set_current()
-    kernel = core.ObjectCode.from_fatbin((folder / "kernels.fatbin").read_bytes()).get_kernel("axpy")
-    x = cupy.arange(10, dtype="float32")
-    out = cupy.zeros(10, "float32")
-
-    def block(array):
-        return [0, 0, array.size, array.itemsize, array.data.ptr, *array.shape, *array.strides]
-
-    stream = device.create_stream()
-    arguments = [np.float32(2), *map(np.int64, [*block(x), *block(x), *block(out)])]
-    core.launch(stream, core.LaunchConfig(grid=1, block=32), kernel, *arguments)
-    stream.sync()
-    np.testing.assert_array_equal(out.get(), 3 * x.get())
-
-
-@pytest.mark.front_end(front_ends.MLIR)
-def test_with_no_word_about_lto_a_function_is_inlined(library, cuda):
-    k = library.plain
-
-    @cuda.jit
-    def user(x, out):
-        i = cuda.grid(1)
-        if i < x.size:
-            out[i] = k.add_f32(x[i], x[i])
-
-    x, out = cupy.arange(100, dtype="float32"), cupy.zeros(100, "float32")
-    user[1, 128](x, out)
-    np.testing.assert_array_equal(out.get(), 2 * x.get())
-    (compiled,) = user.overloads.values()
-    assert compiled.metadata["ltoir"]
-
-
 @pytest.mark.front_end(front_ends.MLIR)
 def test_callbacks_come_from_a_helper_that_is_not_inlined(library, cuda):
-    """The compiler compiles such a helper by itself, and passes on neither what it links nor its callbacks."""
+    # The compiler compiles this helper by itself, and drops its link items and callbacks.
     import devicefunctions._hooks as hooks
 
     t = library.table
@@ -257,27 +217,6 @@ def test_callbacks_come_from_a_helper_that_is_not_inlined(library, cuda):
     assert hooks.calls == ["setup"]
 
 
-@pytest.mark.front_end(front_ends.MLIR)
-def test_callbacks_run_for_each_loaded_image(library, cuda):
-    import devicefunctions._hooks as hooks
-
-    t = library.table
-    hooks.calls.clear()
-
-    @cuda.jit
-    def user(out):
-        i = cuda.grid(1)
-        if i < 4:
-            out[i] = t.looked_up(i)
-
-    for dtype in ("float32", "float64", "float32"):
-        out = cupy.zeros(4, dtype)
-        user[1, 32](out)
-        np.testing.assert_array_equal(out.get(), [10, 20, 30, 40])
-    assert hooks.calls == ["setup", "setup"]  # one image for each signature, and a table in each
-
-
-# Both compilers in one process, and the functions of one package in kernels of each.
 BOTH = """
 import json, warnings
 warnings.simplefilter("ignore")
@@ -308,18 +247,9 @@ print(json.dumps([k.__aotcuda__.manifest["frontend"], found]))
 """
 
 
-def test_one_package_serves_kernels_of_both_compilers(front_end, installed):
+def test_one_package_serves_kernels_of_both_compilers(front_end, run_clean):
     pytest.importorskip("numba_cuda")
     pytest.importorskip("numba_cuda_mlir")
-    path = os.pathsep.join([str(installed / "devicefunctions"), str(REPOSITORY), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", BOTH],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    built_by, found = json.loads(done.stdout.splitlines()[-1])
+    built_by, found = run_clean(BOTH, "devicefunctions")
     assert built_by == front_end
     assert found == [[[10, 11, 12, 13], [10.0, 23.0, 36.0, 49.0], ["setup"]]] * 6

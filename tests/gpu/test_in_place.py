@@ -1,9 +1,6 @@
-"""A package whose kernels stand beside the code that launches them, on a real GPU: the numbers of Numba's own JIT."""
+"""Test a module that is packaged in place on a GPU: its numbers equal those of Numba's JIT."""
 
 from __future__ import annotations
-
-import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -35,15 +32,12 @@ print(json.dumps([given[2].get().tobytes().hex(), numbers.get().tolist(), type(s
 
 
 @pytest.fixture(scope="module")
-def solver(installed):
+def solver(packaged):
     """Return the module, packaged in place."""
-    sys.path.insert(0, str(installed / "inplace"))
-    import inplace.solver
-
-    return inplace.solver
+    return packaged("inplace", "inplace.solver")
 
 
-def test_launches_give_the_bits_that_numba_gives(run_clean):
+def test_bits_equal_those_of_numba(run_clean):
     packaged = run_clean(CASE, "inplace", AOTCUDA_FALLBACK="error")
     pytest.importorskip("numba.cuda")
     numba = run_clean(CASE, "inplace", AOTCUDA_IN_PLACE="0")
@@ -52,14 +46,14 @@ def test_launches_give_the_bits_that_numba_gives(run_clean):
     assert numba[2] == "numba.cuda.dispatcher"
 
 
-def test_nothing_but_what_was_packaged_is_launched(solver):
+def test_only_packaged_kernels_are_launched(solver):
     x = cupy.ones(64, "f4")
     with testing.only_packaged():
         solver.launch_all(x, x, cupy.zeros_like(x))
     assert testing.is_packaged("inplace.solver")
 
 
-def test_numpys_arrays_are_copied_there_and_back(solver):
+def test_numpys_arrays_are_copied_to_the_gpu_and_back(solver):
     out = np.zeros(64, "f4")
     with pytest.warns(HostArrayWarning, match="Host array used in CUDA kernel"):
         solver.add[1, 64](np.ones(64, "f4"), cupy.ones(64, "f4"), out)
@@ -69,16 +63,7 @@ def test_numpys_arrays_are_copied_there_and_back(solver):
     np.testing.assert_array_equal(out, np.full(64, 6, "f4"))
 
 
-def test_a_number_of_another_type_is_another_kernel(solver):
-    pytest.importorskip("numba.cuda")
-    values = cupy.ones(64, "f4")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FallbackWarning)
-        solver.scale[1, 64](np.int32(3), values)
-    np.testing.assert_array_equal(values.get(), np.full(64, 3, "f4"))
-
-
-def test_what_no_table_names_is_numbas_and_so_are_its_arrays(solver):
+def test_kernels_and_arrays_outside_the_table_are_numbas(solver):
     pytest.importorskip("numba.cuda")
     values = solver.cuda.to_device(np.zeros(4, "f8"))
     assert isinstance(values, solver.cuda.cudadrv.devicearray.DeviceNDArray)
@@ -86,11 +71,11 @@ def test_what_no_table_names_is_numbas_and_so_are_its_arrays(solver):
         solver.never_packaged[1, 1](values)
     assert values.copy_to_host().tolist() == [1, 0, 0, 0]
     single = solver.cuda.to_device(np.ones(4, "f4"))
-    solver.scale[1, 4](2.0, single)  # the packaged one
+    solver.scale[1, 4](2.0, single)  # the table has this kernel
     assert single.copy_to_host().tolist() == [2, 2, 2, 2]
 
 
-def test_a_kernel_of_somebody_elses_calls_its_device_functions(solver):
+def test_kernel_of_another_module_calls_its_device_functions(solver):
     numba = pytest.importorskip("numba.cuda")
     twice = solver.twice
 
@@ -103,12 +88,7 @@ def test_a_kernel_of_somebody_elses_calls_its_device_functions(solver):
     assert values.get().tolist() == [42]
 
 
-def test_functions_for_the_processor_are_numbas(solver):
-    pytest.importorskip("numba")
-    assert solver.on_the_processor(4) == 8
-
-
-def test_the_driver_answers_as_numba_does(solver):
+def test_driver_queries_answer_as_numba_does(solver):
     numba = pytest.importorskip("numba.cuda")
     ours, theirs = solver.cuda.get_current_device(), numba.get_current_device()
     names = ["MULTIPROCESSOR_COUNT", "MAX_THREADS_PER_BLOCK", "WARP_SIZE", "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"]

@@ -1,18 +1,17 @@
-"""Packaged kernels inside JAX's programs, on a real GPU."""
+"""Test packaged kernels inside JAX's programs on a GPU."""
 
 from __future__ import annotations
 
 import os
-import sys
-import threading
 
 import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
+from support.threads import at_once
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # what JAX warns of is its affair
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # JAX gives warnings of its own
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # beside other tests' libraries
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -31,11 +30,8 @@ def gpu():
 
 
 @pytest.fixture(scope="module")
-def axpy(installed):
-    sys.path.insert(0, str(installed / "quickstart"))
-    import quickstart.kernels
-
-    return quickstart.kernels.axpy
+def axpy(quickstart):
+    return quickstart.axpy
 
 
 def like(x):
@@ -48,7 +44,7 @@ def call(*args, **options):
     return aotcuda.jax.call(*args, **options)
 
 
-def test_inside_a_jitted_program(axpy):
+def test_kernel_runs_inside_a_jitted_program(axpy):
     @jax.jit
     def step(x, y):
         out = call(axpy, like(x), forall=x.size)(2.0, jnp.sin(x) * 3, y)
@@ -62,9 +58,7 @@ def test_inside_a_jitted_program(axpy):
     assert "callback" not in text
 
 
-def test_it_is_in_line_with_what_runs_before_and_after(features):
-    """A hundred launches, each between kernels of XLA's that write what it reads and read what it writes."""
-
+def test_kernel_runs_in_order_between_kernels_of_xla(features):
     @jax.jit
     def chain(x):
         def body(_, value):
@@ -77,13 +71,8 @@ def test_it_is_in_line_with_what_runs_before_and_after(features):
     np.testing.assert_allclose(chain(x), x, rtol=1e-4)
 
 
-def test_outside_of_jit(features):
-    x = jnp.arange(N, dtype=jnp.float32)
-    np.testing.assert_array_equal(call(features.square, like(x), forall=N)(x), np.arange(N, dtype="float32") ** 2)
-
-
 @pytest.mark.parametrize("dtype", ["int32", "float32", "complex64"])
-def test_the_signature_is_that_of_the_dtypes(features, dtype):
+def test_signature_follows_the_dtypes(features, dtype):
     x = jnp.arange(9).astype(dtype)
     np.testing.assert_array_equal(call(features.square, like(x), forall=9)(x), np.arange(9).astype(dtype) ** 2)
 
@@ -96,9 +85,7 @@ def test_two_dimensions_are_row_major(features):
     np.testing.assert_array_equal(turned, x.T)
 
 
-def test_recorded_into_command_buffers(axpy):
-    """Twice with other data and buffers, since what was recorded has to be brought up to date."""
-
+def test_command_buffers_are_updated_for_other_arrays(axpy):
     @jax.jit
     def chain(x, y):
         for _ in range(20):
@@ -113,7 +100,7 @@ def test_recorded_into_command_buffers(axpy):
     assert "@aotcuda_launch_recorded" in chain.lower(jnp.ones(N), jnp.ones(N)).as_text()
 
 
-def test_in_place_of_a_donated_argument(features):
+def test_result_takes_the_place_of_a_donated_argument(features):
     def reverse(x):
         return call(features.reverse, like(x), grid=1, block=64, input_output_aliases={0: 0})(x)
 
@@ -128,60 +115,21 @@ def test_in_place_of_a_donated_argument(features):
     assert result.unsafe_buffer_pointer() == address
 
 
-def test_batches_are_refused_or_sequential(features):
-    x = jnp.arange(12, dtype=jnp.float32).reshape(3, 4)
-
-    def square(x, **options):
-        return call(features.square, like(x), forall=x.size, **options)(x)
-
-    np.testing.assert_array_equal(jax.vmap(lambda x: square(x, vmap_method="sequential"))(x), x**2)
-    with pytest.raises(NotImplementedError, match="vmap_method"):
-        jax.vmap(square)(x)
-    with pytest.raises(ArgumentError, match="'sequential'"):
-        square(x, vmap_method="expand_dims")
-
-
-def test_gradients_by_custom_vjp(features):
-    @jax.custom_vjp
-    def square(x):
-        return call(features.square, like(x), forall=x.size)(x)
-
-    square.defvjp(lambda x: (square(x), x), lambda x, gradient: (2 * x * gradient,))
-    x = jnp.arange(5, dtype=jnp.float32)
-    np.testing.assert_array_equal(jax.jit(jax.grad(lambda x: square(x).sum()))(x), 2 * x)
-
-
-def test_from_several_threads(axpy):
+def test_threads_launch_at_once(axpy):
     @jax.jit
     def step(x, y):
         return call(axpy, like(x), forall=x.size)(2.0, x, y)
 
-    failed = []
-
-    def many(number):
+    def work(number):
         x, y = jnp.full(N, number, jnp.float32), jnp.ones(N, jnp.float32)
         for _ in range(200):
-            x_next = step(x, y)
-        if not np.array_equal(x_next, np.full(N, 2 * number + 1, "float32")):
-            failed.append(number)
+            out = step(x, y)
+        np.testing.assert_array_equal(out, np.full(N, 2 * number + 1, "float32"))
 
-    threads = [threading.Thread(target=many, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    assert at_once([lambda number=number: work(number) for number in range(4)]) == []
 
 
-def test_shapes_and_dtypes_are_checked_while_tracing(features, axpy):
-    x = jnp.zeros((2, 2), jnp.float32)
-    with pytest.raises(ArgumentError, match=r"argument 1, x, is float32\[:, ?::1\]"):
-        jax.jit(lambda x: call(features.square, like(x), forall=4)(x))(x)
-    with pytest.raises(ArgumentError, match="a is an array of JAX where the kernel takes float32 by value"):
-        jax.jit(lambda a, x: call(axpy, like(x), forall=4)(a, x, x))(2.0, x.ravel())
-
-
-def test_a_program_does_not_outlive_its_images(features):
+def test_program_must_be_traced_again_after_an_unload(features):
     @jax.jit
     def square(x):
         return call(features.square, like(x), forall=x.size)(x)
@@ -195,14 +143,7 @@ def test_a_program_does_not_outlive_its_images(features):
     np.testing.assert_array_equal(square(x), x**2)
 
 
-def test_on_the_cpu_it_is_refused_in_words(features):
-    x = jax.device_put(np.arange(7, dtype="float32"), jax.devices("cpu")[0])
-    with pytest.raises(Exception, match=r"gpufeatures\.kernels\.square runs on GPUs of NVIDIA's alone"):
-        jax.jit(lambda x: call(features.square, like(x), forall=x.size)(x))(x).block_until_ready()
-
-
-def test_eager_arrays_are_read_only(features):
-    """Launched outside of JAX's programs: what is declared read-only takes them, and nothing else."""
+def test_launch_with_jax_array_needs_a_readonly_parameter(features):
     cupy = pytest.importorskip("cupy")
     x, out = jnp.ones(64, jnp.float32), cupy.zeros(1, "float32")
     x.block_until_ready()
@@ -212,7 +153,7 @@ def test_eager_arrays_are_read_only(features):
         features.square[1, 64](x, cupy.zeros(64, "float32"))
 
 
-def test_on_the_gpu_of_its_arrays(axpy):
+def test_kernel_runs_on_the_gpu_of_its_arrays(axpy):
     if len(jax.devices("gpu")) < 2:
         pytest.skip("it needs two GPUs")
     step = jax.jit(lambda x, y: call(axpy, like(x), forall=x.size)(2.0, x, y))

@@ -1,7 +1,7 @@
-"""Threads that launch at once on a real GPU. Nothing but the driver is needed, so Pythons without the GIL can run this.
+"""Test threads that launch at once on a GPU. The tests need the driver alone, so Pythons without the GIL can run them.
 
-Every launch adds to an array, `y += a * x`, with another `a`: a launch that was lost, made twice, or given another
-one's arguments shows in the sums. The numbers are small integers, so that the sums are exact.
+Every launch adds to an array, `y += a * x`, with another `a`: the sums show a launch that is lost, made twice, or made
+with another launch's arguments. The numbers are small integers, so that the sums are exact.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import sys
 
 import pytest
 
-from aotcuda.runtime import fast as extension
 from support.threads import at_once
 
 try:
@@ -27,22 +26,9 @@ N = 300
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 
-@pytest.fixture(scope="module")
-def quickstart(installed):
-    """Return the module `quickstart.kernels`."""
-    sys.path.insert(0, str(installed / "quickstart"))
-    import quickstart.kernels
-
-    return quickstart.kernels
-
-
-@pytest.fixture(params=["general", "extension"])
-def axpy(request, quickstart, monkeypatch):
-    """Return the kernel with one of the fast paths, not loaded and with nothing learnt yet."""
-    if request.param == "general":
-        monkeypatch.setattr(extension, "_found", [None])
-    elif extension.in_use() is None:
-        pytest.skip(f"there is no fast path in C: {extension.why_not()}")
+@pytest.fixture
+def axpy(quickstart, path):
+    """Return the kernel of a module that is not loaded."""
     buffers.primary_context()
     buffers.check(buffers.cuda.cuCtxSynchronize())
     quickstart.__aotcuda__.unload()
@@ -64,14 +50,14 @@ class Sums:
         ]
 
     def add(self, run, number):
-        """One launch."""
+        """Launch once."""
         a = (number + self._thread) % 7
         x, y = self.pairs[number % 2]
         run(float(a), x, y, y)
         self._added[number % 2] += a
 
     def wrong(self):
-        """Return what the GPU has other than it should be."""
+        """Return the numbers on the GPU that are not the expected ones."""
         wrong = []
         for (_, y), added in zip(self.pairs, self._added, strict=True):
             for index, value in enumerate(y.read()):
@@ -80,8 +66,8 @@ class Sums:
         return wrong
 
 
-def test_all_with_one_launcher(axpy):
-    """The first launches of all threads meet in loading the module; none of the threads has a context yet."""
+def test_threads_share_one_launcher(axpy):
+    # The first launches meet in loading the module, and no thread has a context yet.
     sums = [Sums(thread) for thread in range(THREADS)]
     run = axpy[2, 256]
 
@@ -93,7 +79,7 @@ def test_all_with_one_launcher(axpy):
     assert [wrong for own in sums for wrong in own.wrong()] == []
 
 
-def test_each_with_a_stream_and_launchers_of_its_own(axpy):
+def test_each_thread_has_its_own_stream_and_launchers(axpy):
     sums = [Sums(thread) for thread in range(THREADS)]
     buffers.check(buffers.cuda.cuCtxSynchronize())
     streams = [ctypes.c_void_p() for _ in sums]
@@ -112,45 +98,7 @@ def test_each_with_a_stream_and_launchers_of_its_own(axpy):
         buffers.check(buffers.cuda.cuStreamDestroy_v2(stream))
 
 
-def test_loading_anew_time_and_again(axpy, quickstart):
-    """Between rounds nothing runs, and the module is unloaded, as its documentation asks for."""
-    sums = [Sums(thread) for thread in range(THREADS)]
-    kept = axpy[2, 256]
-
-    def work(own, first):
-        for number in range(first, first + 20):
-            own.add(kept if number % 3 else axpy.forall(N), number)
-
-    for first in range(0, 200, 20):
-        assert at_once([lambda own=own, first=first: work(own, first) for own in sums]) == []
-        buffers.check(buffers.cuda.cuCtxSynchronize())
-        quickstart.__aotcuda__.unload()
-    assert [wrong for own in sums for wrong in own.wrong()] == []
-
-
-def test_others_learn_types_while_threads_launch(axpy):
-    sums = [Sums(thread) for thread in range(THREADS)]
-    run = axpy[2, 256]
-
-    def work(own):
-        for number in range(LAUNCHES):
-            own.add(run, number)
-
-    def learn(own):
-        pairs = own.pairs
-        for number in range(40):
-            fresh = type("Fresh", (buffers.Buffer,), {})
-            for x, _ in pairs:
-                x.__class__ = fresh  # arrays of a type that nobody has met
-            own.add(run, number)
-
-    works = [lambda own=own: work(own) for own in sums[2:]] + [lambda own=own: learn(own) for own in sums[:2]]
-    assert at_once(works) == []
-    assert [wrong for own in sums for wrong in own.wrong()] == []
-
-
-def test_the_gil_stays_off(axpy):
-    """Where this Python runs without it, nothing that was imported here has switched it on."""
+def test_python_without_the_gil_stays_without_it(axpy):
     if "t" not in sys.abiflags:
         pytest.skip("this Python has a GIL at all times")
     assert not sys._is_gil_enabled()

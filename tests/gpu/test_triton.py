@@ -1,51 +1,35 @@
-"""Packaged Triton kernels beside Triton's own JIT, from the same source: the same numbers, in every variant."""
+"""Test that packaged Triton kernels give the numbers of Triton's JIT of the same source, in every variant."""
 
 from __future__ import annotations
 
-import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from types import SimpleNamespace
+    from collections.abc import Callable
+    from types import ModuleType
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # what Triton and PyTorch warn of is their affair
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # Triton and PyTorch give warnings of their own
 
 
 @pytest.fixture(scope="module")
-def t(installed: Path) -> Iterator[SimpleNamespace]:
+def t(packaged: Callable[[str, str], ModuleType]) -> SimpleNamespace:
     """Return the packaged modules, their sources as Triton has them, and PyTorch."""
-    from types import SimpleNamespace
-
-    torch = pytest.importorskip("torch")
-    triton = pytest.importorskip("triton")
-    if not (installed / "tritonkernels").is_dir():
-        pytest.skip(
-            "there is no wheel of tritonkernels (python tests/gpu/prepare.py FOLDER, where Triton is installed)"
-        )
-    sys.path.insert(0, str(installed / "tritonkernels"))
-    import tritonkernels._kernels
-    import tritonkernels._tensor_cores
-    import tritonkernels.kernels
-    import tritonkernels.tensor_cores
-
-    packaged = tritonkernels.kernels.__aotcuda__.manifest["toolchain"]["triton"]
-    yield SimpleNamespace(
-        torch=torch,
-        same=packaged == triton.__version__,
-        kernels=tritonkernels.kernels,
-        tensor_cores=tritonkernels.tensor_cores,
-        jit=tritonkernels._kernels,
-        jit_tensor_cores=tritonkernels._tensor_cores,
+    torch, triton = pytest.importorskip("torch"), pytest.importorskip("triton")
+    names = ("kernels", "tensor_cores", "_kernels", "_tensor_cores")
+    kernels, tensor_cores, jit, jit_tensor_cores = (
+        packaged("tritonkernels", f"tritonkernels.{name}") for name in names
     )
-    sys.path.remove(str(installed / "tritonkernels"))
+    same = kernels.__aotcuda__.manifest["toolchain"]["triton"] == triton.__version__
+    return SimpleNamespace(
+        torch=torch, same=same, kernels=kernels, tensor_cores=tensor_cores, jit=jit, jit_tensor_cores=jit_tensor_cores
+    )
 
 
 def agrees(t: SimpleNamespace, ours: object, theirs: object) -> bool:
-    """Equal to the last bit where both were compiled by one version of Triton; else nearly."""
+    """Compare bits where one version of Triton compiled both, and numbers otherwise."""
     return t.torch.equal(ours, theirs) if t.same else t.torch.allclose(ours, theirs, atol=1e-2, rtol=1e-2)
 
 
@@ -63,7 +47,7 @@ def test_add_in_every_variant(t: SimpleNamespace, n: int, block: int, shift: int
 
 
 @pytest.mark.parametrize("columns", [768, 1000])
-def test_softmax(t: SimpleNamespace, columns: int) -> None:
+def test_softmax_is_right(t: SimpleNamespace, columns: int) -> None:
     x = t.torch.randn(512, columns, device="cuda")
     ours, theirs = t.torch.empty_like(x), t.torch.empty_like(x)
     t.kernels.softmax[(512,)](ours, x, ours.stride(0), x.stride(0), columns, BLOCK=1024)
@@ -73,7 +57,7 @@ def test_softmax(t: SimpleNamespace, columns: int) -> None:
 
 
 @pytest.mark.parametrize("n", [100, 100_000])
-def test_configs_are_chosen_by_the_arguments(t: SimpleNamespace, n: int) -> None:
+def test_arguments_choose_the_config(t: SimpleNamespace, n: int) -> None:
     x = t.torch.randn(n, device="cuda")
     expected = 0.5 * x
     t.kernels.scale[lambda meta: (-(-meta["n"] // meta["BLOCK"]),)](x, 0.5, n)
@@ -81,7 +65,7 @@ def test_configs_are_chosen_by_the_arguments(t: SimpleNamespace, n: int) -> None
 
 
 @pytest.mark.parametrize("size", [256, 1024])
-def test_matmul(t: SimpleNamespace, size: int) -> None:
+def test_matmul_is_right(t: SimpleNamespace, size: int) -> None:
     a, b = (t.torch.randn(size, size, device="cuda", dtype=t.torch.float16) for _ in range(2))
     ours, theirs = t.torch.empty_like(a), t.torch.empty_like(a)
     blocks = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
@@ -92,7 +76,7 @@ def test_matmul(t: SimpleNamespace, size: int) -> None:
     assert t.torch.allclose(ours, a @ b, atol=0.1, rtol=0.01)
 
 
-def test_attention(t: SimpleNamespace) -> None:
+def test_attention_is_right(t: SimpleNamespace) -> None:
     q, k, v = (t.torch.randn(4, 512, 64, device="cuda", dtype=t.torch.float16) for _ in range(3))
     ours, theirs = t.torch.empty_like(q), t.torch.empty_like(q)
     blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "HEAD": 64}
@@ -103,7 +87,7 @@ def test_attention(t: SimpleNamespace) -> None:
     assert t.torch.allclose(ours, expected, atol=0.02, rtol=0.02)
 
 
-def test_launches_are_on_pytorchs_current_stream_and_in_its_graphs(t: SimpleNamespace) -> None:
+def test_pytorchs_graph_replays_launches(t: SimpleNamespace) -> None:
     x = t.torch.ones(4096, device="cuda")
     t.kernels.scale[(8,)](x, 1.0, 4096)
     graph = t.torch.cuda.CUDAGraph()
@@ -114,11 +98,7 @@ def test_launches_are_on_pytorchs_current_stream_and_in_its_graphs(t: SimpleName
     assert x.eq(4.0).all().item()
 
 
-def test_without_triton_and_pytorch(run_clean, installed: Path) -> None:
-    if not (installed / "tritonkernels").is_dir():
-        pytest.skip(
-            "there is no wheel of tritonkernels (python tests/gpu/prepare.py FOLDER, where Triton is installed)"
-        )
+def test_launch_needs_no_triton_and_no_pytorch(t: SimpleNamespace, run_clean: Callable[..., object]) -> None:
     script = """
 import json, sys
 import tritonkernels.kernels as k

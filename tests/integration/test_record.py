@@ -58,24 +58,18 @@ def signatures(project: Path) -> set[tuple[str, str]]:
     return {(item["function"], item["signature"]) for item in recorded(project) if item["launches"]}
 
 
-def kernels(project: Path) -> dict:
-    """Return the kernels in the project's table."""
-    table = tomllib.loads((project / "pyproject.toml").read_text())
-    return table["tool"]["aotcuda"]["modules"]["recorded.kernels"]["kernels"]
-
-
-def driver_launches(log: Path) -> int:
-    """Return how often the stand-in driver was asked to launch."""
-    return sum(json.loads(line)["call"] == "cuLaunchKernel" for line in log.read_text().splitlines())
+def table(project: Path, module: str) -> dict:
+    """Return the table of a module in pyproject.toml."""
+    text = (project / "pyproject.toml").read_text()
+    return tomllib.loads(text)["tool"]["aotcuda"]["modules"][f"recorded.{module}"]
 
 
 def test_a_run_prints_the_tables_of_what_it_launched(project: Path) -> None:
     done = run(project, "some")
     assert done.status == 0, done.err
-    table = tomllib.loads(done.out)["tool"]["aotcuda"]["modules"]["recorded.kernels"]
-    assert table["source"] == "recorded._kernels"
-    assert table["kernels"]["add"] == ["void(float32[::1], float32[::1], float32[::1])"]
-    assert table["kernels"]["scale"] == ["void(float32, float32[::1])"]
+    printed = tomllib.loads(done.out)["tool"]["aotcuda"]["modules"]["recorded.kernels"]
+    assert printed["source"] == "recorded._kernels"
+    assert printed["kernels"]["add"] == ["void(float32[::1], float32[::1], float32[::1])"]
     assert "# src/recorded/_kernels.py:29, 1 launch; @cuda.jit(fastmath=True)" in done.out
     assert "recorded._kernels.twice" in done.out
 
@@ -140,17 +134,13 @@ from recorded import _kernels as k
 assert cuda.is_available() and len(cuda.gpus) == 1 and cuda.detect()
 device = cuda.get_current_device()
 assert (device.compute_capability, device.name, device.MULTIPROCESSOR_COUNT) == ((9, 0), "NVIDIA H100", 132)
-assert device.WARP_SIZE == 32 and device.MAX_THREADS_PER_BLOCK == 1024
 with cuda.gpus[0]:
     stream = cuda.stream()
     x = cuda.to_device(np.arange(12, dtype=np.float32).reshape(3, 4), stream=stream)
-    pinned = cuda.pinned_array(4, np.float32)
-    mapped = cuda.mapped_array((4,), np.float32)
-    managed = cuda.managed_array((4,), np.float32)
+    mapped, managed = cuda.mapped_array((4,), np.float32), cuda.managed_array((4,), np.float32)
 begin, end = cuda.event(), cuda.event()
 begin.record(stream)
 assert x[1, 2] == 6 and x[1:, ::2].shape == (2, 2) and x.T.copy_to_host()[2, 1] == 6
-assert (x.copy_to_host() == np.arange(12).reshape(3, 4)).all()
 out = cuda.device_array_like(x)
 out[1:, ::2] = 7
 assert out.copy_to_host().sum() == 28
@@ -161,10 +151,7 @@ k.take.forall(4)(np.float32(1), mapped)
 k.take.specialize(2, managed)[1, 1](2, managed)
 end.record(stream)
 end.synchronize()
-assert begin.query() and cuda.event_elapsed_time(begin, end) >= 0
-stream.synchronize()
-cuda.synchronize()
-assert cuda.current_context().get_memory_info()[1] > 0
+assert cuda.event_elapsed_time(begin, end) >= 0 and cuda.current_context().get_memory_info()[1] > 0
 first = x.copy_to_host()  # the first result
 x[0, 0]
 """
@@ -192,8 +179,7 @@ def test_devices_arrays_and_streams_are_answered_without_a_gpu(project: Path, fr
         )
     }
     line = DEVICE.splitlines().index("first = x.copy_to_host()  # the first result") + 1
-    (said,) = [text for text in done.err.splitlines() if "reads the result of a recorded launch" in text]
-    assert said.startswith(f"aotcuda: script.py:{line}: a copy to the host reads the result")
+    assert f"aotcuda: script.py:{line}: a copy to the host reads the result of a recorded launch" in done.err
 
 
 def test_wrong_results_fail_the_command_but_not_the_record(project: Path) -> None:
@@ -206,74 +192,54 @@ def test_wrong_results_fail_the_command_but_not_the_record(project: Path) -> Non
     assert done.status == 0, done.err
     assert "script.py:5: a copy to the host reads the result of a recorded launch" in done.err
     assert "the command ended with exit status 1, as programs may that need results; its launches until" in done.err
-    assert {"add", "fill"} <= set(kernels(project))
+    assert {"add", "fill"} <= set(table(project, "kernels")["kernels"])
     assert record(project, "--execute", "--write", *command).status == 0
     assert record(project, "--", sys.executable, "-c", "raise SystemExit(4)").status == 4
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environ", "said"),
+    ("options", "environ", "said"),
     [
         ((), {"NUMBA_ENABLE_CUDASIM": "1"}, "launches are executed in Numba's simulator"),
         (("--execute",), {}, "launches are executed in Numba's simulator"),
         (("--dry",), {"NUMBA_ENABLE_CUDASIM": "1"}, "for NVIDIA A100 of compute capability 8.0"),
         (("--gpu", "sm_90"), {}, "for NVIDIA H100 of compute capability 9.0"),
+        (("--gpu", "H1000"), {}, "no GPU is known by the name 'H1000'"),
     ],
 )
-def test_the_first_line_says_if_launches_are_executed(
-    project: Path, arguments: tuple[str, ...], environ: dict[str, str], said: str
+def test_first_line_says_if_launches_are_executed(
+    project: Path, options: tuple[str, ...], environ: dict[str, str], said: str
 ) -> None:
     command = "import os; print(os.environ.get('NUMBA_ENABLE_CUDASIM'))"
-    done = record(project, *arguments, "--", sys.executable, "-c", command, **environ)
+    done = record(project, *options, "--", sys.executable, "-c", command, **environ)
     assert said in done.err.splitlines()[0]
-    assert done.out.startswith("1" if "simulator" in said else "None")
-
-
-def test_an_unknown_gpu_is_refused_before_the_command_runs(project: Path) -> None:
-    done = record(project, "--gpu", "H1000", "--", sys.executable, "-c", "print('ran')")
-    assert (done.status, done.out) == (1, "")
-    assert "no GPU is known by the name 'H1000'" in done.err
-    assert record(project, "--gpu", "H100", "--execute", "--", "true").status == 2
+    assert done.out.partition("\n")[0] == ("" if "H1000" in said else "1" if "simulator" in said else "None")
 
 
 CUPY = """
 import cupy, numpy as np
-import cupy.cuda.memory
-from cupy.cuda import cublas, cufft
-import cupyx
+from cupy.cuda import cufft
 from recorded import _kernels as k
 from recorded.run import cuda
 
-assert cupy.is_available() and cupy.cuda.runtime.getDeviceCount() == 1
 assert cupy.cuda.runtime.getDeviceProperties(0)["name"] == b"NVIDIA H100"
 x = cupy.arange(4, dtype=cupy.float32) + 1
 out = cupy.zeros_like(x)
-assert type(out) is cupy.ndarray and not isinstance(out, np.ndarray)
 with cupy.cuda.Stream(non_blocking=True) as stream, cupy.cuda.Device(0):
     k.add[1, 4, stream.ptr](x, x[::2].repeat(2), out)
-    stream.synchronize()
 k.take[1, 4](2, cupy.asarray(np.asfortranarray(np.zeros((3, 4)))))
 k.take[1, 4](2, cupy.zeros((4, 4), "c8")[:, ::2])
 k.take[1, 4](2, cuda.to_device(x.get()))  # the first result
-x += 1
-x[0] = 7
-assert x.get().tolist() == [7, 3, 4, 5] and x[1].ndim == 0 and isinstance(np.sin(x), cupy.ndarray)
-assert cupy.add(x, 1, out=out) is out and cupy.asnumpy(cupy.amax(out)) == 8
-assert cupy.get_array_module(x) is cupy and cupy.random.rand(3, dtype=cupy.float32).dtype == "f4"
-assert isinstance(cupy.fft.fft(x), cupy.ndarray) and isinstance(cupy.concatenate([x, x]), cupy.ndarray)
 cufft.Plan1d(8, cufft.CUFFT_Z2Z, 1).fft(x, x, cufft.CUFFT_FORWARD)
-assert cupy.get_default_memory_pool().used_bytes() == 0
-cupyx.scatter_add(x, 0, 1)
 try:
     cupy.RawKernel("extern ...", "scale")((1,), (1,), (x,))
 except NotImplementedError as error:
     assert "cupy.RawKernel: scale: " in str(error)
-else:
-    raise AssertionError
-try:
-    np.asarray(x)
-except TypeError:
-    print(float(out.sum()))
+kernel = k.scale.specialize(2.0, x).overloads.popitem()[1]  # of Numba, and launched by CuPy
+module = cupy.cuda.function.Module()
+module.load(kernel._codelibrary.get_asm_str().encode())
+for _ in range(3):
+    module.get_function(kernel.entry_name)((1,), (4,), (2.0, 0, 0, 4, 4, x, 4, 4))
 """
 
 
@@ -286,21 +252,11 @@ def test_a_stand_in_serves_where_cupy_is_missing(project: Path) -> None:
         ("take", "void(int64, float64[::1, :])"),
         ("take", "void(int64, complex64[:, :])"),
         ("take", "void(int64, float32[::1])"),
+        ("scale", "void(float64, float32[::1])"),
     }
+    assert launches(project)["scale"] == 3
     line = CUPY.splitlines().index("k.take[1, 4](2, cuda.to_device(x.get()))  # the first result") + 1
     assert f"aotcuda: script.py:{line}: get of an array of CuPy's reads the result" in done.err
-
-
-def test_a_kernel_that_cupy_launches_from_numbas_code_is_counted(project: Path) -> None:
-    (project / "script.py").write_text(
-        "import cupy\nfrom recorded.run import cuda, k\n"
-        "values = cupy.zeros(4, 'f4')\nkernel = k.scale.specialize(2.0, values).overloads.popitem()[1]\n"
-        "module = cupy.cuda.function.Module()\nmodule.load(kernel._codelibrary.get_asm_str().encode())\n"
-        "for _ in range(3): module.get_function(kernel.entry_name)((1,), (4,), (2.0, 0, 0, 4, 4, values, 4, 4))\n"
-    )
-    done = record(project, "--", sys.executable, "script.py")
-    assert "the command ended with" not in done.err, done.err
-    assert launches(project)["scale"] == 3
 
 
 @pytest.mark.parametrize(("way", "count"), [("processes", 21), ("after_a_failure", 4), ("asks_the_gpu", 1)])
@@ -319,22 +275,11 @@ def test_launches_are_as_many_as_the_driver_has_seen(project: Path, driver: Path
     log = project / "driver.jsonl"
     done = run(project, *ways, LD_LIBRARY_PATH=str(driver), FAKE_CUDA_LOG=str(log))
     assert done.status == 0, done.err
-    assert sum(launches(project).values()) == driver_launches(log) > 400
+    made = sum(json.loads(line)["call"] == "cuLaunchKernel" for line in log.read_text().splitlines())
+    assert sum(launches(project).values()) == made > 400
     assert {item["frontend"] for item in recorded(project)} == {frontend}
     assert {gpu for item in recorded(project) for gpu in item["launches"]} == {"Stand-in A (9.0)"}
     assert any(item["kind"] == "device" and item["function"] == "twice" for item in recorded(project))
-
-
-@pytest.mark.matrix  # the tests before have children without a GPU, and a GPU
-def test_children_of_every_kind_are_recorded_on_a_gpu_too(project: Path, driver: Path) -> None:
-    script = "import subprocess, sys, multiprocessing as m; from recorded import run\n"
-    script += "p = m.get_context('spawn').Process(target=run.leave)\nif __name__ == '__main__':\n"
-    script += " p.start(); p.join(); subprocess.run([sys.executable, '-m', 'recorded.run', 'die']); run.some()\n"
-    (project / "script.py").write_text(script)
-    log = project / "driver.jsonl"
-    done = record(project, "--", sys.executable, "script.py", LD_LIBRARY_PATH=str(driver), FAKE_CUDA_LOG=str(log))
-    assert done.status == 0, done.err
-    assert sum(launches(project).values()) == driver_launches(log) == 9
 
 
 def test_imports_of_sources_become_build_requirements(project: Path) -> None:
@@ -356,11 +301,8 @@ def test_imports_of_sources_become_build_requirements(project: Path) -> None:
     said = "added to build-system.requires, since the sources import them: pytest>=8, packaging, PyYAML"
     assert f"aotcuda: {said}\n" in done.err
     assert "build hook" not in done.err
-    before = config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", "")
-    config.write_text(before)
+    config.write_text(config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", ""))
     done = run(project, "some", options=("--write",))
-    assert done.status == 0
-    assert config.read_text() == before
     assert "does not turn the build hook on: add the table [tool.hatch.build.targets.wheel.hooks.aotcuda]" in done.err
 
 
@@ -409,25 +351,11 @@ def test_unpackageable_kernels_are_listed_with_reasons(project: Path) -> None:
         "texts": "argument 'text' is of type unicode_type",
     }.items():
         assert sum(f".{name}" in line and reason in line for line in said) == 1, (name, said)
-    assert set(kernels(project)) == {"scale", "fill", "never_launched"}
+    assert set(table(project, "kernels")["kernels"]) == {"scale", "fill", "never_launched"}
+    done = record(project, "--check", "--", sys.executable, "-c", command)
+    assert "the table has every signature that was launched, but for 7 signatures of what was left out" in done.err
     done = record(project, "--", sys.executable, "script.py")
     assert "script.py:3: __main__.k void(float64[::1]): it is defined in a script" in done.err
-
-
-@pytest.mark.parametrize(
-    ("code", "lost"),
-    [
-        pytest.param("run.k.pairs[1, 1](values, run.k.Pair(1, 2.0))", True, id="of a type that none takes"),
-        pytest.param("own = run.cuda.jit(lambda a: None); own[1, 1](values)", False, id="a script's"),
-    ],
-)
-def test_check_counts_unpackageable_signatures(code: str, lost: bool, project: Path) -> None:
-    code = f"from recorded import run; values = run.np.zeros(4, 'f4'); run.k.scale[1, 4](2.0, values); {code}"
-    done = record(project, "--check", "--", sys.executable, "-c", code)
-    assert "aotcuda: left out: " in done.err
-    but = ", but for 1 signature of what was left out above" if lost else ""
-    assert f"the table has every signature that was launched{but}\n" in done.err
-    assert done.status == 0, done.err
 
 
 def test_a_dtype_is_recorded_by_its_name_among_the_types_of_the_table(project: Path) -> None:
@@ -456,29 +384,22 @@ def test_module_run_by_name_is_recorded(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ways", "status"),
-    [
-        pytest.param(["fail"], 3, id="exit"),
-        pytest.param(["die"], 137, id="SIGKILL"),
-        pytest.param(["some", "leave"], 0, id="os._exit", marks=pytest.mark.matrix),
-    ],
+    ("way", "status"), [pytest.param("fail", 3, id="exit"), pytest.param("die", 137, id="SIGKILL")]
 )
-def test_failed_command_keeps_its_record(project: Path, ways: list[str], status: int) -> None:
-    done = run(project, *ways, options=("--write",))
+def test_failed_command_keeps_its_record(project: Path, way: str, status: int) -> None:
+    done = run(project, way, options=("--write",))
     assert done.status == 0, "something was recorded"
-    assert (f"the command ended with exit status {status}, " in done.err) == bool(status)
-    assert launches(project)["add"] == len(ways)
-    assert "add" in kernels(project)
+    assert f"the command ended with exit status {status}, " in done.err
+    assert launches(project)["add"] == 1
+    assert "add" in table(project, "kernels")["kernels"]
 
 
 def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path) -> None:
     path = project / "pyproject.toml"
     path.write_text('[project\nname = "x"\n')
-    for option in ("--write", "--check"):
-        done = run(project, "some", options=(option,))
-        assert done.status == 1
-        assert "Traceback" not in done.err
-        assert done.err.startswith(f"aotcuda: {path} is not valid TOML: ")
+    done = run(project, "some", options=("--write",))
+    assert done.status == 1
+    assert done.err.startswith(f"aotcuda: {path} is not valid TOML: ")
     assert path.read_text() == '[project\nname = "x"\n'
     assert run(project, "some").status == 0, "nothing is merged into it"
 
@@ -519,13 +440,11 @@ def test_the_environments_own_sitecustomize_still_runs(project: Path) -> None:
     assert f"{own} {own} []" in done.out
 
 
-def test_check_without_launches_reports_no_result(project: Path) -> None:
+def test_command_without_launches_is_reported(project: Path) -> None:
     done = record(project, "--check", "--", sys.executable, "-c", "pass")
     assert "no kernel was launched, so nothing was recorded" in done.err
     assert "every signature" not in done.err
-
-
-def test_invalid_command_is_an_error(project: Path) -> None:
+    assert record(project, "--gpu", "H100", "--execute", "--", "true").status == 2
     assert record(project, "--", "no-such-program").status == 127
     assert record(project).status == 2
     done = record(project, "--check", "--", sys.executable, "-I", "-c", "pass")
@@ -563,21 +482,17 @@ def test_kernels_in_cuda_cpp_get_tables_of_their_files(project: Path) -> None:
     config = project / "pyproject.toml"
     command = ("--gpu", "H100", "--", sys.executable, "script.py")
 
-    def raw() -> dict:
-        return tomllib.loads(config.read_text())["tool"]["aotcuda"]["modules"]["recorded.raw"]
-
     def lacking() -> list[str]:
         return [line for line in record(project, "--check", *command).err.splitlines() if ": missing: " in line]
 
-    table = {
+    assert len(lacking()) == 2
+    done = record(project, "--write", *command)
+    assert done.status == 0, done.err
+    assert table(project, "raw") == {
         "source": "csrc/raw.cu",
         "frontend": "cuda-cpp",
         "kernels": {"fill": {}, "scale": {"instances": ["scale<double>", "scale<float>"]}},
     }
-    assert len(lacking()) == 2
-    done = record(project, "--write", *command)
-    assert done.status == 0, done.err
-    assert raw() == table
     assert "recorded 5 launches (5 not executed): 3 kernels" in done.err
     said = "other: its CUDA C++ is the text of no .cu file of the project; write it into one (1 launch)"
     line = next(at for at, text in enumerate(CUDA_CORE.splitlines(), 1) if "Program(text" in text)
@@ -587,6 +502,5 @@ def test_kernels_in_cuda_cpp_get_tables_of_their_files(project: Path) -> None:
     (missing,) = lacking()
     assert missing.endswith('tool.aotcuda.modules."recorded.raw".kernels.scale: scale<double>')
     assert record(project, "--write", *command).status == 0
-    assert sorted(raw()["kernels"]["scale"]["instances"]) == ["scale<double>", "scale<float>"]
-    printed = tomllib.loads(record(project, *command).out or "")
-    assert printed == {}, "the table has everything"
+    assert sorted(table(project, "raw")["kernels"]["scale"]["instances"]) == ["scale<double>", "scale<float>"]
+    assert record(project, *command).out == "", "the table has everything"

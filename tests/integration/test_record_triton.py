@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aotcuda.builder import plan
+from aotcuda.builder.config.parser import parse
 from integration import projects
 
 if TYPE_CHECKING:
@@ -101,6 +102,17 @@ def pair(xs, A: tl.constexpr):
     pass
 """
 ODD_LAUNCHES = """
+import os
+
+if os.environ.get("TRITON_INTERPRET"):
+    import triton.runtime.interpreter
+    triton.runtime.interpreter.GridExecutor = lambda *args: lambda *args, **named: None
+
+class Tensor:
+    dtype = "float32"
+    def __init__(self, address):
+        self.data_ptr = lambda: address
+
 class Bytes(Tensor):
     dtype = "float8_e5m2"
 
@@ -128,13 +140,6 @@ for value in ((1, 2), k.pair, "None", "a b", float("inf")):
 k.odd[(1,)](Bytes(256), A=1)
 k.pair[(1,)]((x, x), A=1)
 """
-TENSOR = 'class Tensor:\n    dtype = "float32"\n    def __init__(self, at):\n        self.data_ptr = lambda: at\n'
-INTERPRETED = """
-import triton.runtime.interpreter
-triton.runtime.interpreter.GridExecutor = lambda *args: lambda *args, **named: None
-"""
-
-
 PROJECT = """
 [project]
 name = "mypkg"
@@ -156,29 +161,6 @@ frontend = "triton"
 
 
 @pytest.fixture
-def odd_launches(project: Path) -> Path:
-    """The project with kernels that are hard to record, and a program that launches them and compiles nothing."""
-    (project / "mypkg" / "_odd.py").write_text(ODD_KERNELS)
-    head, _, _ = PROGRAM.partition("for n in (4096")
-    compiled = """
-from types import SimpleNamespace
-def _compile(source, target, options):
-    return SimpleNamespace(
-        src=source, metadata=SimpleNamespace(target=target), packed_metadata=None, function=None,
-        run=lambda *args: None, launch_metadata=lambda *args: None)
-triton.runtime.jit.JITFunction._do_compile = lambda self, key, signature, device, constants, options, attrs, warmup: (
-    _compile(triton.compiler.ASTSource(self, signature, constants, attrs), GPUTarget("cuda", 90, 32), options))
-"""
-    (project / "run.py").write_text(
-        head.replace("triton.runtime.driver", compiled + "triton.runtime.driver", 1)
-        + TENSOR
-        + f"import os\nif os.environ.get('TRITON_INTERPRET'):\n    exec({INTERPRETED!r})\n"
-        + ODD_LAUNCHES
-    )
-    return project
-
-
-@pytest.fixture
 def project(tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the project, where a driver says that there is a GPU."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
@@ -191,22 +173,27 @@ def project(tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return folder
 
 
+@pytest.fixture
+def odd(project: Path) -> Path:
+    """Return the project with kernels that are hard to record, and a program that launches them."""
+    (project / "mypkg" / "_odd.py").write_text(ODD_KERNELS)
+    (project / "run.py").write_text(ODD_LAUNCHES)
+    (project / "pyproject.toml").write_text(PROJECT + TABLES)
+    return project
+
+
 def record(project: Path, *options: str, run: tuple[str, ...] = (), **environ: str) -> projects.Done:
     environ |= {"PYTHONPATH": str(project), "TRITON_CACHE_DIR": str(project.parent / "cache")}
     command = [sys.executable, "-W", "ignore", "run.py", *run]
     return projects.run(project, sys.executable, "-m", "aotcuda", "record", *options, "--", *command, **environ)
 
 
-def table(text: str) -> dict[str, Any]:
-    return tomllib.loads(text)["tool"]["aotcuda"]["modules"]["mypkg.tri"]
-
-
-def with_tables(project: Path) -> None:
-    (project / "pyproject.toml").write_text(PROJECT + TABLES)
+def table(text: str, module: str = "tri") -> dict[str, Any]:
+    return tomllib.loads(text)["tool"]["aotcuda"]["modules"][f"mypkg.{module}"]
 
 
 def test_launches_become_variants_and_configs(project: Path) -> None:
-    with_tables(project)
+    (project / "pyproject.toml").write_text(PROJECT + TABLES)
     done = record(project, "--write")
     assert done.status == 0, done.err
     written = table((project / "pyproject.toml").read_text())
@@ -246,44 +233,14 @@ def test_launches_become_variants_and_configs(project: Path) -> None:
     assert 'add was launched with more than tool.aotcuda.modules."mypkg.tri".kernels.add has' in done.err
 
 
-def test_recorded_table_can_be_built(project: Path) -> None:
-    from aotcuda.builder import plan
-    from aotcuda.builder.config.parser import parse
-
-    with_tables(project)
-    done = record(project)
-    assert done.status == 0, done.err
-    found = tomllib.loads(done.out)["tool"]["aotcuda"]
-    (made,) = plan.make(parse({"arch": ["sm_90"], **found}, environ=os.environ))
-    assert [unit.signature for unit in made.units] == [
-        "void(*fp32:16, *fp32:16, *fp32:16, i32:16; BLOCK=128, num_warps=8, num_stages=3)",
-        "void(*fp32:16, *fp32:16, *fp32:16, i32; BLOCK=128, num_warps=8, num_stages=3)",
-        "void(*fp32:16, fp32, i32:16; BLOCK=64, num_warps=2, num_stages=3) when n = 4096",
-    ]
-
-
-def written_of_odd(project: Path, *options: str, **environ: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the kernels in what is printed, and what is said to be left out."""
-    with_tables(project)
-    done = record(project, *options, **environ)
-    assert done.status == 0, done.err
-    found = tomllib.loads(done.out)["tool"]["aotcuda"]["modules"]["mypkg.odd"]["kernels"]
-    return found, [line.partition("left out: ")[2] for line in done.err.splitlines() if "left out: " in line]
-
-
 @pytest.mark.parametrize(
-    ("options", "environ"),
-    [((), {}), ((), {"TRITON_INTERPRET": "1"}), (("--dry",), {})],
-    ids=["jit", "interpreter", "dry"],
+    ("options", "environ"), [(("--dry",), {}), ((), {"TRITON_INTERPRET": "1"})], ids=["dry", "interpreter"]
 )
-def test_recorded_variants_are_those_of_the_jit(
-    odd_launches: Path, options: tuple[str, ...], environ: dict[str, str]
-) -> None:
-    if options:  # without a driver and compiler of the program's own
-        (odd_launches / "run.py").write_text(TENSOR + ODD_LAUNCHES)
-    kernels, left = written_of_odd(odd_launches, *options, **environ)
+def test_recorded_variants_are_those_of_the_jit(odd: Path, options: tuple[str, ...], environ: dict[str, str]) -> None:
+    done = record(odd, *options, **environ)
+    assert done.status == 0, done.err
     exact = {"specialise": "exact"}
-    assert kernels == {
+    assert table(done.out, "odd")["kernels"] == {
         "block": {
             "python": "mypkg._odd:block.fn",
             "signatures": ["*fp32:16, i32:16", "*fp32:16, i32"],
@@ -321,7 +278,7 @@ def test_recorded_variants_are_those_of_the_jit(
             ],
         },
     }
-    reasons = [line.partition("num_stages=3): ")[2] for line in left]
+    reasons = [line.partition("num_stages=3): ")[2] for line in done.err.splitlines() if "left out: " in line]
     assert len(reasons) == 6
     for words in (
         "A is a tuple, and",
@@ -334,27 +291,28 @@ def test_recorded_variants_are_those_of_the_jit(
         assert any(reason.startswith(words) for reason in reasons), (words, reasons)
 
 
-def test_heuristics_are_reported_and_the_table_builds(odd_launches: Path) -> None:
-    from aotcuda.builder import plan
-    from aotcuda.builder.config.parser import parse
-
-    with_tables(odd_launches)
+def test_heuristics_are_reported_and_the_table_builds(odd: Path) -> None:
     said = "@triton.heuristics computes EVEN: launches of the packaged kernel have to name it"
-    done = record(odd_launches)
+    done = record(odd, "--dry")
     assert f"# {said}\neven = {{" in done.out
-    made = plan.make(parse({"arch": ["sm_90"], **tomllib.loads(done.out)["tool"]["aotcuda"]}, environ=os.environ))
+    made = plan.make(parse({"arch": ["sm_90"], **tomllib.loads(done.out)["tool"]["aotcuda"]}, environ={}))
     assert len(made[0].units) == 4 + 2 + 4 + 1 + 3 + 3
-    done = record(odd_launches, "--write")
+    done = record(odd, "--dry", "--write")
     assert f"aotcuda: even.fn: {said}" in done.err.splitlines()
-    assert record(odd_launches, "--check").status == 0
+    assert record(odd, "--dry", "--check").status == 0
 
 
-def test_run_without_launches_writes_nothing(project: Path) -> None:
+def test_run_without_launches_writes_what_earlier_runs_recorded(project: Path) -> None:
     before = (project / "pyproject.toml").read_text()
+    assert record(project).status == 0
+    recorded = (project / ".aotcuda-record.json").rename(project / "earlier.json")
     (project / "run.py").write_text("")
     said = f"so there is nothing to write into {project / 'pyproject.toml'}; run a command that launches the kernels"
     assert f"aotcuda: no kernel of the project was launched, {said}" in record(project, "--write").err
     assert (project / "pyproject.toml").read_text() == before
+    recorded.rename(project / ".aotcuda-record.json")
+    record(project, "--write")
+    assert (project / "mypkg" / "_tri.variants.json").exists(), "an earlier run launched kernels"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -403,13 +361,6 @@ def test_source_without_table_gets_variants_files(project: Path) -> None:
     assert len(read(project / variants)["kernels"]["add"]["variants"]) == 3
 
 
-def test_a_run_without_launches_writes_what_earlier_runs_recorded(project: Path) -> None:
-    assert record(project).status == 0
-    (project / "run.py").write_text("")
-    record(project, "--write")
-    assert (project / "mypkg" / "_tri.variants.json").exists()
-
-
 ASSIGNED = """
 import triton
 import triton.language as tl
@@ -425,53 +376,54 @@ decorated = triton.heuristics({"BLOCK": lambda args: 64})(
 """
 
 
-def test_kernel_is_named_by_its_variable(odd_launches: Path) -> None:
-    (odd_launches / "mypkg" / "_odd.py").write_text(ASSIGNED)
-    text = (odd_launches / "run.py").read_text()
+def test_kernel_is_named_by_its_variable(odd: Path) -> None:
+    (odd / "mypkg" / "_odd.py").write_text(ASSIGNED)
+    (odd / "pyproject.toml").write_text(PROJECT)
     launches = "".join(
         f"k.{name}[(1,)](Tensor(256), 4, BLOCK=32, maxnreg=64, enable_fp_fusion=False)\n"
         for name in ("kernel", "other")
     )
-    (odd_launches / "run.py").write_text(text.partition("x = Tensor(256)")[0] + launches)
-    assert record(odd_launches, "--write").status == 0
+    (odd / "run.py").write_text(ODD_LAUNCHES.partition("x = Tensor(256)")[0] + launches)
+    assert record(odd, "--dry", "--write").status == 0
     recorded = {
         "parameters": ["x", "n", "BLOCK"],
         "variants": [
             {"types": ["*fp32:16", "i32"], "constexprs": {"BLOCK": 32}, "maxnreg": 64, "enable_fp_fusion": False},
         ],
     }
-    found = read(odd_launches / "mypkg" / "_odd.variants.json")["kernels"]
+    found = read(odd / "mypkg" / "_odd.variants.json")["kernels"]
     assert found == {"kernel": recorded, "other": recorded}
 
 
-def test_autotuners_are_recorded_without_a_gpu(project: Path) -> None:
-    text = (project / "run.py").read_text()
-    head, _, tail = text.partition("triton.runtime.driver.set_active(Driver())")
-    tail = tail.partition("\n\n")[2]
-    (project / "run.py").write_text(head + INTERPRETED + "\n" + tail)
-    done = record(project, "--write", TRITON_INTERPRET="1")
-    assert done.status == 0, done.err
-    kernels = read(project / "mypkg" / "_tri.variants.json")["kernels"]
-    assert [item["constexprs"] for item in kernels["scale"]["variants"]] == [{"BLOCK": 64}]
-    assert not (project / "mypkg" / "_tri.tuning.json").exists()
+DEVICES = """
+driver = triton.runtime.driver.active
+assert driver.get_current_target().arch == 90 and driver.get_current_device() == 0
+assert driver.utils.get_device_properties(0)["multiprocessor_count"] == 132
+"""
+INTERPRETED = """
+import triton.runtime.interpreter
+triton.runtime.interpreter.GridExecutor = lambda *args: lambda *args, **named: None
+"""
 
 
-def test_without_a_gpu_each_config_that_pruning_leaves_is_recorded(project: Path) -> None:
-    text = "from mypkg import _tri\nimport sys\nclass Tensor:" + PROGRAM.partition("class Tensor:")[2]
-    devices = (
-        "import triton\ndriver = triton.runtime.driver.active\n"
-        "assert driver.get_current_target().arch == 90 and driver.get_current_device() == 0\n"
-        "assert driver.utils.get_device_properties(0)['multiprocessor_count'] == 132\n"
-    )
-    (project / "run.py").write_text(devices + text)
-    done = record(project, "--gpu", "H100", "--write")
+@pytest.mark.parametrize(
+    ("head", "options", "environ", "configs"),
+    [
+        (DEVICES, ("--gpu", "H100"), {}, [({"BLOCK": 256}, 4), ({"BLOCK": 64}, 2)]),
+        (INTERPRETED, (), {"TRITON_INTERPRET": "1"}, [({"BLOCK": 64}, 2)]),
+    ],
+    ids=["dry", "interpreter"],
+)
+def test_configs_of_autotuners_are_recorded_without_a_gpu(
+    project: Path, head: str, options: tuple[str, ...], environ: dict[str, str], configs: list[Any]
+) -> None:
+    start = f"import sys\nimport triton\n{head}from mypkg import _tri\n"
+    (project / "run.py").write_text(f"{start}class Tensor:{PROGRAM.partition('class Tensor:')[2]}")
+    done = record(project, *options, "--write", **environ)
     assert done.status == 0, done.err
     kernels = read(project / "mypkg" / "_tri.variants.json")["kernels"]
     assert len(kernels["add"]["variants"]) == 2
-    assert [(item["constexprs"], item.get("num_warps", 4)) for item in kernels["scale"]["variants"]] == [
-        ({"BLOCK": 256}, 4),
-        ({"BLOCK": 64}, 2),
-    ]
+    assert [(item["constexprs"], item.get("num_warps", 4)) for item in kernels["scale"]["variants"]] == configs
     assert not (project / "mypkg" / "_tri.tuning.json").exists()
     assert not [*project.parent.rglob("*.autotune.json")], "timings of what was not executed are not kept"
 

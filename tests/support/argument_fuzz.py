@@ -145,7 +145,7 @@ _submitted = [0]
 def patched() -> Iterator[None]:
     """Cache nothing on path `general` and from the first launch on path `extension`; count general launches."""
     settle, submit, extension = GeneralPath.settle, GeneralPath.submit, [*fast_extension._found]
-    learnt_at, general_path.LEARNT_AT = general_path.LEARNT_AT, 1
+    specialize_at, general_path.SPECIALIZE_AT = general_path.SPECIALIZE_AT, 1
     direct_at, overload_tables.DIRECT_AT = overload_tables.DIRECT_AT, 1
 
     def settle_some(self: Any, *args: Any) -> Any:
@@ -163,7 +163,7 @@ def patched() -> Iterator[None]:
             yield
     finally:
         GeneralPath.settle, GeneralPath.submit = settle, submit  # type: ignore[method-assign]
-        general_path.LEARNT_AT = learnt_at
+        general_path.SPECIALIZE_AT = specialize_at
         overload_tables.DIRECT_AT = direct_at
         fast_extension._found[:] = extension
 

@@ -127,7 +127,7 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
             _teach(self, args)
             busy.append(self)
             try:
-                extension.in_front(self, self.configuration, self._specializations)(*args)
+                extension.wrap(self, self.configuration, self._specializations)(*args)
             finally:
                 busy.pop()
         state.taken += not submitted

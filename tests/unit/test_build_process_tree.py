@@ -15,7 +15,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_child_whose_parent_was_gone_before_it_asked_goes_at_once() -> None:
-    assert run("process_tree.die_with(os.getppid() + 1, signal.SIGKILL)").returncode == -signal.SIGKILL
+    assert run("process_tree.end_with_parent(os.getppid() + 1, signal.SIGKILL)").returncode == -signal.SIGKILL
 
 
 FAMILY = """

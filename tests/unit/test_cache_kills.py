@@ -1,4 +1,4 @@
-"""A process that is killed at any system call of a cache write; `bench/cache_kills.py` kills at random moments."""
+"""A process that is killed at any system call of a cache write."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import inspect
 import itertools
 import pickle
 import random
-import sys
 
 import numpy as np
 import pytest
@@ -96,8 +95,6 @@ VALUES = [
     *(2**63 + 8, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, True, False, 0.0, -0.0, 1.0, 16.0, 1.5, None, "text", 1j),
     *(np.int64(3), np.int32(16), np.float32(1.0), np.bool_(True), (1, 2), ()),
 ]
-
-
 ANNOTATIONS = ["", "i32", "i64", "fp32", "fp64", "u1"]
 HINTS = ["", "no alignment", "none"]
 
@@ -106,13 +103,8 @@ HINTS = ["", "no alignment", "none"]
 @pytest.mark.parametrize("hints", HINTS)
 def test_numbers_get_tritons_types(annotation, hints):
     generator = random.Random(5)
-    numbers = [generator.randrange(-(2**bits), 2**bits) for bits in range(1, 66) for _ in range(40)]
-    values = [
-        *VALUES,
-        *numbers,
-        *(16 * number for number in numbers),
-        *(generator.uniform(-1e9, 1e9) for _ in range(99)),
-    ]
+    numbers = [generator.randrange(-(2**bits), 2**bits) for bits in range(1, 66) for _ in range(20)]
+    values = [*VALUES, *numbers, *(16 * number for number in numbers)]
     wanted = [*map(triton_class(hints, annotation), values)]
     table, symbols = table_of(wanted, hints, annotation)
     for value, kind in zip(values, wanted, strict=True):
@@ -205,13 +197,6 @@ class Dtype:
         self.name = name
 
 
-class Odd(type):
-    """A class of classes that have no hash."""
-
-    __hash__ = None
-
-
-ODD = Odd("Odd", (), {})()
 Dtype.__module__, Dtype.__name__ = "triton.language.core", "dtype"
 
 
@@ -223,31 +208,23 @@ Dtype.__module__, Dtype.__name__ = "triton.language.core", "dtype"
         (0, 1, 128, None, {}, "one"),
         (0, 2**40, 128, None, {"num_warps": 8}, "large"),
         (0, 2**40, 128, None, {}, None),
-        (0, 2**40 + 1, 128, None, {"num_warps": 8}, None),
         (4, 32, 128, None, {}, None),  # no variant is for such addresses, and none that promises less is taken
         (0, 33, 1.0, None, {}, "float"),
-        (0, 33, 1, None, {}, None),
         (0, 33, True, None, {}, None),
         (0, 33, True, "relu", {}, "true"),
         (0, 33, 1, "relu", {}, "int"),
         (0, 33, np.int64(1), "relu", {}, None),
-        (0, 33, 1, "gelu", {}, None),
         (0, 33, 0.0, (1, "a", (2.0,)), {}, "zero"),
         (0, 33, -0.0, (1, "a", (2.0,)), {}, None),
         (0, 33, 0.0, (True, "a", (2.0,)), {}, None),
-        (0, 33, 0.0, (1, "a", (2,)), {}, None),
         (4, 33, 1, Dtype("fp16"), {}, "dtype"),
         (4, 33, 1, Dtype("bf16"), {}, None),
         (4, 33, 1, "tl.float16", {}, None),
         (4, 33, 1, "elsewhere", {}, None),  # packaged, and not for this GPU
         (0, 32, 128, None, {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}, "aligned"),
-        (0, 32, 128, None, {"num_warps": None}, "aligned"),
         (0, 32, 128, None, {"num_warps": 4.0}, None),
         (0, 32, 128, None, {"maxnreg": 64}, None),
         (0, 32, 128, None, {"nonsense": 1}, None),
-        (0, None, 128, None, {}, None),
-        (0, 33, ODD, "relu", {}, None),
-        (0, "text", 128, None, {}, None),
         (0, [1], 128, None, {}, None),
     ],
 )
@@ -281,15 +258,6 @@ def test_a_miss_names_the_nearest_variant(cuda, package):
         assert said in text
         assert "\n" not in text
         assert str(pickle.loads(pickle.dumps(caught.value))) == text
-
-
-def test_a_miss_has_the_grid_that_a_function_returned(cuda, package):
-    k, x = package(TABLE), cuda.array(64)
-    for grid, wanted in [((5,), None), (0, None), (lambda meta: (meta["BLOCK"], 4), (256, 4))]:
-        for _ in range(3):
-            with pytest.raises(MissingVariantError) as caught:
-                k[grid](x, 33, BLOCK=256, ACT=None, num_warps=2)
-            assert caught.value.grid == wanted
 
 
 @pytest.mark.parametrize(
@@ -337,46 +305,6 @@ def test_none_heuristics_replace_given_values(cuda, package, launched, positiona
     assert launched(k, x, x, True, **given) is None
 
 
-def test_preload_skips_variants_for_other_gpus(cuda, package):
-    package(TABLE)
-    sys.modules["mypkg.kernels"].__aotcuda__.preload()
-    assert len(cuda.calls("cuKernelGetFunction")) == len(TABLE["overloads"]) - 1
-
-
-def test_random_launches_take_the_variant_of_their_types(cuda, package):
-    record = kernel(
-        ["x", "n", "m", "eps"],
-        variant("one", ["x", "n", "m", "eps"], ["*fp32:16", "i32:16", "i64", 0.0]),
-        variant("two", ["x", "n", "m", "eps"], ["*fp32", "i32", "i64:16", 0.0]),
-        variant("three", ["x", "n", "m", "eps"], ["*fp32:16", 1, "i64", 1e-5]),
-        m={"annotation": "i64"},
-    )
-    k, generator = package(record), random.Random(3)
-    arrays = [cuda.array(64), cuda.array(64)]
-    arrays[1].interface["data"] = (arrays[1].address + 4, False)
-    for _ in range(600):
-        shift, n, m = (
-            generator.randrange(2),
-            generator.choice([1, 2, 16, 48, 2**33, True]),
-            generator.choice([1, 16, 17]),
-        )
-        eps = generator.choice([0.0, 0.0, -0.0, 1e-5])
-        wanted = None
-        if str(eps) == "0.0":
-            wanted = (
-                "one" if shift == 0 and n in (16, 48) and m != 16 else "two" if shift and n == 2 and m == 16 else None
-            )
-        elif eps and shift == 0 and n is not True and n == 1 and m != 16:
-            wanted = "three"
-        count = len(cuda.launches())
-        try:
-            k[1](arrays[shift], n, m, eps)
-        except MissingVariantError:
-            assert wanted is None
-        else:
-            assert [call["kernel"] for call in cuda.launches()[count:]] == [wanted]
-
-
 @pytest.mark.parametrize("attribute", ["cooperative", "dependent"])
 def test_variants_are_launched_with_their_attributes(cuda, package, launched, attribute):
     names = ["x", "BLOCK"]
@@ -393,47 +321,26 @@ def test_a_grid_function_is_called_once_for_each_launch(cuda, package):
     k, x = package(TABLE), cuda.array(64)
     calls = []
 
-    def launch(told, *args, **named):
-        return k[lambda meta: calls.append(meta) or told](*args, **named)
+    def launch(given, *args, **named):
+        return k[lambda meta: calls.append(meta) or given](*args, **named)
 
-    for told in [(3, 4), 5, (6,), [7, 8], (np.int64(2), 1), (1, 2, 3)] * 3:
-        assert launch(told, x, 32, BLOCK=128, ACT=None, num_warps=4) is None
+    for given in [(3, 4), 5, (6,), [7, 8], (np.int64(2), 1), (1, 2, 3)] * 3:
+        assert launch(given, x, 32, BLOCK=128, ACT=None, num_warps=4) is None
         assert calls.pop() == {"x": x, "n": 32, "BLOCK": 128, "ACT": None}
-        wanted = [*told] if isinstance(told, tuple | list) else [told]
+        wanted = [*given] if isinstance(given, tuple | list) else [given]
         assert cuda.launches()[-1]["grid"] == [*wanted, 1, 1][:3]
     count = len(cuda.launches())
     assert launch((0, 3), x, 32, 128, None) is None
-    for told in ((1, 2, 3, 4), "3", (2**40,), None, lambda _meta: 1):
+    for given in ((1, 2, 3, 4), "3", (2**40,), None, lambda _meta: 1):
         with pytest.raises(LaunchError, match="grid"):
-            launch(told, x, 32, 128, None)
+            launch(given, x, 32, 128, None)
     with pytest.raises(MissingVariantError) as caught:
         launch((3, 4), x, 32, 256, None)
     assert caught.value.grid == (3, 4)
     assert len(calls) == 7
-    assert len(cuda.launches()) == count
-
-
-def test_errors_of_a_launch_with_a_grid_function_are_raised(cuda, package):
-    k, x = package(TABLE), cuda.array(64)
-    for _ in range(3):
-        k[lambda _meta: (3, 4)](x, 32, 128, None)
-    with pytest.raises(ZeroDivisionError):
-        k[lambda _meta: 1 // 0](x, 32, 128, None)
     with pytest.raises(KeyError, match="nothing"):
         k[lambda meta: meta["nothing"]](x, 32, 128, None)
-    with pytest.raises(MissingVariantError):
-        k[lambda _meta: (3, 4)](x, 32, 128)
+    assert len(cuda.launches()) == count
     cuda.set(fail="cuLaunchKernel=701")
     with pytest.raises(CudaError, match=r"with grid \(3, 4, 1\), block \(128, 1, 1\)"):
-        k[lambda _meta: (3, 4)](x, 32, 128, None)
-    assert len(cuda.launches()) == 3
-
-
-def test_a_grid_function_works_after_an_unload(cuda, package):
-    k, x = package(TABLE), cuda.array(64)
-    held = k[lambda _meta: (9,)]
-    held(x, 33, 128, None)
-    sys.modules["mypkg.kernels"].__aotcuda__.unload()
-    for run in (held, k[lambda _meta: (9,)], held):
-        run(x, 33, 128, None)
-        assert (cuda.launches()[-1]["kernel"], cuda.launches()[-1]["grid"]) == ("plain", [9, 1, 1])
+        launch((3, 4), x, 32, 128, None)

@@ -152,7 +152,7 @@ def test_the_front_end_understands_the_signature_of_every_argument(cuda, front_e
         read_only,
     )
     arrays = [np.zeros(3, "?"), np.zeros((), "u1"), np.zeros((2, 3), "c8").T, np.zeros(8, "f2")[::2], np.zeros((4, 4))]
-    signature = signatures.of((*values, *map(cuda.array, arrays)))
+    signature = signatures.from_arguments((*values, *map(cuda.array, arrays)))
     args, result = types.notation.parse(signature, {})
     assert str(result) == "none"
     names = [f"x{number}" for number in range(len(values) + len(arrays))]

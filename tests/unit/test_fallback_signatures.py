@@ -27,13 +27,13 @@ from aotcuda.runtime.arguments import signature as signatures
     ],
 )
 def test_scalars_have_numbas_own_types(value, name):
-    assert signatures.of((value,)) == f"void({name})"
+    assert signatures.from_arguments((value,)) == f"void({name})"
 
 
 @pytest.mark.parametrize("value", [None, "text", 2**64, -(2**63) - 1, (), object(), np.zeros(3), np.datetime64(1, "s")])
 def test_values_without_a_type_have_no_signature(value):
-    assert signatures.of((value,)) is None
-    assert signatures.of((1, (2, value))) is None
+    assert signatures.from_arguments((value,)) is None
+    assert signatures.from_arguments((1, (2, value))) is None
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_values_without_a_type_have_no_signature(value):
     ],
 )
 def test_arrays_have_dtype_dimensions_and_layout(cuda, like, name):
-    assert signatures.of((cuda.array(like),)) == f"void({name})"
+    assert signatures.from_arguments((cuda.array(like),)) == f"void({name})"
 
 
 def test_read_only_arrays_say_so(cuda):
     array = cuda.array(np.zeros(4, "f4"))
     array.interface["data"] = (array.address, True)
-    assert signatures.of((array,)) == "void(Array(float32, 1, 'C', readonly=True))"
+    assert signatures.from_arguments((array,)) == "void(Array(float32, 1, 'C', readonly=True))"

@@ -207,7 +207,7 @@ def build(front: Any, root: Path) -> Any:
         found = []
         for unit in units(kernel, source="tiles_source"):
             loaded = front.load(unit, str(root))
-            for settled in front.settled(unit, loaded):
+            for settled in front.complete(unit, loaded):
                 front.resolve(settled, loaded)
                 found.append(front.compile_kernel(settled, loaded, config.target(target_of("sm_80"))))
                 if isinstance(found[-1], LeftOut):
@@ -248,7 +248,7 @@ def test_an_image_has_the_kernels_that_its_assembler_takes(refused: str, kept: s
 def test_a_kernel_that_cuda_tile_refuses_is_left_out(front: Any, root: Path) -> None:
     (unit,) = units({"python": "wrong", "signature": "float32[::1]", "specialise": "exact"}, source="tiles_source")
     loaded = front.load(unit, str(root))
-    (settled,) = front.settled(unit, loaded)
+    (settled,) = front.complete(unit, loaded)
     front.resolve(settled, loaded)
     made = front.compile_kernel(settled, loaded, config.target(target_of("sm_80")))
     assert isinstance(made, LeftOut)

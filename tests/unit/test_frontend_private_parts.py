@@ -99,7 +99,7 @@ def test_the_extras_accept_the_tested_releases_from_first_to_last(name: str) -> 
     tested = registry.BUILT_IN[name].tested
     assert sorted(tested, key=Version) == [*tested]
     assert {line.specifier for line in lines} == {SpecifierSet(f">={tested[0]},<={tested[-1]}")}
-    assert registry.BUILT_IN[name].beside.keys() < {*tested}
+    assert registry.BUILT_IN[name].requirements_by_release.keys() < {*tested}
 
 
 def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

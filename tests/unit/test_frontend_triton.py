@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import tomllib
 from dataclasses import replace
@@ -39,43 +40,40 @@ def units(kernel: Any, **module: Any) -> list[config.TritonUnit]:
 
 
 class TestTheTable:
-    def test_variants_are_products_in_the_tables_order(self) -> None:
-        found = units(
-            {"signature": [ADD, "*fp16, *fp16, *fp16, i32"], "constexprs": {"BLOCK": [64, 128]}, "num-warps": [4, 8]}
-        )
+    def test_variants_are_products_in_the_order_of_the_table(self) -> None:
+        half = ADD.replace("fp32", "fp16")
+        found = units({"signature": [ADD, half], "constexprs": {"A": ["None", "none"]}, "num-warps": [4, 8]})
         assert [(str(unit.types[0]), unit.constexprs, unit.num_warps, unit.symbol) for unit in found] == [
-            (element, (("BLOCK", block),), warps, f"add__{number}")
-            for number, (element, block, warps) in enumerate(
-                (element, block, warps) for element in ("*fp32", "*fp16") for block in (64, 128) for warps in (4, 8)
+            (element, (("A", value),), warps, f"add__{number}")
+            for number, (element, value, warps) in enumerate(
+                itertools.product(("*fp32", "*fp16"), (None, "none"), (4, 8))
             )
+        ]
+        configs = [{"constexprs": {"B": 1}, "signature": half}, {"constexprs": {"B": 2}}]
+        found = units({"signatures": [ADD, half], "configs": configs})
+        assert [(unit.types[0].plain, unit.constexprs[0][1]) for unit in found] == [
+            *(("*fp32", 2), ("*fp16", 1), ("*fp16", 2))
         ]
 
     @pytest.mark.parametrize(
-        ("signature", "specialise", "wanted"),
+        ("signature", "specialise", "hints", "wanted"),
         [
-            ("*fp32, i32, fp32", "auto", ["*fp32:16, i32:16, fp32", "*fp32:16, i32, fp32", "*fp32, i32, fp32"]),
-            ("*fp32:16, i32:1", "auto", ["*fp32:16, i32:1"]),
-            ("*fp32:16, i32", "auto", ["*fp32:16, i32:16", "*fp32:16, i32"]),
-            ("*fp32, i32", "exact", ["*fp32, i32"]),
-            ("fp32, i1", "auto", ["fp32, i1"]),
+            ("*fp32, i32, fp32", "auto", {}, ["*fp32:16, i32:16, fp32", "*fp32:16, i32, fp32", "*fp32, i32, fp32"]),
+            ("*fp32:16, i32:1", "auto", {}, ["*fp32:16, i32:1"]),
+            ("*fp32:16, i32", "auto", {}, ["*fp32:16, i32:16", "*fp32:16, i32"]),
+            ("*fp32, i32", "exact", {}, ["*fp32, i32"]),
+            ("*fp32, i32, i32:1", "auto", {0: {16}, 1: {1, 16}, 2: {16}}, ["*fp32, i32, i32:1"]),
         ],
     )
-    def test_specialisations_are_made_most_special_first(
-        self, signature: str, specialise: str, wanted: list[str]
+    def test_most_special_variants_come_first(
+        self, signature: str, specialise: str, hints: dict[int, set[int]], wanted: list[str]
     ) -> None:
         (unit,) = units({"signature": signature, "specialise": specialise})
-        found = config.specialised(unit, {})
+        found = config.specialised(unit, hints)
         assert [", ".join(map(str, item.types)) for item in found] == wanted
         assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
 
-    def test_do_not_specialize_of_the_source_is_honoured(self) -> None:
-        (unit,) = units({"signature": "*fp32, i32, i32:1"})
-        kept = [", ".join(map(str, item.types)) for item in config.specialised(unit, {0: {16}, 1: {1, 16}, 2: {16}})]
-        assert kept == ["*fp32, i32, i32:1"]
-        kept = [", ".join(map(str, item.types)) for item in config.specialised(unit, {2: {1, 16}})]
-        assert kept[0] == "*fp32:16, i32:16, i32"
-
-    def test_configs_have_options_and_targets_of_their_own_else_the_kernels(self) -> None:
+    def test_configs_override_options_and_targets_of_their_kernel(self) -> None:
         options = {"maxnreg": 64, "launch-pdl": True, "launch-cooperative-grid": True, "fma": False}
         own = {"maxnreg": 0, "launch-pdl": False, "launch-cooperative-grid": False, "fma": True, "arch": ["compute_80"]}
         kernel = {"signature": "*i8", **options, "arch": ["sm_90"], "configs": [{"num-warps": 8}, own]}
@@ -88,21 +86,6 @@ class TestTheTable:
         assert [str(target) for target in made.targets] == ["sm_80", "sm_90a", "compute_80"]
         assert [unit.options.fma for unit in made.units] == [False, False]
 
-    def test_none_is_a_string_in_the_table_and_other_strings_stay(self) -> None:
-        found = units({"signature": ADD, "constexprs": {"ACT": ["None", "none"]}})
-        assert [unit.constexprs for unit in found] == [(("ACT", None),), (("ACT", "none"),)]
-        assert found[0].signature == "void(*fp32, *fp32, *fp32, i32; ACT=None, num_warps=4, num_stages=3)"
-
-    def test_a_config_may_be_for_some_of_the_signatures(self) -> None:
-        half = ADD.replace("fp32", "fp16")
-        configs = [{"constexprs": {"B": 1}, "signature": half}, {"constexprs": {"B": 2}}]
-        found = units({"signatures": [ADD, half], "configs": configs})
-        assert [(unit.types[0].plain, unit.constexprs[0][1], unit.symbol) for unit in found] == [
-            ("*fp32", 2, "add__0"),
-            ("*fp16", 1, "add__1"),
-            ("*fp16", 2, "add__2"),
-        ]
-
     @pytest.mark.parametrize(
         ("configs", "tuned", "named"),
         [
@@ -110,8 +93,6 @@ class TestTheTable:
             ([{"constexprs": {"A": 1, "B": 2}}, {"constexprs": {"A": 1, "B": 3}}], "AB", "B"),
             ([{"constexprs": {"A": 1}}, {"constexprs": {"A": True}}], "A", "A"),
             ([{"constexprs": {"A": 1}, "when": {"n": 1}}, {"constexprs": {"A": 2}}], "A", ""),
-            ([{"constexprs": {"A": 1, "B": 2}}, {"constexprs": {"A": 2, "B": 3}}], "B", "A"),
-            ([{"constexprs": {"A": 1}, "signature": "*fp32"}, {"constexprs": {"A": 2}}], "A", "A"),
             ([{"constexprs": {"A": 1}, "signature": "*fp32"}, {"constexprs": {"A": 2}, "signature": "*i8"}], "A", ""),
             ([{"constexprs": {"A": 1}, "signature": "*i8:16"}, {"constexprs": {"A": 2}, "signature": "*i8"}], "A", "A"),
         ],
@@ -122,24 +103,11 @@ class TestTheTable:
 
     @pytest.mark.parametrize(
         ("arch", "wanted"),
-        [
-            ("sm_75", "sm_75"),
-            ("sm_89", "sm_89"),
-            ("sm_90", "sm_90a"),
-            ("sm_100a", "sm_100a"),
-            ("compute_80", "compute_80"),
-        ],
+        [("sm_89", "sm_89"), ("sm_90", "sm_90a"), ("sm_100a", "sm_100a"), ("compute_80", "compute_80")],
     )
     def test_code_for_9_0_and_later_is_for_one_architecture(self, arch: str, wanted: str) -> None:
-        assert str(config.target(target_of(arch))) == wanted
         (made,) = plan.make(parse(table(ADD, arch=(arch, wanted)), environ={}))
         assert [str(target) for target in made.targets] == [wanted]
-
-
-def given(text: str) -> dict[str, Any]:
-    """Return the table with a module's keys as a case of tests/data/errors has them."""
-    module = tomllib.loads(text)
-    return table(module.pop("kernels")["add"], **module)
 
 
 def test_a_kernel_with_tensor_descriptors_has_a_unit_for_each_target() -> None:
@@ -156,24 +124,22 @@ def test_a_kernel_with_tensor_descriptors_has_a_unit_for_each_target() -> None:
         "k__0": ["sm_80", "sm_90a"],
     }
     lacking = LeftOut(error=CompileError("add: too large"), reason="too large")
-    one, other, only, _ = made.units
-    rest, notes, warnings = left_out.without(made, {(one, one.only[0]): lacking}, "warn")
+    first, *_, only, _ = made.units
+    rest, notes, warnings = left_out.without(made, {(first, first.only[0]): lacking}, "warn")
     assert ([unit.symbol for unit in rest.units], len(notes), len(warnings)) == ([*found][1:], 1, 1)
-    for gone in ((one, other), (only,)):  # no target has it
-        with pytest.raises(CompileError, match="too large"):
-            left_out.without(made, {(unit, unit.only[0]): lacking for unit in gone}, "warn")
+    with pytest.raises(CompileError, match="too large"):
+        left_out.without(made, {(only, only.only[0]): lacking}, "warn")
 
 
 @cases("triton.txt", "tables")
 def test_mistake_in_a_table_is_named_with_its_key(text: str, expected: str) -> None:
+    module = tomllib.loads(text)
     with pytest.raises(ConfigError) as caught:
-        plan.make(parse(given(text), environ={}))
+        plan.make(parse(table(module.pop("kernels")["add"], **module), environ={}))
     assert_message(str(caught.value), expected)
 
 
-class TestPtx:
-    TEXT = """//
-.version 8.8
+PTX = """.version 8.8
 .target sm_80
 .address_size 64
 
@@ -194,32 +160,22 @@ class TestPtx:
 	ld.param.b64 	%rd4, [add_param_0];
 	add.s32 	%r1, %r1, 1;
 	mov.b64 %rd1, message_0;
-$L__BB0_2:
 	ret;
 }
 """
 
-    def test_parameters_lie_where_the_abi_has_them(self) -> None:
-        assert ptx.fields(self.TEXT) == [(0, 8), (8, 1), (16, 8)]
 
-    def test_only_what_is_defined_gets_other_names(self) -> None:
-        text = ptx.renamed(self.TEXT, "add__0")
-        assert ".visible .entry add__0(" in text
-        assert "[add__0_param_0]" in text
-        assert "\tadd.s32" in text
-        assert "mov.b64 %rd1, add__0__message_0;" in text
-        assert "vprintf\n" in text
-
-    def test_kernels_of_one_target_become_one_text(self) -> None:
-        texts = [ptx.renamed(self.TEXT, name) for name in ("one", "two")]
-        joined = ptx.merged([texts[0], texts[1].replace(".align 16 .b8 global", ".align 128 .b8 global")])
-        assert joined.count(".version 8.8") == joined.count(".extern .func") == 1
-        assert re.findall(r"\.extern \.shared .*", joined) == [".extern .shared .align 128 .b8 global_smem[];"]
-        assert re.findall(r"\.entry (\w+)", joined) == ["one", "two"]
-
-    def test_texts_for_several_targets_are_refused(self) -> None:
-        with pytest.raises(CompileError, match="differs in its head"):
-            ptx.merged([self.TEXT, self.TEXT.replace("sm_80", "sm_90a")])
+def test_ptx_of_several_kernels_becomes_one_text() -> None:
+    assert ptx.fields(PTX) == [(0, 8), (8, 1), (16, 8)]
+    first, second = (ptx.renamed(PTX, name) for name in ("one", "two"))
+    for line in ("[one_param_0]", "\tadd.s32", "mov.b64 %rd1, one__message_0;", "vprintf\n"):
+        assert line in first
+    joined = ptx.merged([first, second.replace(".align 16 .b8 global", ".align 128 .b8 global")])
+    assert joined.count(".version 8.8") == joined.count(".extern .func") == 1
+    assert re.findall(r"\.extern \.shared .*", joined) == [".extern .shared .align 128 .b8 global_smem[];"]
+    assert re.findall(r"\.entry (\w+)", joined) == ["one", "two"]
+    with pytest.raises(CompileError, match="differs in its head"):
+        ptx.merged([PTX, PTX.replace("sm_80", "sm_90a")])
 
 
 SOURCE = """
@@ -272,9 +228,8 @@ def typed(x, DT: tl.constexpr, ACT: tl.constexpr, TO: tl.constexpr = tl.float32)
         value = -value
     tl.store(x, value.to(TO))
 
-@triton.heuristics({"HAS": lambda args: args["y"] is not None, "EVEN": lambda args: args["EVEN"] is None})
 @triton.jit
-def asked(x, y, num_stages: tl.constexpr, HAS: tl.constexpr, EVEN: tl.constexpr):
+def asked(x, num_stages: tl.constexpr):
     tl.store(x, num_stages)
 
 @triton.heuristics({"EVEN": lambda args: args["n"] % 64 == 0})
@@ -314,7 +269,7 @@ def test_table_that_does_not_fit_the_source_is_refused(sources: str, text: str, 
     with pytest.raises((CompileError, SourceError)) as caught:
         for unit in units(kernel, source=sources):
             loaded = FRONT_END.load(unit, "/")
-            for settled in FRONT_END.settled(unit, loaded):
+            for settled in FRONT_END.complete(unit, loaded):
                 compiled(settled, loaded, "sm_80")
     assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
 
@@ -339,7 +294,7 @@ def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
     found = []
     for unit in units(kernel, source=source):
         loaded = FRONT_END.load(unit, "/")
-        found += [compiled(item, loaded, "sm_80") for item in FRONT_END.settled(unit, loaded)]
+        found += [compiled(item, loaded, "sm_80") for item in FRONT_END.complete(unit, loaded)]
     return found
 
 
@@ -356,23 +311,10 @@ def test_variants_that_no_launch_could_take_are_not_made(sources: str) -> None:
     ]
 
 
-def left_out_by(variants: list[Any]) -> dict[str, Any]:
-    """Return what each argument is that a launch leaves out; those that it has to give are missing."""
-    found = {}
-    for at, argument in enumerate(variants[0].arguments[:-3]):
-        if "default" in argument:
-            found[argument["name"]] = argument["default"]
-        elif all(each.parameters[at].get("optional") for each in variants):
-            found[argument["name"]] = "the config's"
-    return found
-
-
 @pytest.mark.parametrize(
     ("kernel", "wanted"),
     [
-        ({"constexprs": {"BLOCK": 64, "EVEN": True}}, {"BLOCK": 64, "HEAD": None}),
-        ({"constexprs": {"BLOCK": 64, "EVEN": True, "HEAD": 8}}, {"BLOCK": 64, "HEAD": None}),
-        ({"constexprs": {"BLOCK": 64, "EVEN": [True, False]}}, {"BLOCK": 64, "HEAD": None}),
+        ({"constexprs": {"BLOCK": 64, "EVEN": [True, False], "HEAD": 8}}, {"BLOCK": 64, "HEAD": None}),
         (
             {"configs": [{"constexprs": {"BLOCK": 64, "EVEN": True}}, {"constexprs": {"BLOCK": 128, "EVEN": False}}]},
             {"BLOCK": "the config's", "HEAD": None},
@@ -382,24 +324,17 @@ def left_out_by(variants: list[Any]) -> dict[str, Any]:
 def test_launches_may_leave_out_defaults_and_constants_of_configs(
     sources: str, kernel: Any, wanted: dict[str, Any]
 ) -> None:
-    kernel = {"python": "both.fn", "signature": "*fp32:16, i32:16", **kernel}
-    assert left_out_by(variants_of(sources, kernel)) == wanted
+    made = variants_of(sources, {"python": "both.fn", "signature": "*fp32:16, i32:16", **kernel})
+    found = {}
+    for at, argument in enumerate(made[0].arguments[:-3]):
+        if "default" in argument:
+            found[argument["name"]] = argument["default"]
+        elif all(each.parameters[at].get("optional") for each in made):
+            found[argument["name"]] = "the config's"
+    assert found == wanted
 
 
-ASKED: dict[str, Any] = {
-    "python": "asked",
-    "signature": "*fp32, none",
-    "constexprs": {"num_stages": 2, "HAS": False, "EVEN": True},
-}
-
-
-def test_a_heuristic_that_asks_for_none_is_the_run_times_and_one_that_asks_a_heuristic_is_not(sources: str) -> None:
-    made, *_ = variants_of(sources, ASKED)
-    assert made.heuristics == ("HAS", "EVEN")
-    assert [item for item in made.arguments if item["name"] in ("HAS", "EVEN")] == [
-        {"name": "HAS", "is_not_none": "y"},
-        {"name": "EVEN"},
-    ]
+ASKED: dict[str, Any] = {"python": "asked", "signature": "*fp32", "constexprs": {"num_stages": 2}}
 
 
 def test_kernels_that_the_assembler_refuses_are_left_out_of_an_image(sources: str) -> None:

@@ -227,76 +227,63 @@ def test_a_pack_serves_kernels_that_are_imported_before_or_after(
     assert type(ops.scale).__mro__[1] is triton.JITFunction
 
 
-EDITS: dict[str, tuple[str, str, str, str]] = {
-    "source": ("scale", "ops", "* factor *", "+ factor *"),
-    "default": ("scale", "ops", "ACT: tl.constexpr = None", "ACT: tl.constexpr = 5"),
-    "annotation": ("scale", "ops", "factor, n, BLOCK", "factor, n: tl.int64, BLOCK"),
-    "callee": ("scale", "helpers", "x + x", "x * 2.0"),
-    "callee of a callee": ("scale", "helpers", "x / 4", "x * 0.25"),
-    "other callee": ("scale", "ops", "import double", "import quarter as double"),
-    "function of Triton": ("scale", "ops", "import exp", "import log as exp"),
-    "global": ("scale", "ops", "constexpr(3)", "constexpr(4)"),
-    "type of a global": ("scale", "ops", "constexpr(3)", "constexpr(3.0)"),
-    "type in a global": ("scale", "ops", "DTYPE = tl.float32", "DTYPE = tl.float16"),
-    "global of a module": ("scale", "helpers", "constexpr(8)", "constexpr(9)"),
-    "decorator": ("scale", "ops", "@triton.jit\ndef scale", '@triton.jit(do_not_specialize=["n"])\ndef scale'),
-    "alignment": (
-        "scale",
-        "ops",
-        "@triton.jit\ndef scale",
-        '@triton.jit(do_not_specialize_on_alignment=["x"])\ndef scale',
-    ),
-    "callee's decorator": ("scale", "helpers", "@triton.jit\ndef half", "@triton.jit(noinline=True)\ndef half"),
-    "heuristic": ("norm", "ops", "is None", "is not None"),
-    "heuristic's argument": ("norm", "ops", 'args["bias"]', 'args["x"]'),
-    "no heuristic": ("norm", "ops", 'lambda args: args["bias"] is None', "lambda args: True"),
-    "config": ("tuned", "ops", '{"BLOCK": 128}', '{"BLOCK": 256}'),
-    "options of a config": ("tuned", "ops", "num_warps=8", "num_warps=2"),
-}
+JIT = "@triton.jit\ndef "
+EDITS = [  # a kernel, a file, a text of it, the text in its place
+    ("scale", "ops", "* factor *", "+ factor *"),
+    ("scale", "ops", "ACT: tl.constexpr = None", "ACT: tl.constexpr = 5"),
+    ("scale", "ops", "factor, n, BLOCK", "factor, n: tl.int64, BLOCK"),
+    ("scale", "helpers", "x + x", "x * 2.0"),
+    ("scale", "helpers", "x / 4", "x * 0.25"),  # a callee of a callee
+    ("scale", "ops", "import double", "import quarter as double"),
+    ("scale", "ops", "import exp", "import log as exp"),
+    ("scale", "ops", "constexpr(3)", "constexpr(4)"),
+    ("scale", "ops", "constexpr(3)", "constexpr(3.0)"),
+    ("scale", "ops", "DTYPE = tl.float32", "DTYPE = tl.float16"),
+    ("scale", "helpers", "constexpr(8)", "constexpr(9)"),
+    ("scale", "ops", f"{JIT}scale", '@triton.jit(do_not_specialize=["n"])\ndef scale'),
+    ("scale", "ops", f"{JIT}scale", '@triton.jit(do_not_specialize_on_alignment=["x"])\ndef scale'),
+    ("scale", "helpers", f"{JIT}half", "@triton.jit(noinline=True)\ndef half"),
+    ("norm", "ops", "is None", "is not None"),
+    ("norm", "ops", 'args["bias"]', 'args["x"]'),
+    ("norm", "ops", 'lambda args: args["bias"] is None', "lambda args: True"),
+    ("tuned", "ops", '{"BLOCK": 128}', '{"BLOCK": 256}'),
+    ("tuned", "ops", "num_warps=8", "num_warps=2"),
+]
+UNCHANGED = [
+    ("ops", f"\n{JIT}scale", f"\n\n# scales\n\n{JIT}scale"),
+    ("helpers", f"{JIT}quarter", f"{JIT}fifth(x):\n    return x / 5\n\n\n{JIT}quarter"),
+    ("ops", "SCALE =", "OTHER = 7\nSCALE ="),
+    ("ops", "% 2 == 1", "% 3 == 1"),  # a heuristic that is called
+]
 
 
-@pytest.mark.parametrize("edit", EDITS)
-def test_no_launch_takes_code_of_an_edited_kernel(edit: str, cuda: StandIn, by_triton: list[str]) -> None:
-    kernel, file, old, new = EDITS[edit]
+def edit(cuda: StandIn, file: str, old: str, new: str) -> None:
+    """Write the package and a pack of it, edit a file of the package, and import the pack."""
     write(cuda)
     texts = {"ops": OPS, "helpers": HELPERS}
     assert old in texts[file]
     write_source(cuda.packages, **{**texts, file: texts[file].replace(old, new)})
     importlib.import_module("mypack")
-    # With other configs the kernel is the same, and the variants that it launches are others.
-    said = (
-        r"mypack was made from foreign 1\.0 .* foreign 1\.1 .* does not serve foreign"
-        if "config" not in edit
-        else "no packaged variant"
-    )
-    with pytest.warns(FallbackWarning, match=rf"{said}.*Triton compiles it") as seen:
+
+
+@pytest.mark.parametrize(("kernel", "file", "old", "new"), EDITS)
+def test_no_launch_takes_code_of_an_edited_kernel(
+    kernel: str, file: str, old: str, new: str, cuda: StandIn, by_triton: list[str]
+) -> None:
+    edit(cuda, file, old, new)
+    # With other configs the kernel is the same, and it launches other variants.
+    said = r"made from foreign 1\.0 .* foreign 1\.1 .* does not serve" if kernel != "tuned" else "no packaged variant"
+    with pytest.warns(FallbackWarning, match=rf"{said}.*Triton compiles it") as warned:
         launch(cuda, kernel)
         launch(cuda, kernel)
-    assert len(seen) == 1
+    assert len(warned) == 1
     assert cuda.launches() == []
     assert set(by_triton) == {kernel}
 
 
-UNCHANGED = {
-    "line": ("ops", "\n\n\n@triton.jit\ndef scale", "\n\n\n\n# scales\n\n@triton.jit\ndef scale"),
-    "other kernel": (
-        "helpers",
-        "@triton.jit\ndef quarter",
-        "@triton.jit\ndef fifth(x):\n    return x / 5\n\n\n@triton.jit\ndef quarter",
-    ),
-    "other global": ("ops", "SCALE =", "OTHER = 7\nSCALE ="),
-    "heuristic that is called": ("ops", "% 2 == 1", "% 3 == 1"),
-}
-
-
-@pytest.mark.parametrize("edit", UNCHANGED)
-def test_edits_elsewhere_change_nothing(edit: str, cuda: StandIn, by_triton: list[str]) -> None:
-    file, old, new = UNCHANGED[edit]
-    write(cuda)
-    texts = {"ops": OPS, "helpers": HELPERS}
-    assert old in texts[file]
-    write_source(cuda.packages, **{**texts, file: texts[file].replace(old, new)})
-    importlib.import_module("mypack")
+@pytest.mark.parametrize(("file", "old", "new"), UNCHANGED)
+def test_edits_elsewhere_change_nothing(file: str, old: str, new: str, cuda: StandIn, by_triton: list[str]) -> None:
+    edit(cuda, file, old, new)
     assert launch(cuda) == ["scale__0", "norm__0", "tuned__0"]
     assert by_triton == []
 
@@ -309,37 +296,30 @@ def test_another_release_of_triton_compiles_its_own_code(
     before = digests()
     monkeypatch.setattr(triton, "__version__", "3.99.1")
     assert digests() == before
-    with pytest.warns(FallbackWarning, match=r"by Triton .* with Triton 3\.99\.1 is installed") as seen:
+    with pytest.warns(FallbackWarning, match=r"by Triton .* with Triton 3\.99\.1 is installed") as warned:
         assert launch(cuda, "scale", "norm") == []
-    assert len(seen) == 1
+    assert len(warned) == 1
     assert by_triton == ["scale", "norm"]
 
 
 def test_no_compilation_is_allowed_with_fallback_error(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(cuda)
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-    write_source(cuda.packages, OPS.replace("* factor", "+ factor"))
-    importlib.import_module("mypack")
+    edit(cuda, "ops", "* factor", "+ factor")
     with pytest.raises(StaleBuildError, match=r"does not serve foreign\.ops\.scale"):
         launch(cuda, "scale")
 
 
-@pytest.mark.parametrize("damage", ["index", "shape", "manifest", "code", "mark"])
-def test_a_damaged_pack_is_ignored_with_one_warning(damage: str, cuda: StandIn, by_triton: list[str]) -> None:
-    folder = write(cuda)
-    path = {
-        "index": "__init__.aotcuda/pack.json",
-        "shape": "__init__.aotcuda/pack.json",
-        "manifest": "ops.aotcuda/manifest.json",
-        "code": "ops.aotcuda/kernels.fatbin",
-        "mark": "ops.aotcuda/in-place",
-    }[damage]
-    content = (folder / path).read_bytes()
-    (folder / path).write_bytes(b'{"format": 1}' if damage == "shape" else content[: len(content) // 2])
-    with pytest.warns(FallbackWarning, match="so Triton compiles") as seen:
+@pytest.mark.parametrize(
+    "file",
+    ["__init__.aotcuda/pack.json", "ops.aotcuda/manifest.json", "ops.aotcuda/kernels.fatbin", "ops.aotcuda/in-place"],
+)
+def test_a_damaged_pack_is_ignored_with_one_warning(file: str, cuda: StandIn, by_triton: list[str]) -> None:
+    path = write(cuda) / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.warns(FallbackWarning, match="so Triton compiles") as warned:
         importlib.import_module("mypack")
         launch(cuda, "scale", "norm")
-    assert len(seen) == 1
+    assert len(warned) == 1
     assert cuda.launches() == []
     assert by_triton == ["scale", "norm"]
 

@@ -14,7 +14,7 @@ import aotcuda
 from aotcuda.errors import CudaError, LaunchError
 from aotcuda.runtime import driver
 from aotcuda.runtime.images import callbacks
-from support import libraries, threads
+from support import libraries, manifests, threads
 from support.libraries import Array, State
 from support.manifests import kernel
 
@@ -24,7 +24,7 @@ CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin
 
 @pytest.fixture
 def hooks(cuda, monkeypatch):
-    """Return the module of the callbacks; it notes each call and the GPU whose context is current."""
+    """Return the module of the callbacks, which records each call with the GPU of the current context."""
     module = types.ModuleType("mypkg_hooks")
     module.calls = []
 
@@ -51,9 +51,10 @@ def package(cuda, hooks):
     return make
 
 
-def test_setup_runs_once_before_the_first_launch(cuda, hooks, package):
-    module = package()
-    assert hooks.calls == []
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_setup_runs_once_at_import_or_before_the_first_launch(cuda, hooks, package, load):
+    module = package(load)
+    assert hooks.calls == [("up", 0)] * (load == "import")
     for _ in range(3):
         module.k[1, 1](1)
     assert hooks.calls == [("up", 0)]
@@ -65,104 +66,65 @@ LAUNCHES = {
     "configure": lambda k, array: k.configure(1, 1, stream=77, cluster=1)(array),
     "forall": lambda k, array: k.forall(8, stream=77)(array),
 }
+CAPTURED = {
+    "launch": (77, lambda cuda: cuda.array(8)),
+    "host array": (77, lambda _: np.zeros(8, "f4")),
+    "cupy": (88, lambda _: libraries.make(Array("cupy", (State(),)))),
+    "exchange": (88, lambda _: libraries.make(Array("exchange", (State(),)))),
+}
+"""Captured streams, of the launch or of its array, each with a function that makes the array."""
 
 
-@pytest.mark.parametrize("host", [False, True], ids=["on the GPU", "copied"])
-@pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
+@pytest.mark.parametrize(("captured", "make"), CAPTURED.values(), ids=CAPTURED)
 @pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 @pytest.mark.filterwarnings("ignore::aotcuda.HostArrayWarning")
-def test_setup_is_refused_during_a_capture(cuda, hooks, monkeypatch, launch, devices, host):
+def test_setup_is_refused_during_a_capture(cuda, current, hooks, monkeypatch, launch, captured, make):
     monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
-    cuda.set(devices=devices, capturing="77")
-    module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
-    array = np.zeros(8, "f4") if host else cuda.array(8)
-    for _ in range(2):
-        with pytest.raises(LaunchError, match=r"k cannot be launched: stream 0x4d is being captured .*\.preload"):
-            launch(module.k, array)
-    assert (hooks.calls, cuda.launches(), cuda.calls("cuMemAlloc")) == ([], [], [])
-    cuda.set(capturing="")
-    launch(module.k, array)
-    assert hooks.calls == [("up", 0)]
-
-
-@pytest.mark.parametrize("library", ["cupy", "exchange"])
-@pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
-def test_setup_joins_no_capture_of_the_arrays_stream(cuda, current, hooks, launch, library):
-    """The arrays' stream is captured, and the one that is given waits for it."""
-    cuda.set(capturing="88")
-    module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
     current.update(cupy=88, torch=88)
-    array = libraries.make(Array(library, (State(),)))
+    cuda.set(capturing=str(captured))
+    module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
+    array = make(cuda)
     for _ in range(2):
-        with pytest.raises(LaunchError, match=r"k cannot be launched: stream 0x58 is being captured .*\.preload"):
+        with pytest.raises(LaunchError, match=rf"stream {captured:#x} is being captured .*\.preload"):
             launch(module.k, array)
-    assert (hooks.calls, cuda.launches(), cuda.calls("cuEventRecord")) == ([], [], [])
-    aotcuda.load("mypkg.kernels").preload()
+    assert (hooks.calls, cuda.launches(), cuda.calls("cuMemAlloc", "cuEventRecord")) == ([], [], [])
+    cuda.set(capturing="")
+    module.__aotcuda__.preload()
     launch(module.k, array)
     assert hooks.calls == [("up", 0)]
     assert [call["stream"] for call in cuda.launches()] == [77]
 
 
-@pytest.mark.parametrize("code", [900, 901, 906])
-def test_an_error_of_loading_during_a_capture_names_preload(cuda, package, code):
-    cuda.set(fail=f"cuLibraryGetKernel={code}")
+def test_an_error_of_loading_during_a_capture_names_preload(cuda, package):
+    cuda.set(fail="cuLibraryGetKernel=900")
     with pytest.raises(CudaError, match=r"a stream is being captured into a graph.*preload\(\)"):
         package().k[1, 1](1)
 
 
-def test_load_import_runs_setup_at_import(hooks, package):
-    package(load="import")
-    assert hooks.calls == [("up", 0)]
-
-
-def test_setup_runs_once_for_each_context(cuda, hooks, package):
+def test_setup_and_teardown_run_once_for_each_context(cuda, hooks, package):
     cuda.set(devices="9.0,9.0")
     module = package()
     for device in (0, 1, 0, 1):
         driver.get().make_current(device)
         module.k[1, 1](1)
     assert hooks.calls == [("up", 0), ("up", 1)]
-
-
-def test_teardown_runs_once_in_each_context_before_the_unload(cuda, hooks, package):
-    cuda.set(devices="9.0,9.0")
-    module = package()
-    for device in (0, 1):
-        driver.get().make_current(device)
-        module.k[1, 1](1)
     module.__aotcuda__.unload()
     module.__aotcuda__.unload()
     assert hooks.calls[2:] == [("down", 0), ("down", 1)]
 
 
-def test_a_setup_that_raises_runs_again_at_the_next_launch(cuda, hooks, package):
-    def fail(_):
-        message = "no table"
-        raise ValueError(message)
-
-    good, hooks.up = hooks.up, fail
-    module = package()
-    expected = "setup callback mypkg_hooks:up of csrc/table.cu in mypkg.kernels raised ValueError: no table"
-    with pytest.raises(aotcuda.CallbackError, match=expected) as caught:
-        module.k[1, 1](1)
-    assert isinstance(caught.value.__cause__, ValueError)
-    assert module.__aotcuda__.library is None
-    assert cuda.launches() == []
-    hooks.up = good
-    module.k[1, 1](1)
-    assert hooks.calls == [("up", 0)]
-    assert len(cuda.launches()) == 1
-
-
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
-def test_an_interrupted_setup_leaves_the_module_unloaded(cuda, hooks, package, raised):
-    """Half a setup would run again, without a teardown."""
+@pytest.mark.parametrize("raised", [ValueError("no table"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_a_setup_that_fails_unloads_the_module_and_runs_again(cuda, hooks, package, raised):
     good, hooks.up = hooks.up, Mock(side_effect=raised)
     module = package()
-    with pytest.raises(raised):
+    with pytest.raises((aotcuda.CallbackError, KeyboardInterrupt)) as caught:
         module.k[1, 1](1)
+    if isinstance(raised, ValueError):
+        expected = "the setup callback mypkg_hooks:up of csrc/table.cu in mypkg.kernels raised ValueError: no table"
+        assert str(caught.value) == expected
+        assert caught.value.__cause__ is raised
     assert module.__aotcuda__.library is None
-    assert len(cuda.calls("cuLibraryLoadData")) == 1
+    assert cuda.launches() == []
     hooks.up = good
     module.k[1, 1](1)
     assert hooks.calls == [("up", 0)]
@@ -176,9 +138,9 @@ def test_a_setup_may_launch_kernels_of_its_own_module(cuda, hooks, package):
     assert [call["parameters"] for call in cuda.launches()] == ["07000000", "08000000"]
 
 
-@pytest.mark.parametrize("raised", [OSError, SystemExit])
-def test_threads_that_wait_for_a_failing_setup_raise(cuda, hooks, package, raised):
-    """They must not set up what it unloads: a setup that launches would wait for it, and it for the setup."""
+@pytest.mark.parametrize("raised", [OSError("no table"), SystemExit("no table")], ids=["error", "exit"])
+def test_threads_that_wait_for_a_failing_setup_raise(hooks, package, raised):
+    """They must not repeat a setup whose module is unloaded meanwhile: each would wait for the other."""
     module = package()
     entered, finish = threading.Event(), threading.Event()
 
@@ -186,26 +148,24 @@ def test_threads_that_wait_for_a_failing_setup_raise(cuda, hooks, package, raise
         hooks.calls.append("up")
         entered.set()
         assert finish.wait(30)
-        message = "no table"
-        raise raised(message)
+        raise raised
 
     hooks.up = fail
-    program = module.__aotcuda__.ready()
+    table = module.__aotcuda__.ready()
     errors = []
 
     def enter():
         driver.get().make_current(0)
-        try:
-            program.enter(())
-        except (aotcuda.CallbackError, SystemExit) as error:
-            errors.append(str(error))
+        with pytest.raises((aotcuda.CallbackError, SystemExit)) as caught:
+            table.enter(())
+        errors.append(str(caught.value))
 
     with threads.started(enter, enter, enter):
         assert entered.wait(30)
         finish.set()
     assert hooks.calls == ["up"]
     ended = "setting up mypkg.kernels was ended by a SystemExit in another thread"
-    assert sorted(errors) == (["no table", ended, ended] if raised is SystemExit else [errors[0]] * 3)
+    assert sorted(errors) == (["no table", ended, ended] if isinstance(raised, SystemExit) else [errors[0]] * 3)
 
 
 def test_an_error_of_teardown_is_raised_after_all_teardowns(cuda, hooks, package):
@@ -214,17 +174,10 @@ def test_an_error_of_teardown_is_raised_after_all_teardowns(cuda, hooks, package
     for device in (0, 1):
         driver.get().make_current(device)
         module.k[1, 1](1)
-    seen = []
-
-    def fail(_):
-        seen.append(driver.get().current_device())
-        message = "busy"
-        raise OSError(message)
-
-    hooks.down = fail
+    hooks.down = Mock(side_effect=OSError("busy"))
     with pytest.raises(aotcuda.CallbackError, match=r"teardown callback mypkg_hooks:down .* raised OSError: busy"):
         module.__aotcuda__.unload()
-    assert seen == [0, 1]
+    assert hooks.down.call_count == 2
     assert module.__aotcuda__.library is None
 
 
@@ -262,8 +215,6 @@ print("end", flush=True)
 @pytest.mark.parametrize("fork", ["", "1"])
 def test_teardown_runs_once_at_exit_and_not_in_a_forked_child(cuda, fork):
     entries = [{"setup": "hooks:up", "teardown": "hooks:down", "origin": "x.cu"}]
-    from support import manifests
-
     manifests.write(cuda.packages, [kernel("k", "void(int32)")], callbacks=entries)
     assert cuda.run(AT_EXIT, FORK=fork).split() == ["up", "end", "down"]
 
@@ -286,15 +237,9 @@ def test_an_exception_of_a_debug_kernel_is_raised_with_its_place(cuda, debug_ker
         debug_kernel[1, 1](1)
 
 
-def test_an_exception_class_of_the_user_is_named(cuda, debug_kernel):
+def test_an_exception_class_of_the_user_is_named_once(cuda, debug_kernel, monkeypatch):
     cuda.set(store="k_0__errcode__=2")
     with pytest.raises(aotcuda.DeviceError, match=r"mypkg.errors:Odd in f \(mypkg/a.py:14\)"):
-        debug_kernel[1, 1](1)
-
-
-def test_an_exception_of_an_earlier_launch_is_forgotten(cuda, debug_kernel, monkeypatch):
-    cuda.set(store="k_0__errcode__=1")
-    with pytest.raises(ValueError, match="too big"):
         debug_kernel[1, 1](1)
     monkeypatch.delenv("FAKE_CUDA_STORE")
     debug_kernel[1, 1](1)
@@ -303,12 +248,12 @@ def test_an_exception_of_an_earlier_launch_is_forgotten(cuda, debug_kernel, monk
 @pytest.mark.usefixtures("path")
 def test_threads_wait_for_a_setup_that_launches(cuda, hooks, package, monkeypatch):
     module = package()
-    order, entered, met, finish = [], threading.Event(), threading.Event(), threading.Event()
+    order, entered, waiting, finish = [], threading.Event(), threading.Event(), threading.Event()
     set_up = callbacks.Callbacks.set_up
 
-    def noted_set_up(self):
+    def recorded_set_up(self):
         if entered.is_set():
-            met.set()
+            waiting.set()
         set_up(self)
 
     def up(_handle):
@@ -322,14 +267,14 @@ def test_threads_wait_for_a_setup_that_launches(cuda, hooks, package, monkeypatc
         driver.get().make_current(0)
         module.k[1, 1](number)
         order.append(number)
-        met.set()
+        waiting.set()  # a launch that does not wait comes here first, and the assertion below fails
 
     hooks.up = up
     with threads.started(lambda: launch(1)):
         assert entered.wait(30)
-        monkeypatch.setattr(callbacks.Callbacks, "set_up", noted_set_up)
+        monkeypatch.setattr(callbacks.Callbacks, "set_up", recorded_set_up)
         with threads.started(lambda: launch(2)):
-            assert met.wait(30)  # the setup; or, were there a way around it, the end
+            assert waiting.wait(30)
             finish.set()
     assert order[0] == "set up"
     assert len(cuda.launches()) == 5

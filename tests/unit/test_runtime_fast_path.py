@@ -1,4 +1,4 @@
-"""Test which fast path launches take, and how the module and `aotcuda doctor` tell it, and why."""
+"""The fast path that launches take, and the reasons for none that a module and `aotcuda doctor` show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_LOADED = "DLL load failed while importing _launch: " if sys.platform == "win
 
 @pytest.fixture
 def looking(monkeypatch):
-    """Lets the extension be looked for anew, with a module in its place; None where there is none."""
+    """Search for the extension again, with another module in its place; None for none."""
 
     def look(module):
         monkeypatch.setattr(extension, "_found", [])
@@ -40,34 +40,30 @@ class TestWhichFastPath:
     OWN = types.SimpleNamespace(
         VERSION=extension._VERSION, __file__="/there/_launch.abi3.so", Launcher=type("Launcher", (), {})
     )
+    OTHER = types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so")
 
-    def test_the_extension_is_used_where_it_is(self, cuda, looking):
-        module = cuda.package(kernel("k", "void(int32)"))
-        looking(self.OWN)
-        assert extension.in_use() is self.OWN
-        assert extension.why_not() is None
-        assert module.__aotcuda__.fast_path == "in C"
-
-    def test_an_extension_of_another_version_is_ignored(self, cuda, looking):
-        module = cuda.package(kernel("k", "void(int32)"))
-        looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
-        assert extension.in_use() is None
-        assert module.__aotcuda__.fast_path == (
-            "none: /there/_launch.abi3.so belongs to another version of aotcuda; install aotcuda again"
-        )
-
-    def test_the_environment_turns_the_extension_off(self, cuda, looking, monkeypatch):
-        module = cuda.package(kernel("k", "void(int32)"))
-        looking(self.OWN)
-        monkeypatch.setenv("AOTCUDA_EXTENSION", "0")
-        assert extension.in_use() is None
-        assert module.__aotcuda__.fast_path == "none: AOTCUDA_EXTENSION is 0"
-
-    def test_the_pure_wheel_has_no_extension(self, cuda, looking):
-        module = cuda.package(kernel("k", "void(int32)"))
-        looking(None)
-        assert extension.in_use() is None
-        assert module.__aotcuda__.fast_path.startswith("none: this installation of aotcuda has none for cpython-")
+    @pytest.mark.parametrize(
+        ("module", "variable", "shown"),
+        [
+            (OWN, "1", "in C"),
+            (OWN, "0", "none: AOTCUDA_EXTENSION is 0"),
+            (OTHER, "1", "none: /there/_launch.abi3.so belongs to another version of aotcuda; install aotcuda again"),
+            (None, "1", "none: this installation of aotcuda has none for cpython-"),
+        ],
+        ids=["installed", "turned off", "another version", "pure wheel"],
+    )
+    def test_a_module_shows_its_fast_path_or_the_reason_for_none(
+        self, cuda, looking, monkeypatch, module, variable, shown
+    ):
+        packaged = cuda.package(kernel("k", "void(int32)"), load="first-use")
+        looking(module)
+        monkeypatch.setenv("AOTCUDA_EXTENSION", variable)
+        assert extension.in_use() is (self.OWN if shown == "in C" else None)
+        assert packaged.__aotcuda__.fast_path.startswith(shown)
+        assert "fast path" not in repr(packaged.__aotcuda__)
+        if module is not self.OWN:
+            packaged.k[1, 1](1)
+            assert f"; fast path {shown}" in repr(packaged.__aotcuda__)
 
     @pytest.mark.parametrize(
         ("name", "content", "said"),
@@ -99,13 +95,6 @@ class TestWhichFastPath:
         module.k[1, 1](1)
         monkeypatch.delenv("AOTCUDA_SYNCHRONIZE")  # it was read when the images were loaded
         assert module.__aotcuda__.fast_path == waiting
-
-    def test_the_module_shows_its_fast_path(self, cuda, looking):
-        module = cuda.package(kernel("k", "void(int32)"), load="first-use")
-        looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
-        assert "fast path" not in repr(module.__aotcuda__)
-        module.k[1, 1](1)
-        assert "; fast path none: /there/_launch" in repr(module.__aotcuda__)
 
 
 class TestDoctor:

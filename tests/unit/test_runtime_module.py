@@ -38,12 +38,10 @@ class TestExports:
     def module(self, cuda):
         return cuda.package(kernel("axpy", INT, "void(float32)"), kernel("tiled", INT), functions=("add_i32",))
 
-    def test_names_can_be_imported(self, module):
+    def test_names_can_be_imported_and_listed(self, module):
         namespace = {}
         exec("from mypkg.kernels import *", namespace)
         assert {"axpy", "tiled", "add_i32"} == namespace.keys() - {"__builtins__"}
-
-    def test_dir_lists_the_names(self, module):
         assert {"axpy", "tiled", "add_i32", "__aotcuda__"} <= set(dir(module))
         assert "_aotcuda" not in dir(module)
 
@@ -77,40 +75,20 @@ class TestExports:
         assert isinstance(raised.value, TypeError)  # as Python has it
         assert isinstance(raised.value, ValueError)  # and Numba
 
-    def test_help_shows_the_prototype_of_a_device_function(self, module):
-        shown = pydoc.render_doc(module.add_i32, renderer=pydoc.plaintext)
-        assert "int32_t add_i32(int32_t, int32_t)  // int32(int32, int32)" in shown
-        assert "Linkable" not in shown
-        assert aotcuda.DeviceFunction.__doc__.startswith("An exported device function")
-
     def test_a_device_function_cannot_be_called_on_the_host(self, module):
         assert module.add_i32.prototype == "int32_t add_i32(int32_t, int32_t)"
         assert module.add_i32.signature == "int32(int32, int32)"
         assert "int32_t add_i32" in repr(module.add_i32)
-        with pytest.raises(TypeError, match="add_i32 is a device function: kernels call it on the GPU"):
-            module.add_i32(1, 2)
-        with pytest.raises(TypeError, match="add_i32 is a device function: kernels call it on the GPU"):
-            module.add_i32(x=1)
+        shown = pydoc.render_doc(module.add_i32, renderer=pydoc.plaintext)
+        assert "int32_t add_i32(int32_t, int32_t)  // int32(int32, int32)" in shown
+        for call in (lambda: module.add_i32(1, 2), lambda: module.add_i32(x=1)):
+            with pytest.raises(TypeError, match="add_i32 is a device function: kernels call it on the GPU"):
+                call()
 
     def test_modules_kernels_and_functions_can_be_pickled(self, module):
         assert pickle.loads(pickle.dumps(module.axpy)) is module.axpy
         assert pickle.loads(pickle.dumps(module.add_i32)) is module.add_i32
         assert pickle.loads(pickle.dumps(module.__aotcuda__)) is module.__aotcuda__
-
-    @pytest.mark.parametrize("extension", ["0", "1"])
-    def test_a_launcher_cannot_be_pickled(self, extension, cuda, monkeypatch):
-        monkeypatch.setenv("AOTCUDA_EXTENSION", extension)
-        cuda.package(kernel("axpy", INT))
-        code = (
-            "import pickle\nimport mypkg.kernels as k\nclass Stream:\n    cuda_stream = 7\n"
-            "for launcher in (k.axpy[1, 32], k.axpy[1, 32, Stream()]):\n    try:\n        pickle.dumps(launcher)\n"
-            "    except TypeError as error:\n        print(error)\n"
-        )
-        wanted = (
-            "mypkg.kernels.axpy with a configuration belongs to its process; send the kernel, and write "
-            "kernel[grid, block] where it is launched\n"
-        )
-        assert cuda.run(code) == 2 * wanted
 
     @pytest.mark.parametrize("there", ["nothing", "another version"])
     def test_a_process_without_the_package_says_what_to_install(self, there, module, cuda):
@@ -127,11 +105,9 @@ class TestExports:
             "here in the version that the sender has\n"
         )
 
-    def test_load_gives_the_same_module_object(self, module):
+    def test_load_returns_the_object_of_generated_modules(self, module):
         assert aotcuda.load("mypkg.kernels") is module.__aotcuda__
         assert isinstance(module.__aotcuda__, aotcuda.Module)
-
-    def test_load_refuses_a_module_that_was_not_generated(self):
         with pytest.raises(ManifestError, match="json is no module that aotcuda generated"):
             aotcuda.load("json")
 
@@ -143,7 +119,7 @@ class TestExports:
         assert inside.manifest["module"] == "mypkg.kernels"
         assert "2 kernels, 1 function; GPU 0 (Stand-in A, compute capability 9.0) takes sm_90" in repr(inside)
         assert inside.choice_for((8, 6)).arch == "sm_80"
-        for mistaken in ((8,), (8, 6, 0), 8.6, 86, None, [8, 6], (8.0, 6), ("8", "6")):
+        for mistaken in ((8,), 8.6, 86, [8, 6], (8.0, 6)):
             with pytest.raises(ValueError, match=r" is no compute capability; write it as \(9, 0\), or as 'sm_90'"):
                 inside.choice_for(mistaken)
 
@@ -155,18 +131,12 @@ class TestExports:
         assert module.axpy.signatures == ["void(float64)"]
         assert not hasattr(module, "tiled")
 
-    @pytest.mark.parametrize("used", ["names", "unload", "refused"])
-    def test_a_reload_after_an_upgrade_needs_no_old_files(self, cuda, used):
+    def test_a_reload_after_an_upgrade_needs_no_old_files(self, cuda):
         module = cuda.package(kernel("axpy", "void(float32)"), load="first-use")
-        if used == "names":
-            assert module.axpy
-        elif used == "unload":
-            module.__aotcuda__.unload()
-        else:
-            for path in (Path(module.__file__).parent / "kernels.aotcuda").iterdir():
-                path.write_bytes(b"{}")
-            with pytest.raises(ManifestError):
-                module.axpy  # noqa: B018 (which raises)
+        for path in (Path(module.__file__).parent / "kernels.aotcuda").iterdir():
+            path.write_bytes(b"{}")
+        with pytest.raises(ManifestError):
+            module.axpy  # noqa: B018 (which raises)
         manifests.write(cuda.packages, [kernel("other", "void(float64)")])
         importlib.reload(module)
         assert module.other.signatures == ["void(float64)"]
@@ -311,7 +281,9 @@ class TestDamage:
 
     @pytest.mark.parametrize("file", ["manifest.json", "kernels.fatbin"])
     @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data.replace(b"o", b"a"), lambda _: b""])
-    def test_damaged_files_are_refused(self, cuda, damage, file, change):
+    @pytest.mark.parametrize("library", [driver.LIBRARY, "libcuda.so.nowhere"])
+    def test_damaged_files_are_refused(self, cuda, monkeypatch, damage, file, change, library):
+        monkeypatch.setattr(driver, "LIBRARY", library) if "nowhere" in library else None
         with pytest.raises(ManifestError, match=f"{file}.*nstall the package again"):
             damage(file, change, "import")
         sys.modules.pop("mypkg.kernels", None)
@@ -319,11 +291,6 @@ class TestDamage:
         with pytest.raises(ManifestError, match=f"{file}.*nstall the package again"):
             module.k[1, 1](1)
         assert cuda.launches() == []
-
-    def test_damage_is_an_error_without_a_driver_too(self, monkeypatch, damage):
-        monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.nowhere")
-        with pytest.raises(ManifestError):
-            damage("kernels.fatbin", lambda data: data + b"!", "import")
 
 
 def test_every_public_name_can_be_found():
@@ -334,13 +301,10 @@ def test_every_public_name_can_be_found():
 
 
 @pytest.mark.parametrize("load", ["import", "first-use"])
-@pytest.mark.parametrize("registered", [True, False])
-def test_a_module_executed_from_its_file_works(cuda, monkeypatch, load, registered):
+def test_a_module_executed_from_its_file_works(cuda, load):
     path = cuda.package(kernel("k", "void(int32)"), load=load).__file__
     spec = importlib.util.spec_from_file_location("by_its_file", path)
     module = importlib.util.module_from_spec(spec)
-    if registered:
-        monkeypatch.setitem(sys.modules, "by_its_file", module)
     spec.loader.exec_module(module)
     module.k[1, 32](7)
     assert cuda.parameters() == (7).to_bytes(4, "little")

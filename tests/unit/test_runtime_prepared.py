@@ -217,30 +217,17 @@ def test_an_argument_may_be_a_result_as_well(cuda, module):
     assert first == second
 
 
-def test_the_dtypes_select_the_signature(cuda, module, axpy):
-    number, identity = prepare(axpy, *axpy_args(typestr="<f8"))
+def test_dtypes_select_the_overload_and_a_number_of_threads_the_grid(cuda, module, axpy):
+    number, identity = prepare(axpy, *axpy_args(typestr="<f8"), configuration=(None, 64, 0), n=130)
     assert Xla(module).call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
+    assert cuda.launches()[-1]["grid"] == [3, 1, 1]
     assert struct.pack("<d", 2.5) in cuda.parameters()
 
 
-def test_a_number_of_threads_gives_the_grid(cuda, module, axpy):
-    number, identity = prepare(axpy, *axpy_args(), configuration=(None, 64, 0), n=130)
-    assert Xla(module).call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
-    assert cuda.launches()[-1]["grid"] == [3, 1, 1]
-
-
-def test_unpackaged_types_are_refused(module, axpy):
-    with pytest.raises(ArgumentError, match=r"argument 2, x, is int8\[::1\] where float32\[::1\] is packaged"):
-        prepare(axpy, *axpy_args(typestr="|i1"))
-
-
-def test_a_block_that_the_gpu_cannot_take_is_refused(module, axpy):
+def test_impossible_launches_are_refused_while_tracing(cuda, module, axpy):
     with pytest.raises(LaunchError, match="4096"):
         prepare(axpy, *axpy_args(), configuration=(1, 4096, 0))
-
-
-def test_a_cooperative_kernel_is_refused(cuda, module):
-    kernel = cuda.package(manifests.kernel("f", "void(float32[::1])", cooperative=True)).f
+    kernel = cuda.package(manifests.kernel("f", "void(float32[::1])", cooperative=True), name="mypkg.cooperative").f
     with pytest.raises(LaunchError, match="it is a cooperative one"):
         prepare(kernel, [xla_call.Shaped(0, (4,), "<f4")], [xla_call.Place(0, is_result=True)])
 
@@ -326,31 +313,6 @@ def test_an_error_of_the_driver_is_returned(cuda, module, axpy):
     xla = Xla(module)
     assert not xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
     assert xla.said == ["mypkg.kernels.axpy could not be launched: the CUDA driver reports error 719"]
-
-
-def test_a_program_on_the_cpu_is_refused(module, axpy):
-    number, identity = prepare(axpy, *axpy_args())
-    xla = Xla(module, which=2)
-    assert not xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
-    assert xla.said[-1].startswith("mypkg.kernels.axpy runs on GPUs of NVIDIA's alone")
-
-
-@pytest.mark.parametrize(("minor", "said"), [(1, 1), (3, 3), (9, 3)])
-@pytest.mark.parametrize(("which", "traits"), [(0, 0), (1, 1), (2, 0)])
-def test_the_version_is_known_to_both(module, minor, said, which, traits):
-    metadata = Metadata()
-
-    class Extension(ctypes.Structure):
-        _fields_ = [
-            ("struct_size", ctypes.c_size_t),
-            ("type", ctypes.c_int),
-            ("next", ctypes.c_void_p),
-            ("metadata", ctypes.POINTER(Metadata)),
-        ]
-
-    asked = Extension(type=1, metadata=ctypes.pointer(metadata))
-    assert Xla(module, which=which, minor=minor).call(extension=ctypes.addressof(asked))
-    assert (metadata.version.major, metadata.version.minor, metadata.traits) == (0, said, traits)
 
 
 def test_without_a_gpu_the_arguments_are_checked(cuda, module, axpy, monkeypatch):

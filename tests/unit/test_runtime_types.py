@@ -113,7 +113,7 @@ def test_an_array_of_strings_is_passed_as_any_other(cuda, text):
 
 
 def test_the_fallback_compiles_for_types_and_strings(cuda):
-    assert signatures.of((np.float32, np.dtype("i8"))) == "void(NumberClass(float32), NumberClass(int64))"
-    assert signatures.of((np.dtype("M8[ns]"),)) is None
-    assert signatures.of((cuda.array(np.zeros(3, "U5")),)) == "void(UnicodeCharSeq(5)[::1])"
-    assert signatures.of((cuda.array(np.zeros((3, 2), "S5")[:, ::2]),)) == "void(CharSeq(5)[:,:])"
+    assert signatures.from_arguments((np.float32, np.dtype("i8"))) == "void(NumberClass(float32), NumberClass(int64))"
+    assert signatures.from_arguments((np.dtype("M8[ns]"),)) is None
+    assert signatures.from_arguments((cuda.array(np.zeros(3, "U5")),)) == "void(UnicodeCharSeq(5)[::1])"
+    assert signatures.from_arguments((cuda.array(np.zeros((3, 2), "S5")[:, ::2]),)) == "void(CharSeq(5)[:,:])"

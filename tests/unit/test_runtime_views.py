@@ -41,6 +41,7 @@ def outcome(function, *args, **named):
 @example("<f4", 2**64, (3,), None)
 @example("<f4", 0, (2**61,), None)
 @example("<f4", True, (3,), None)
+@example("<f4", 4096, (3,), (4.0,))
 @example(Text("<f4"), 4096, (Number(3),), None)
 @settings(max_examples=1000)
 def test_the_short_reader_agrees_with_the_full_rules(typestr, address, shape, strides):

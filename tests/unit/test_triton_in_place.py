@@ -80,31 +80,32 @@ def wrapped(x, n):
 """
 pytestmark = pytest.mark.usefixtures("path")
 
-X, N = {"name": "x"}, {"name": "n"}
+X, N, BLOCK = {"name": "x"}, {"name": "n"}, {"name": "BLOCK"}
+UNHINTED, BIAS = {**N, "hints": "none"}, {"name": "bias"}
+HAS_BIAS, ODD = {"name": "HAS_BIAS", "is_none": "bias"}, {"name": "ODD", "is_not_none": "bias"}
 POINTER = {"x": "*fp32:16"}
-RECORDS = [
-    ("scale", [X, {"name": "factor"}, {**N, "hints": "none"}, {"name": "BLOCK"}, {"name": "ACT", "default": None}]),
-    ("norm", [X, {"name": "bias"}, N, {"name": "HAS_BIAS", "is_none": "bias"}, {"name": "ODD", "is_not_none": "bias"}]),
-    ("sized", [X, {"name": "bias"}, N, {"name": "HAS_BIAS", "is_none": "bias"}, {"name": "BLOCK"}]),
-    ("first", [X, N]),
-    ("second", [X, {**N, "hints": "none"}]),
-    ("wrapped", [X, N]),
-    ("tuned", [X, N, {"name": "BLOCK"}]),
-]
-VARIANTS = {
-    "scale": [
-        {**POINTER, "factor": "fp32", "n": "i32", "BLOCK": 128},
-        {**POINTER, "factor": "fp32", "n": "i32", "BLOCK": 64, "ACT": "relu", "num_warps": 8},
-    ],
-    "norm": [
-        {**POINTER, "bias": None, "n": "i32:16", "HAS_BIAS": True, "ODD": False},
-        {**POINTER, "bias": "*fp32:16", "n": "i32:16", "HAS_BIAS": False, "ODD": True},
-    ],
-    "sized": [{**POINTER, "bias": None, "n": "i32:16", "HAS_BIAS": True, "BLOCK": 64, "num_warps": 2}],
-    "first": [{**POINTER, "n": "i32:16"}],
-    "second": [{**POINTER, "n": "i32"}],
-    "wrapped": [{**POINTER, "n": "i32:16"}],
-    "tuned": [{**POINTER, "n": "i32:16", "BLOCK": 64}, {**POINTER, "n": "i32:16", "BLOCK": 128, "num_warps": 8}],
+ALIGNED = {**POINTER, "n": "i32:16"}
+SCALED = {**POINTER, "factor": "fp32", "n": "i32"}
+KERNELS = {
+    "scale": (
+        [X, {"name": "factor"}, UNHINTED, BLOCK, {"name": "ACT", "default": None}],
+        [{**SCALED, "BLOCK": 128}, {**SCALED, "BLOCK": 64, "ACT": "relu", "num_warps": 8}],
+    ),
+    "norm": (
+        [X, BIAS, N, HAS_BIAS, ODD],
+        [
+            {**ALIGNED, "bias": None, "HAS_BIAS": True, "ODD": False},
+            {**ALIGNED, "bias": "*fp32:16", "HAS_BIAS": False, "ODD": True},
+        ],
+    ),
+    "sized": (
+        [X, BIAS, N, HAS_BIAS, BLOCK],
+        [{**ALIGNED, "bias": None, "HAS_BIAS": True, "BLOCK": 64, "num_warps": 2}],
+    ),
+    "first": ([X, N], [ALIGNED]),
+    "second": ([X, UNHINTED], [{**POINTER, "n": "i32"}]),
+    "wrapped": ([X, N], [ALIGNED]),
+    "tuned": ([X, N, BLOCK], [{**ALIGNED, "BLOCK": 64}, {**ALIGNED, "BLOCK": 128, "num_warps": 8}]),
 }
 
 
@@ -128,17 +129,18 @@ def by_triton(monkeypatch):
     return found
 
 
-def records():
-    found = [record(name, copy.deepcopy(arguments), *VARIANTS[name]) for name, arguments in RECORDS]
-    for item in found:
+def write(cuda, **options):
+    """Write the source as a build packages it in place."""
+    records = [record(name, copy.deepcopy(arguments), *each) for name, (arguments, each) in KERNELS.items()]
+    for item in records:
         if item["name"] in ("first", "second"):
             item["function"] = "body"
-    return found
+    triton_in_place.write(cuda.packages, SOURCE, *records, **options)
 
 
-def package(cuda, text=SOURCE, **options):
+def package(cuda, **options):
     """Return the source, packaged in place and imported."""
-    triton_in_place.write(cuda.packages, text, *records(), **options)
+    write(cuda, **options)
     return importlib.import_module("mypkg.ops")
 
 
@@ -188,57 +190,37 @@ class TestNames:
         assert copy.copy(ops.scale).fn is ops.scale.fn
 
 
-class TestLaunches:
-    def launch(self, cuda, name, ops):
-        x = cuda.array()
-        {
-            "by position": lambda: ops.scale[(3,)](x, 0.5, 7, 128),
-            "by name": lambda: ops.scale[(3,)](x, 0.5, n=7, BLOCK=64, ACT="relu", num_warps=8),
-            "run": lambda: ops.scale.run(x, 0.5, 7, BLOCK=128, grid=(3,), warmup=False),
-            "grid function": lambda: ops.scale[lambda meta: (meta["n"] - 4, meta["BLOCK"] // 128)](
-                x, 0.5, 7, BLOCK=128
-            ),
-            "None heuristics": lambda: ops.norm[(3,)](x, None, 16),
-            "other heuristics": lambda: ops.norm[(3,)](x, cuda.array(), 16),
-            "sizes": lambda: ops.sized[(3,)](x, None, n=16),
-            "assigned": lambda: ops.first[(3,)](x, 16),
-            "second name": lambda: ops.second[(3,)](x, 16),
-            "wrapped": lambda: ops.wrapped.kernel[(3,)](x, 16),
-        }[name]()
+LAUNCHES = {
+    "by position": ("scale__0", lambda ops, x: ops.scale[(3,)](x, 0.5, 7, 128)),
+    "by name": ("scale__1", lambda ops, x: ops.scale[(3,)](x, 0.5, n=7, BLOCK=64, ACT="relu", num_warps=8)),
+    "run": ("scale__0", lambda ops, x: ops.scale.run(x, 0.5, 7, BLOCK=128, grid=(3,), warmup=False)),
+    "grid function": ("scale__0", lambda ops, x: ops.scale[lambda meta: (meta["n"] - 4,)](x, 0.5, 7, BLOCK=128)),
+    "None heuristics": ("norm__0", lambda ops, x: ops.norm[(3,)](x, None, 16, HAS_BIAS=False)),
+    "other heuristics": ("norm__1", lambda ops, x: ops.norm[(3,)](x, x, 16)),
+    "sizes": ("sized__0", lambda ops, x: ops.sized[(3,)](x, None, n=16)),
+    "assigned": ("first__0", lambda ops, x: ops.first[(3,)](x, 16)),
+    "second name": ("second__0", lambda ops, x: ops.second[(3,)](x, 16)),
+    "wrapped": ("wrapped__0", lambda ops, x: ops.wrapped.kernel[(3,)](x, 16)),
+}
 
-    @pytest.mark.parametrize(
-        ("launch", "symbol"),
-        [
-            ("by position", "scale__0"),
-            ("by name", "scale__1"),
-            ("run", "scale__0"),
-            ("grid function", "scale__0"),
-            ("None heuristics", "norm__0"),
-            ("other heuristics", "norm__1"),
-            ("sizes", "sized__0"),
-            ("assigned", "first__0"),
-            ("second name", "second__0"),
-            ("wrapped", "wrapped__0"),
-        ],
-    )
-    def test_launches_take_packaged_variants(self, launch, symbol, cuda, by_triton):
-        ops = package(cuda)
+
+class TestLaunches:
+    @pytest.mark.parametrize("launch", LAUNCHES)
+    def test_launches_take_packaged_variants(self, launch, cuda, by_triton):
+        ops, x = package(cuda), cuda.array()
+        symbol, run = LAUNCHES[launch]
         for _ in range(4):  # the fast path learns
-            self.launch(cuda, launch, ops)
+            run(ops, x)
         assert symbols(cuda) == [symbol] * 4
         assert {tuple(call["grid"]) for call in cuda.launches()} == {(3, 1, 1)}
         assert by_triton == []
-
-    def test_the_parameter_block_holds_the_arguments(self, cuda):
-        ops, x = package(cuda), cuda.array()
-        ops.scale[(1,)](x, 0.5, 7, BLOCK=128)
-        assert cuda.parameters()[:16] == struct.pack("<Qfi", x.address, 0.5, 7)
+        if symbol == "scale__0":
+            assert cuda.parameters()[:16] == struct.pack("<Qfi", x.address, 0.5, 7)
 
     @pytest.mark.parametrize(
         ("given", "symbol"),
         [
             ({"HAS_BIAS": True, "ODD": False}, "norm__0"),
-            ({"HAS_BIAS": False, "ODD": False}, None),
             ({"HAS_BIAS": 1, "ODD": False}, None),
             ({"HAS_BIAS": True}, None),
         ],
@@ -264,48 +246,36 @@ class TestLaunches:
         fewer[(3,)](x, None, 16, ODD=False)
         assert symbols(cuda) == ["norm__0"]
 
-    def test_a_heuristic_replaces_what_a_launch_gives(self, cuda, by_triton):
-        ops, x = package(cuda), cuda.array()
-        ops.norm[(3,)](x, None, 16, HAS_BIAS=False)
-        assert symbols(cuda) == ["norm__0"]
-        with pytest.warns(FallbackWarning):
-            ops.norm[(3,)](x, None, 7, HAS_BIAS=False)
-        assert by_triton[0][4] == {"HAS_BIAS": True, "ODD": False}
-
-    def test_a_heuristic_that_raises_raises_as_in_triton(self, cuda):
-        ops = package(cuda)
-        with pytest.raises(ZeroDivisionError):
-            ops.sized[(1,)](cuda.array(), None, n=0)
-        with pytest.raises(KeyError, match="n"):
-            ops.sized[(1,)](cuda.array(), None)
-        with pytest.warns(FallbackWarning), pytest.raises(KeyError, match="bias"):
-            ops.norm[(1,)](cuda.array(), n=16)
-
 
 class TestMisses:
-    def test_a_miss_goes_to_triton_with_one_warning(self, cuda, by_triton):
-        ops, x = package(cuda), cuda.array()
-        with pytest.warns(FallbackWarning, match=r"ops\.scale .*BLOCK is 256 .*so Triton compiles it") as warned:
-            assert ops.scale[(3,)](x, 0.5, 7, BLOCK=256) == "compiled"
-        assert len(warned) == 1
-        assert warned[0].filename == __file__
-        ops.scale[(3,)](x, 0.5, 7, BLOCK=256, num_warps=1)
-        assert by_triton == [
-            ("scale", (x, 0.5, 7), (3,), False, {"BLOCK": 256}),
-            ("scale", (x, 0.5, 7), (3,), False, {"BLOCK": 256, "num_warps": 1}),
-        ]
-        ops.scale[(3,)](x, 0.5, 7, BLOCK=128)
-        assert symbols(cuda) == ["scale__0"]
-
     @pytest.mark.parametrize(
-        "given", [{"BLOCK": 128.0}, {"BLOCK": 128, "num_warps": 2}, {"BLOCK": 128, "debug": True}, {"x": np.zeros(4)}]
+        ("given", "grid"),
+        [
+            ({"BLOCK": 128.0}, (3,)),
+            ({"BLOCK": 128, "num_warps": 2}, (3,)),
+            ({"BLOCK": 128, "debug": True}, (3,)),
+            ({"BLOCK": 128, "x": np.zeros(4)}, (3,)),
+            ({"BLOCK": 128}, (1, 70_000)),
+        ],
     )
-    def test_other_arguments_are_a_miss(self, given, cuda, by_triton):
-        ops = package(cuda)
-        with pytest.warns(FallbackWarning):
-            ops.scale[(3,)](**{"x": cuda.array(), "factor": 0.5, "n": 7, **given})
-        assert [call[0] for call in by_triton] == ["scale"]
+    def test_other_arguments_are_a_miss(self, given, grid, cuda, by_triton):
+        given = {"x": cuda.array(), "factor": 0.5, "n": 7, **given}
+        with pytest.warns(FallbackWarning, match="so Triton compiles it"):
+            package(cuda).scale[grid](**given)
+        assert by_triton == [("scale", (), grid, False, given)]
         assert symbols(cuda) == []
+
+    def test_a_grid_function_is_called_once_for_a_miss(self, cuda, by_triton):
+        ops, x, calls = package(cuda), cuda.array(), []
+        with pytest.warns(FallbackWarning):
+            ops.scale[lambda meta: calls.append(dict(meta)) or (3,)](x, 0.5, 7, 256)
+        assert calls == [{"x": x, "factor": 0.5, "n": 7, "BLOCK": 256, "ACT": None}]
+        assert by_triton == [("scale", (x, 0.5, 7, 256), (3,), False, {})]
+
+    def test_triton_compiles_for_a_gpu_without_an_image(self, cuda, by_triton):
+        with pytest.warns(FallbackWarning, match="so Triton compiles it"):
+            package(cuda, targets=("sm_100",)).scale[(1,)](cuda.array(), 0.5, 7, BLOCK=128)
+        assert len(by_triton) == 1
 
     def test_a_kernel_without_variants_is_compiled_by_triton(self, cuda, by_triton):
         ops = package(cuda)
@@ -329,15 +299,9 @@ class TestMisses:
             ops.absent[(1,)](cuda.array(), 1)
         assert len(by_triton) == 1
 
-    def test_triton_compiles_for_a_gpu_without_an_image(self, cuda, by_triton):
-        ops = package(cuda, targets=("sm_100",))
-        with pytest.warns(FallbackWarning, match="so Triton compiles it"):
-            ops.scale[(1,)](cuda.array(), 0.5, 7, BLOCK=128)
-        assert len(by_triton) == 1
-
     @pytest.mark.parametrize("editable", [False, True])
     def test_triton_compiles_an_edited_source(self, editable, cuda, by_triton, monkeypatch):
-        triton_in_place.write(cuda.packages, SOURCE, *records(), editable=editable)
+        write(cuda, editable=editable)
         path = cuda.packages / "mypkg/ops.py"
         path.write_text(SOURCE.replace("helper(tl", "(tl"))
         ops = importlib.import_module("mypkg.ops")
@@ -370,19 +334,6 @@ class TestMisses:
             ops.scale[(1.5,) if why == "grid" else (1,)](x, 0.5, 7, 128)
         assert [call[0] for call in by_triton] == ["scale"]
         assert symbols(cuda) == []
-
-    def test_triton_refuses_a_grid_beyond_the_gpu(self, cuda, by_triton):
-        ops, x = package(cuda), cuda.array()
-        with pytest.warns(FallbackWarning, match=r"grid .*so Triton compiles it"):
-            ops.scale[(1, 70_000)](x, 0.5, 7, 128)
-        assert by_triton == [("scale", (x, 0.5, 7, 128), (1, 70_000), False, {})]
-
-    def test_a_grid_function_is_called_once(self, cuda, by_triton):
-        ops, x, calls = package(cuda), cuda.array(), []
-        with pytest.warns(FallbackWarning):
-            ops.scale[lambda meta: calls.append(dict(meta)) or (3,)](x, 0.5, 7, 256)
-        assert calls == [{"x": x, "factor": 0.5, "n": 7, "BLOCK": 256, "ACT": None}]
-        assert by_triton == [("scale", (x, 0.5, 7, 256), (3,), False, {})]
 
     def test_triton_raises_the_error_of_a_missing_driver(self, cuda, by_triton, monkeypatch):
         monkeypatch.setattr(driver, "LIBRARY", "libnone.so")
@@ -421,17 +372,11 @@ x = Array()
 """
 
 
-def without_triton(cuda, code):
-    """Return what code prints in an interpreter without Triton; x is an array, and launch() prints errors."""
-    whole = WITHOUT.replace("ADDRESS", str(cuda.allocate(1024))) + code
-    return cuda.run(whole).splitlines()
-
-
 def test_without_triton_packaged_kernels_are_launched(cuda):
     configs = [{"kwargs": {"BLOCK": 64}}, {"kwargs": {"BLOCK": 128}, "num_warps": 8}]
     gpu = {"capability": "9.0", "default": 0, "choices": [[[32], 1]]}
     tables = {"tuned": {"keys": ["n"], "configs": configs, "gpus": {"A": gpu}}}
-    triton_in_place.write(cuda.packages, SOURCE, *records(), tuning=tables)
+    write(cuda, tuning=tables)
     line = SOURCE[: SOURCE.index("def absent")].count("\n")
     code = """
 for _ in range(3):
@@ -446,7 +391,8 @@ launch(lambda: ops.absent[(3,)](x, 1))
 launch(lambda: ops.scale.warmup(x, 0.5, 7, 256, grid=(1,)))
 launch(lambda: ops.triton.testing)
 """
-    assert without_triton(cuda, code) == [
+    found = cuda.run(WITHOUT.replace("ADDRESS", str(cuda.allocate(1024))) + code)
+    assert found.splitlines() == [
         "Scales. 16 fp16 False",
         "MissingVariantError mypkg.ops.scale has no packaged variant for these arguments True",
         f"NoImageError mypkg.ops.absent (line {line}) is in no image that was packaged; {NEEDS} True",
@@ -457,7 +403,7 @@ launch(lambda: ops.triton.testing)
 
 
 def test_an_unbuilt_source_without_triton_says_what_to_install(cuda):
-    triton_in_place.write(cuda.packages, SOURCE, *records())
+    write(cuda)
     (cuda.packages / "mypkg/ops.aotcuda/in-place").unlink()
     code = WITHOUT.replace("import mypkg.ops as ops", "launch(lambda: importlib.import_module('mypkg.ops'))")
     found = cuda.run(code.replace("ADDRESS", "0"))

@@ -28,10 +28,6 @@ class Percent(parameter_kinds.Scalar):
     def fields(self, parameter):
         return [(parameter["offset"], "i", False)]
 
-    def given(self, parameter, block):
-        (hundredths,) = struct.unpack_from("<i", block, parameter["offset"])
-        return f"{hundredths}%"
-
     def record(self, parameter):
         return None
 

@@ -87,7 +87,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
         raise ConfigError(message)
     entries.size_cap()  # a wrong value is reported before anything is compiled
     is_url = "://" in given
-    base = own() if is_url or not given else folder.named(given)
+    base = default_folder() if is_url or not given else folder.named(given)
     if base is None and not is_url:
         return None
     return Settings(
@@ -105,7 +105,7 @@ def in_folder(folder: Path, front_ends: Iterable[str], toolkits: Sequence[Toolki
     return Settings(folder=str(folder), url=None, writes=True, sends=False, facts=facts)
 
 
-def own() -> str | None:
+def default_folder() -> str | None:
     """Return the folder for what builds made in the user's cache folder; None if the user has no home."""
     base = folder.folder()
     return os.path.join(base, "builds") if base is not None else None
@@ -125,7 +125,7 @@ def shown() -> str | None:
     given = _given()
     if given == "0":
         return None
-    return folder.named(given) if given and "://" not in given else own()
+    return folder.named(given) if given and "://" not in given else default_folder()
 
 
 def _given() -> str:

@@ -122,7 +122,7 @@ class Store:
     def _read(self, name: str) -> Packed | None:
         for _ in range(2):  # half of it may be old, where another build has just replaced it
             try:
-                if folder.whose(self._files.path(name)) is not None:
+                if folder.distrust_reason(self._files.path(name)) is not None:
                     break
                 packed = entries.read(self._files, name)
             except FileNotFoundError:

@@ -45,7 +45,7 @@ def prototype(name: str, function: CompiledFunction) -> str:
     return f"{declare(function.result, name)}({', '.join(parameters) or 'void'});"
 
 
-def settled(functions: Sequence[tuple[str, CompiledFunction]]) -> list[CompiledFunction]:
+def rename_structs(functions: Sequence[tuple[str, CompiledFunction]]) -> list[CompiledFunction]:
     """Return the functions with structs renamed: no struct has the name of a function or of another layout."""
     scope = Scope([*_COMPLEX, *(name for name, _ in functions)])
     names: dict[tuple[str, str], str] = {}
@@ -80,7 +80,7 @@ def render(module: str, functions: Sequence[tuple[str, CompiledFunction]], kerne
     """Return the header's text; `functions` are pairs of a C ABI name and what was compiled under it."""
     guard = f"AOTCUDA_{module.replace('.', '_').upper()}_H"
     names = [name for name, _ in functions]
-    built = settled(functions)
+    built = rename_structs(functions)
     structs = {name: text for function in built for name, text in function.structs}
     declared = _functions(names, built, structs.values())
     scope = Scope([*_COMPLEX, *names, *structs])

@@ -72,7 +72,7 @@ def _not_installed(
 def _companions(found: registry.Registration) -> list[str]:
     """Return the further requirements of the installed release of a compiler."""
     try:
-        return [found.beside[metadata.version(found.name)]] if found.beside else []
+        return [found.requirements_by_release[metadata.version(found.name)]] if found.requirements_by_release else []
     except (KeyError, metadata.PackageNotFoundError):
         return []
 

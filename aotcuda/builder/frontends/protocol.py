@@ -6,7 +6,7 @@ A front end is two modules, which its `aotcuda.registry.Registration` names:
   which units they make. They are imported in the process that builds, by the JIT fallback and for the schema: without
   the compiler.
 - its **compiler** (`FrontEnd`), used inside the build's worker process alone: `prepare` once, `load` and `resolve` for
-  each unit (with `settled` in between, if it has one), then `compile_kernel` or `compile_function`, in a forked child
+  each unit (with `complete` in between, if it has one), then `compile_kernel` or `compile_function`, in a forked child
   for each unit and capability; or `compile_alike`, if it has that, in one for each unit.
 
 Both may be modules of any distribution. They are written against this module, `frontends.python_source`, and `keys`,
@@ -467,7 +467,7 @@ class FrontEnd(Protocol):
             SourceError: There is no such thing.
         """
 
-    def settled(self, unit: Any, loaded: Any) -> Sequence[Any]:
+    def complete(self, unit: Any, loaded: Any) -> Sequence[Any]:
         """Return the units that `unit` turns out to be: the source completes what the table leaves open.
 
         A front end whose tables leave nothing open has no need of it.

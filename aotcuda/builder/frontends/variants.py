@@ -102,7 +102,7 @@ def specialise_setting(meaning: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantUnit(PythonUnit):
-    """A kernel for one signature and one set of constants; when it is settled, for one specialisation.
+    """A kernel for one signature and one set of constants; when it is completed, for one specialisation.
 
     Attributes:
         sources: The modules to look for it in.

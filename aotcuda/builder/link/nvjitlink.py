@@ -51,7 +51,7 @@ def number() -> tuple[int, int]:
     return major, minor
 
 
-def of_module(name: str) -> str:
+def hint_to_link(name: str) -> str:
     """Return the hint for a function that is called and exported by module `name` of the same wheel."""
     return (
         f'which is a function of {name}, a module of this wheel that is not linked; add {{ module = "{name}" }} to link'
@@ -64,7 +64,7 @@ def link(
     target: Target,
     options: Options,
     include_dirs: Sequence[str],
-    elsewhere: Mapping[str, str] = MappingProxyType({}),
+    other_modules: Mapping[str, str] = MappingProxyType({}),
     *,
     more: Sequence[str] = (),
 ) -> tuple[bytes, dict[str, int]]:
@@ -72,8 +72,8 @@ def link(
 
     The bytes of spilled registers are those of `spilled`; of PTX nothing is known.
 
-    An input that is reached by several paths is linked once. CUDA C++ among them is compiled first. `elsewhere` has the
-    functions that other modules of the wheel export, for the error about a missing one; `more` are options.
+    An input that is reached by several paths is linked once. CUDA C++ among them is compiled first. `other_modules`
+    has the functions that other modules of the wheel export, for the error about a missing one; `more` are options.
 
     Raises:
         LinkError: The linker refuses; the message carries its log.
@@ -82,7 +82,7 @@ def link(
     items = unique(inputs)
     lto = any(item.kind == "ltoir" for item in items)
     if lto and options.fma is not False and (unfused := {name for item in items for name in item.unfused}):
-        return _partly_unfused(module, items, target, options, include_dirs, elsewhere, unfused)
+        return _partly_unfused(module, items, target, options, include_dirs, other_modules, unfused)
     try:
         apart = file_variables.kept_apart(items, target, options, include_dirs)
         ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in apart]
@@ -114,7 +114,7 @@ def link(
             # With PTX inputs the linker may print an error and still report success.
             log = _log(handle)
             if "error" in log.lower():
-                raise LinkError(_explain(module, target, log, items, elsewhere))
+                raise LinkError(_explain(module, target, log, items, other_modules))
             if not as_ptx:
                 told = _read(handle, nvjitlink.get_info_log_size, nvjitlink.get_info_log)
                 return _cubin(handle), spilled(told.rstrip(b"\x00").decode(errors="replace"))
@@ -122,8 +122,8 @@ def link(
         except nvjitlink.nvJitLinkError as error:
             log = _log(handle)
             if not as_ptx and _DEVICE_LAUNCH.decode() in log and (runtime := _device_runtime(items)):
-                return link(module, [*items, runtime], target, options, include_dirs, elsewhere, more=more)
-            raise LinkError(_explain(module, target, log or str(error), items, elsewhere)) from None
+                return link(module, [*items, runtime], target, options, include_dirs, other_modules, more=more)
+            raise LinkError(_explain(module, target, log or str(error), items, other_modules)) from None
     if _DEVICE_LAUNCH in text:
         message = (
             f"{module}: {target} cannot be built, because a kernel launches kernels, which needs machine code "
@@ -157,7 +157,7 @@ def _partly_unfused(
     target: Target,
     options: Options,
     include_dirs: Sequence[str],
-    elsewhere: Mapping[str, str],
+    other_modules: Mapping[str, str],
     names: Collection[str],
 ) -> tuple[bytes, dict[str, int]]:
     """Link inputs of which the kernels `names` have no fused multiply-adds: as PTX by both options, then assembled."""
@@ -172,7 +172,7 @@ def _partly_unfused(
     ptx = Target("ptx", target.major, target.minor, target.suffix)
     try:
         fused, apart = [
-            link(module, plain, ptx, replace(options, fma=fma), include_dirs, elsewhere)[0].decode()
+            link(module, plain, ptx, replace(options, fma=fma), include_dirs, other_modules)[0].decode()
             for fma in (options.fma, False)
         ]
     except _DeviceLaunchError:
@@ -189,7 +189,7 @@ def _partly_unfused(
     if target.kind == "ptx":
         return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
     whole = LinkInput(kind="ptx", name=f"code of {module}", data=text)
-    return link(module, [whole], target, options, include_dirs, elsewhere)
+    return link(module, [whole], target, options, include_dirs, other_modules)
 
 
 def relocatable(
@@ -198,7 +198,7 @@ def relocatable(
     target: Target,
     options: Options,
     include_dirs: Sequence[str],
-    elsewhere: Mapping[str, str] = MappingProxyType({}),
+    other_modules: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[bytes, dict[str, int]]:
     """Link `inputs`, which are LTOIR, into a cubin that `link` takes; empty if an image of it would not be as good.
 
@@ -207,7 +207,7 @@ def relocatable(
     all the same (`-ewp`). `is_closed` finds what is lost by that.
     """
     more = ["-Xptxas=--extensible-whole-program"]
-    data, spills = link(module, inputs, target, options, include_dirs, elsewhere, more=more)
+    data, spills = link(module, inputs, target, options, include_dirs, other_modules, more=more)
     return (data, spills) if cubin.is_closed(data, f"{module} for {target}") else (b"", {})
 
 
@@ -324,10 +324,12 @@ def spilled(log: str) -> dict[str, int]:
 _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")
 
 
-def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], elsewhere: Mapping[str, str]) -> str:
+def _explain(
+    module: str, target: Target, log: str, items: Sequence[LinkInput], other_modules: Mapping[str, str]
+) -> str:
     head = _failed(module, target)
-    if (found := _UNRESOLVED.search(log)) and found[1] in elsewhere:
-        return f"{head}: it calls {found[1]}, {of_module(elsewhere[found[1]])}"
+    if (found := _UNRESOLVED.search(log)) and found[1] in other_modules:
+        return f"{head}: it calls {found[1]}, {hint_to_link(other_modules[found[1]])}"
     # Only inputs that came as LTOIR can be too new; the toolchain's own are called "code of ..." or by their .cu file.
     given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
     return error_table.explain(head, log, ", ".join(given) if re.search(error_table.NEWER_LTOIR, log) else "")

@@ -61,7 +61,7 @@ def survey(
         LinkError: It is damaged, or defines a function otherwise than Python declares it.
     """
     try:
-        found = symbols.of(item, target, options, include_dirs)
+        found = symbols.read_symbols(item, target, options, include_dirs)
     except ImageError as error:
         message = f"{asked_by}: {error}"
         raise LinkError(message) from None
@@ -168,12 +168,12 @@ def check(
     linked: Mapping[LinkInput, Symbols],
     targets: Sequence[Target],
     asked_by: Mapping[LinkInput, str],
-    elsewhere: Mapping[str, str],
+    other_modules: Mapping[str, str],
 ) -> None:
     """Check a whole module's link.
 
     `wanted` are the foreign functions that each unit calls, `own` the symbols of the module's kernels and exported
-    functions. `asked_by` has the key for which an item is linked, `elsewhere` the functions of the wheel's other
+    functions. `asked_by` has the key for which an item is linked, `other_modules` the functions of the wheel's other
     modules.
 
     Raises:
@@ -181,7 +181,7 @@ def check(
     """
     _check_archs(module, linked, targets)
     _check_repeated(module, own, linked, asked_by)
-    _check_missing(module, wanted, own, linked, elsewhere)
+    _check_missing(module, wanted, own, linked, other_modules)
 
 
 def _check_archs(module: str, linked: Mapping[LinkInput, Symbols], targets: Sequence[Target]) -> None:
@@ -227,7 +227,7 @@ def _check_missing(
     wanted: Mapping[Unit, Sequence[External]],
     own: Sequence[str],
     linked: Mapping[LinkInput, Symbols],
-    elsewhere: Mapping[str, str],
+    other_modules: Mapping[str, str],
 ) -> None:
     if not all(found.complete for found in linked.values()):
         return  # LTOIR does not show its symbols; the linker reports missing ones
@@ -235,15 +235,15 @@ def _check_missing(
     for unit, externals in wanted.items():
         for external in externals:
             if external.name not in known:
-                raise LinkError(_missing(module, external.name, unit.key, linked, elsewhere))
+                raise LinkError(_missing(module, external.name, unit.key, linked, other_modules))
 
 
 def _missing(
-    module: str, name: str, wanted_by: str, linked: Mapping[LinkInput, Symbols], elsewhere: Mapping[str, str]
+    module: str, name: str, wanted_by: str, linked: Mapping[LinkInput, Symbols], other_modules: Mapping[str, str]
 ) -> str:
     """Return the message about a symbol that nothing defines."""
-    if name in elsewhere:
-        return f"{module}: {wanted_by} calls {name}, {nvjitlink.of_module(elsewhere[name])}"
+    if name in other_modules:
+        return f"{module}: {wanted_by} calls {name}, {nvjitlink.hint_to_link(other_modules[name])}"
     shown = [item.name for item in linked if not item.internal]
     searched = f"searched: {', '.join(shown)}" if shown else "nothing is linked"
     names = [known for found in linked.values() for known in found.functions]

@@ -38,7 +38,7 @@ class Symbols:
     archs: tuple[str, ...] = ()
 
 
-def of(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> Symbols:
+def read_symbols(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> Symbols:
     """Return the symbols of `item`; CUDA C++ is compiled to PTX for `target` to find them.
 
     Raises:

@@ -88,7 +88,7 @@ def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> l
     return [returned for state in states for returned in state.returned]
 
 
-def together(rank: int, tasks: Mapping[K, pool.Task]) -> Flow[dict[K, Any]]:
+def run_round(rank: int, tasks: Mapping[K, pool.Task]) -> Flow[dict[K, Any]]:
     """Run tasks as one round, and return their results by the tasks' keys."""
     return dict(zip(tasks, (yield Round(rank, list(tasks.values()))), strict=True))
 
@@ -159,8 +159,8 @@ class _FlowState(Generic[T]):
         """Take the outcome of a task; return the task with its true number of steps."""
         task = self.tasks[place]
         self._left -= 1
-        if isinstance(outcome, AotcudaError) and task.instead is not None:
-            outcome = (task.instead(),)
+        if isinstance(outcome, AotcudaError) and task.fallback is not None:
+            outcome = (task.fallback(),)
         if isinstance(outcome, tuple):
             self._results[place] = outcome[0]
             return replace(task, steps=task.counted(*outcome)) if task.counted is not None else task

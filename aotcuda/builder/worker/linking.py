@@ -66,7 +66,7 @@ class Linking:
         if self.inputs.calls_own_functions(plan, compiled):
             names = partial(self._merge_names, plan, compiled, merges)
             merged = yield from self._cached_round(
-                plan, names, lambda left: flows.together(flows.MERGE, _only(merges, left))
+                plan, names, lambda left: flows.run_round(flows.MERGE, _only(merges, left))
             )
             merges = {}
         return merged | (yield from self._link(plan, compiled, merges, merged))
@@ -104,7 +104,7 @@ class Linking:
             )
             tasks = _only(merges, left) | self._links(plan, targets, compiled, merged, objects)
             if not all(kind == "image" and kernel_groups.objects_of(target, objects) for kind, target in tasks):
-                return (yield from flows.together(flows.LINK, tasks))
+                return (yield from flows.run_round(flows.LINK, tasks))
             # Links of nothing but machine code are quick, and share processes.
             results = yield from flows.shared(
                 flows.LINK, [(target, task) for (_, target), task in tasks.items()], self.job.jobs
@@ -285,7 +285,7 @@ class Linking:
 
     def _settings(self, plan: ModulePlan) -> tuple[Options, list[str], dict[str, str]]:
         """Return the arguments of links besides their inputs."""
-        return plan.config.options, self.inputs.folders(plan), self.inputs.elsewhere(plan)
+        return plan.config.options, self.inputs.folders(plan), self.inputs.names_of_other_modules(plan)
 
     @property
     def _linked(self) -> Any:

@@ -126,8 +126,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         own = tuple(source for source in own if source["path"] not in {str(path) for _, path in beside})
     vain = []
     if job.product != "jit":
-        vain = [*source_loading.in_vain(loaded.job, own), *source_loading.direct_imports(loaded.job, own)]
-    questions = [*loaded.questions, *(question for other in pipeline.elsewhere for question in other.questions)]
+        vain = [*source_loading.unused_packaging(loaded.job, own), *source_loading.direct_imports(loaded.job, own)]
+    questions = [*loaded.questions, *(question for other in pipeline.other_imports for question in other.questions)]
     return Result(
         toolchain={
             "cuda": ".".join(map(str, toolchain.toolkit_version())),
@@ -174,7 +174,7 @@ def _loaded(
 ) -> tuple[Pipeline, Loaded]:
     """Import the sources and read what is linked. Sources that query the GPU are imported for each target."""
     first, *others = source_loading.targets(job)
-    again = partial(source_loading.elsewhere, front, cache, others)
+    again = partial(source_loading.load_for_others, front, cache, others)
     with ExitStack() as stack:
         # A copy of this process before it imports the sources, from which the others start.
         spare = stack.enter_context(pool.spare(again, tell)) if others and hasattr(front, "importing") else None
@@ -185,13 +185,13 @@ def _loaded(
         part = pipeline.share(loaded.seen)
         if spare is not None and any(question.depends for question in loaded.questions):
             tell(step="importing the sources for each target", done=0, total=0)
-            pipeline.elsewhere = spare(replace(job, part=part))
+            pipeline.other_imports = spare(replace(job, part=part))
     return pipeline, loaded
 
 
 def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Source, ...]:
     """Return the project's files that were imported or linked, each once."""
-    elsewhere = (source for other in pipeline.elsewhere for source in other.sources)
+    elsewhere = (source for other in pipeline.other_imports for source in other.sources)
     late = _imported_late(pipeline.seen, job.import_roots)
     every = (*elsewhere, *late, *own, *pipeline.inputs.linked_files())
     return tuple({source["path"]: source for source in every}.values())
@@ -202,7 +202,7 @@ def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
     tools = pipeline.inputs.tools(target for item in loaded.job.plans for target in item.targets)
     own = Stamp({("file", path): digest for path, digest in tools})
     return Stamp().add(
-        [loaded.seen, *(other.seen for other in pipeline.elsewhere), pipeline.seen, pipeline.inputs.stamp(), own]
+        [loaded.seen, *(other.seen for other in pipeline.other_imports), pipeline.seen, pipeline.inputs.stamp(), own]
     )
 
 

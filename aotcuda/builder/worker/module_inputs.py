@@ -69,8 +69,10 @@ class ModuleInputs:
                 found.ask("file", os.path.normpath(path))
             for item in plan.config.link:
                 if item.module is not None and item.module not in self.job.linkable:
-                    where = targets.find_module(item.module).where
-                    found.ask("file", str(Path(where, manifest.FILE_NAME)))  # which has digests of the code
+                    module = targets.find_module(item.module)
+                    found.ask("file", str(Path(module.where, manifest.FILE_NAME)))  # it has digests of the code
+                    for path in inputs.editable_sources(module):
+                        found.ask("file", str(path))
         return found
 
     def unseen(self) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ class ModuleInputs:
         users = [unit for unit, found in built.items() if item.identity in [one.identity for one in found.needed]]
         return users[0].key if users else plan.config.key
 
-    def elsewhere(self, plan: ModulePlan) -> dict[str, str]:
+    def names_of_other_modules(self, plan: ModulePlan) -> dict[str, str]:
         """Return the names that other modules of the wheel have for others to link, with the module's name."""
         functions = {item.config.name: [unit.symbol for unit in item.functions] for item in self.job.plans}
         every = {**functions, **self.job.names}

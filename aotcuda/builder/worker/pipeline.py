@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.linking import PerTarget
     from aotcuda.builder.worker.packaging import JitPackager
     from aotcuda.builder.worker.parts import Parts
-    from aotcuda.builder.worker.source_loading import Elsewhere
+    from aotcuda.builder.worker.source_loading import OtherImport
 
     Compiled = dict[tuple[Unit, Target], Any]
 
@@ -64,7 +64,7 @@ class Pipeline:
         self.front = front
         self.functions = functions
         self.tell = tell
-        self.elsewhere: Sequence[Elsewhere] = ()
+        self.other_imports: Sequence[OtherImport] = ()
         self.cache = cache
         self.units: UnitCache | None = None
         self.own_targets = source_loading.targets(job)
@@ -148,7 +148,7 @@ class Pipeline:
 
     def _targets_here(self) -> list[Target]:
         """Return the targets that this process compiles for."""
-        here = self.own_targets[: 1 if self.elsewhere else None]
+        here = self.own_targets[: 1 if self.other_imports else None]
         return [target for found in here for target in found]
 
     def _done(self, task: pool.Task) -> None:
@@ -224,7 +224,7 @@ class Pipeline:
         self._keep_compiled(plan, batches, made)
         if self.units is not None:
             self.units.keep(made)
-        others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
+        others = [(other, _of(plan.config.name, other.compiled)) for other in self.other_imports]
         for one in (compiled, *(found for _, found in others)):
             self.seen.add(built.seen for built in one.values())
         imports = [consistency.Import(own[0], frozenset(plan.units), _had(compiled))]
@@ -240,7 +240,7 @@ class Pipeline:
 
     def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
         """Return the names of the code of batches that are compiled from files, and no Python, for each target."""
-        if not hasattr(self.front, "declared") or self.elsewhere or self.units is not None:
+        if not hasattr(self.front, "declared") or self.other_imports or self.units is not None:
             return {}
         found: dict[str, list[Unit]] = {}
         for unit in plan.units:
@@ -294,10 +294,12 @@ class Pipeline:
             run = partial(preconditions.survey, item, externals, first, *arguments)
             tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
         declared = self._declarations(plan, asked_by, first)
-        results = yield from flows.together(flows.SURVEY, {**tasks, **declared})
+        results = yield from flows.run_round(flows.SURVEY, {**tasks, **declared})
         found = {item: results[item] for item in tasks}
         own = [unit.symbol for unit in plan.units]
-        preconditions.check(plan.config.name, wanted, own, found, plan.targets, asked_by, self.inputs.elsewhere(plan))
+        preconditions.check(
+            plan.config.name, wanted, own, found, plan.targets, asked_by, self.inputs.names_of_other_modules(plan)
+        )
         return found
 
     def _declarations(

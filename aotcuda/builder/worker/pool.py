@@ -35,7 +35,7 @@ class Task:
         run: The work.
         key: The configuration key that it comes from, for errors.
         steps: How many steps it is, as progress counts them.
-        instead: Makes the result in another way if the task fails or its process dies.
+        fallback: Makes the result in another way if the task fails or its process dies.
         counted: Returns the number of steps by the result, where `steps` does not tell.
         work: The kernels and functions that it serves, with their targets.
         notes_steps: `run` itself collects how long its steps took; else the task is one step.
@@ -45,7 +45,7 @@ class Task:
     run: Callable[[], Any]
     key: str = ""
     steps: int = 1
-    instead: Callable[[], Any] | None = None
+    fallback: Callable[[], Any] | None = None
     counted: Callable[[Any], int] | None = None
     notes_steps: bool = False
     work: telemetry.Work = ()
@@ -133,7 +133,7 @@ def start(index: int, task: Task) -> Child:
     parent = os.getpid()
     _flush()
     if (pid := os.fork()) == 0:
-        process_tree.die_with(parent, signal.SIGKILL)
+        process_tree.end_with_parent(parent, signal.SIGKILL)
         receiver.close()
         _work(task, sender)
     sender.close()

@@ -30,7 +30,7 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with(parent: int, number: int) -> None:
+def end_with_parent(parent: int, number: int) -> None:
     """Have the kernel send this process a signal when its parent, the process `parent`, ends; now, if it has ended."""
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:

@@ -58,7 +58,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class OtherImport:
     """Hold what another process has loaded and compiled, for one compute capability."""
 
     units: tuple[Unit, ...]
@@ -75,7 +75,7 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     Raises:
         AotcudaError: Something cannot be loaded or compiled; raised at the end of the block.
     """
-    settle: Callable[[Any, Any], Sequence[Any]] = getattr(front, "settled", lambda unit, _: [unit])
+    complete: Callable[[Any, Any], Sequence[Any]] = getattr(front, "complete", lambda unit, _: [unit])
     ask: Callable[[Target], AbstractContextManager[Iterable[Question]]] = getattr(
         front, "importing", lambda _: nullcontext(())
     )
@@ -90,8 +90,8 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
                 of_prelude = frozenset(sys.modules) - before
-            warnings = _load(job, front, settle, tell, attempt, functions, understood)
-        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, of_prelude, tuple(warnings))
+            warnings = _load(job, front, complete, tell, attempt, functions, understood)
+        yield Loaded(_completed(job, functions), functions, attempt, questions, seen, of_prelude, tuple(warnings))
 
 
 _OBJECTS = 50_000
@@ -117,26 +117,26 @@ def lasting() -> Iterator[None]:
 def _load(
     job: Job,
     front: FrontEnd,
-    settle: Callable[[Any, Any], Sequence[Any]],
+    complete: Callable[[Any, Any], Sequence[Any]],
     tell: Callable[..., None],
     attempt: Callable[[], AbstractContextManager[None]],
     functions: dict[Unit, object],
     understood: dict[tuple[str, str, str], Unit],
 ) -> list[str]:
-    """Load and settle all units; return warnings of recorded ones that the sources do not fit, one for each kernel."""
+    """Load and complete all units; return a warning for each kernel with recorded units that no source fits."""
     left_out: dict[str, list[AotcudaError]] = {}
     for item in job.plans:
         for unit in item.units:
             tell(step=unit.loading, done=0, total=0)
             with attempt(), _recorded(unit, left_out) if item.in_place else nullcontext():
                 found = front.load(unit, job.root)
-                for settled in settle(unit, found):
-                    signature = front.resolve(settled, found)
-                    first = understood.setdefault((unit.module, unit.name, signature), settled)
-                    if unit.recorded and first is not settled:
+                for completed in complete(unit, found):
+                    signature = front.resolve(completed, found)
+                    first = understood.setdefault((unit.module, unit.name, signature), completed)
+                    if unit.recorded and first is not completed:
                         continue  # the source does not tell the two apart
-                    functions[settled] = found
-                    _check_new(settled, first)
+                    functions[completed] = found
+                    _check_new(completed, first)
         with attempt():
             plan.check_symbols([unit for unit in functions if unit.module == item.config.name])
     return [f"{errors[0]}; {_variants(len(errors))} left out" for errors in left_out.values()]
@@ -171,7 +171,7 @@ def _import_prelude(job: Job, name: str) -> None:
         raise ConfigError(message)
 
 
-def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
+def unused_packaging(job: Job, sources: Iterable[Source]) -> list[str]:
     """Return a warning for each module in place that imports the compiler itself: launches use no packaged kernels."""
     registered = registry.find(job.frontend)
     instead = registered.in_place if registered is not None else ""
@@ -227,7 +227,7 @@ def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]
     ]
 
 
-def _settled(job: Job, units: Iterable[Unit]) -> Job:
+def _completed(job: Job, units: Iterable[Unit]) -> Job:
     units = list(units)
     plans = [
         replace(item, units=tuple(unit for unit in units if unit.module == item.config.name)) for item in job.plans
@@ -252,9 +252,9 @@ def targets(job: Job) -> list[list[Target]]:
     return [sorted(found[capability], key=Target.sort_key) for capability in sorted(found)]
 
 
-def elsewhere(
+def load_for_others(
     front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]], job: Job, tell: Callable[..., None]
-) -> list[Elsewhere]:
+) -> list[OtherImport]:
     """Load and compile everything once more, for each of several compute capabilities, in a process for each.
 
     Raises:
@@ -267,7 +267,9 @@ def elsewhere(
     return flows.run(tasks, 1, lambda _: None)
 
 
-def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], tell: Callable[..., None]) -> Elsewhere:
+def _for(
+    job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], tell: Callable[..., None]
+) -> OtherImport:
     tell(step=f"importing the sources for {own[0]}", done=0, total=0)
     with loaded(job, front, own[0], lambda **_: None) as found:
         pass
@@ -289,7 +291,7 @@ def _for(job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], 
         compiled |= of_module
     if units is not None:
         units.keep({key: built for key, built in compiled.items() if key not in cached})
-    return Elsewhere(
+    return OtherImport(
         units=tuple(unit for item in plans for unit in item.units),
         compiled=compiled,
         questions=tuple(found.questions),

@@ -31,7 +31,7 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited SIG_IGN would hide how children end
     signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOP, signal.SIGCHLD})
     process_tree.adopt_orphans()
-    process_tree.die_with(parent, signal.SIGTERM)
+    process_tree.end_with_parent(parent, signal.SIGTERM)
     os.set_inheritable(descriptor, False)  # programs that a source starts do not get it
     reaper = os.getpid()
     worker = os.fork()
@@ -40,7 +40,7 @@ def main() -> int:
         for number in _STOP:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        process_tree.die_with(reaper, signal.SIGKILL)
+        process_tree.end_with_parent(reaper, signal.SIGKILL)
         return _work(Connection(descriptor, readable=False), requirement)
     os.close(descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # only the worker reads the job; if it dies, the sender notices

@@ -116,7 +116,7 @@ def collecting_warnings(root: str) -> Iterator[None]:
 
     def collect(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
         text = f"{filename}:{lineno}: {category.__name__}: {message}"
-        _collected.warnings.append(error_table.shed(error_table.relative(text, root)))
+        _collected.warnings.append(error_table.strip_machine_details(error_table.relative(text, root)))
 
     before = warnings.showwarning
     warnings.showwarning = collect  # type: ignore[assignment]  # documented to be replaced

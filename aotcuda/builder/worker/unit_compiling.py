@@ -140,7 +140,7 @@ def _row(
                 break
         return found
 
-    return pool.Task(title, compiled, key=next(iter(row)).key, instead=dict, counted=_units_of, notes_steps=True)
+    return pool.Task(title, compiled, key=next(iter(row)).key, fallback=dict, counted=_units_of, notes_steps=True)
 
 
 def _units_of(compiled: Compiled) -> int:

@@ -45,7 +45,7 @@ def packaged(kernel: object, function: FunctionType, resolve: Callable[[Any], ob
         ManifestError: A file of the build was altered.
         StaleBuildError: The source has changed since the build.
     """
-    source = sources.of(function.__globals__)
+    source = sources.find_source(function.__globals__)
     if source is None:
         return None
     defined = f"{source.name}:{function.__qualname__}:{function.__code__.co_firstlineno}"
@@ -118,7 +118,7 @@ def allow_numba(function: FunctionType, package: str) -> None:
     from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (what is packaged needs neither)
     from aotcuda.runtime.jit import fallback  # noqa: PLC0415
 
-    source = sources.of(function.__globals__)
+    source = sources.find_source(function.__globals__)
     modules = source.modules() if source is not None else []
     named = modules[0].name if modules else source.name if source is not None else function.__module__
     line = function.__code__.co_firstlineno

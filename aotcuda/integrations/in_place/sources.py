@@ -114,7 +114,7 @@ class Source:
         return None
 
 
-def of(namespace: dict[str, Any]) -> Source | None:
+def find_source(namespace: dict[str, Any]) -> Source | None:
     """Return the source of a namespace; None without a mark."""
     file, name = namespace.get("__file__"), _name(namespace)
     if not isinstance(file, str) or name == "__main__":  # a script, which is no module of a package
@@ -150,7 +150,7 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
 
 
 def _is_packaged(namespace: dict[str, Any]) -> bool:
-    found = of(namespace)
+    found = find_source(namespace)
     if found is not None:
         own = found.own()
         if own is not None:

@@ -103,10 +103,10 @@ class PackedOverload:
 
             parameter_kinds.know(KINDS)
         try:
-            fields = [field for each in self.parameters for field in parameter_kinds.of(each).fields(each)]
+            fields = [field for each in self.parameters for field in parameter_kinds.kind_of(each).fields(each)]
             self.pack_into = _packing(fields, self.size)
             fits = [
-                _fits_already if is_exact and each["kind"] == "constant" else parameter_kinds.of(each).fit(each)
+                _fits_already if is_exact and each["kind"] == "constant" else parameter_kinds.kind_of(each).fit(each)
                 for each in self.parameters
             ]
             self.fits = tuple([None if fit is scalars.fit_plain else fit for fit in fits])

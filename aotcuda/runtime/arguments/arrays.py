@@ -331,11 +331,15 @@ def _to_int(number: Any) -> int:
 def _view(typestr: str, address: Any, shape: Any, strides: Any, readonly: bool) -> View:
     """Return the result of `array_view.view`, which is called only if a quick check of its rules fails."""
     known = PLAIN.get(typestr)
-    if known is not None and type(shape) is tuple and (strides is None or (len(shape) == 1 and strides == (known[1],))):
+    if known is not None and type(shape) is tuple and (strides is None or _is_one_step(shape, strides, known[1])):
         items = array_view.count_items(shape, known[1])
         if items is not None and type(address) is int and 0 < address < 1 << 64:
             return known[0], address, shape, None, readonly
     return array_view.view(typestr, address, shape, strides, readonly=readonly)
+
+
+def _is_one_step(shape: tuple[object, ...], strides: Any, itemsize: int) -> bool:
+    return len(shape) == 1 and strides == (itemsize,) and type(strides[0]) is int  # 4.0 equals 4, and is refused
 
 
 def _read_dlpack(array: Any, pending: list[object], stream: int) -> View | None:

@@ -71,9 +71,6 @@ class TensorDescriptor(Kind):
     def wanted(self, parameter: Parameter) -> str:
         return f"{parameter['type']} is packaged"
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter["type"]
-
 
 def _is_regular(given: Descriptor) -> bool:
     """Return True if shape and strides have as many dimensions as the block, and the last one is contiguous."""

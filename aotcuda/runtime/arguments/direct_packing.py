@@ -89,7 +89,7 @@ def make(specialization: Any, args: tuple[Any, ...]) -> Select | None:
 
 def _array_packing(array: Any, parameter: Parameter, *, is_torch: bool) -> Fit | None:
     """Return the closure that reads and packs arrays of the same dtype and number of dimensions; None without one."""
-    contiguous, dtype, ndim = parameter_kinds.of(parameter).contiguous(parameter), array.dtype, len(array.shape)
+    contiguous, dtype, ndim = parameter_kinds.kind_of(parameter).contiguous(parameter), array.dtype, len(array.shape)
     if contiguous is None or parameter["dtype"] not in arrays.PLAIN or arrays.element(dtype) != parameter["dtype"]:
         return None
     if parameter["kind"] == "array" and ndim == 1:

@@ -90,7 +90,7 @@ def unreadable(
         overload.parameters[at]["name"] for overload in overloads if at is not None and at < len(overload.parameters)
     ]
     which = f"argument {at + 1}, {called[0]}," if at is not None and called else "an argument"
-    problem = error if isinstance(error, UnreadableError) else UnreadableError.of(error)
+    problem = error if isinstance(error, UnreadableError) else UnreadableError.from_error(error)
     return ArgumentError(f"{where}: {which} {problem}{_lists(overloads, args)}")
 
 
@@ -217,7 +217,7 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
         way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""
         kind_name, copy = type_names.class_of(arg), _copy_to_gpu(parameter["name"], arg)
         return f"is {what} in the host's memory ({kind_name}); copy it to the GPU first, as {copy} does{way}"
-    kind = parameter_kinds.of(parameter)
+    kind = parameter_kinds.kind_of(parameter)
     read = arguments.reader(arg)
     if read is not None and kind.rank(parameter, arg) is not None:
         return kind.problem(parameter, arg, read(arg, [], 0))

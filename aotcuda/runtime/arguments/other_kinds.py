@@ -260,11 +260,13 @@ class Tuple(Kind):
         members = parameter["members"]
         if not isinstance(value, tuple) or len(value) != len(members):
             return None
-        ranks = [parameter_kinds.of(member).rank(member, item) for member, item in zip(members, value, strict=True)]
+        ranks = [
+            parameter_kinds.kind_of(member).rank(member, item) for member, item in zip(members, value, strict=True)
+        ]
         return None if None in ranks else sum(part for part in ranks if part is not None)
 
     def fit(self, parameter: Parameter) -> Fit:
-        fits = [parameter_kinds.of(member).fit(member) for member in parameter["members"]]
+        fits = [parameter_kinds.kind_of(member).fit(member) for member in parameter["members"]]
 
         def fit(read: list[object], values: list[object]) -> bool:
             return all(member(item, values) for member, item in zip(fits, read, strict=True))
@@ -272,7 +274,7 @@ class Tuple(Kind):
         return fit
 
     def fields(self, parameter: Parameter) -> Fields:
-        return [field for member in parameter["members"] for field in parameter_kinds.of(member).fields(member)]
+        return [field for member in parameter["members"] for field in parameter_kinds.kind_of(member).fields(member)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         raise NotImplementedError  # aotcuda.runtime.arguments.errors uses its members
@@ -280,7 +282,7 @@ class Tuple(Kind):
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         assert isinstance(arg, tuple)  # noqa: S101 (only for mypy)
         return all(
-            parameter_kinds.of(member).is_exact(member, item)
+            parameter_kinds.kind_of(member).is_exact(member, item)
             for member, item in zip(parameter["members"], arg, strict=True)
         )
 

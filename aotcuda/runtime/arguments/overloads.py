@@ -74,7 +74,7 @@ class Specialization:
         self.launches = 0
         self.in_fast_path: set[tuple[object, int]] = set()
 
-    def teaches(self, overload: PackedOverload) -> bool:
+    def fits_fast_path(self, overload: PackedOverload) -> bool:
         """Return True if it has `overload`, and all its overloads have arrays of the same dtypes and dimensions."""
         return overload in self.overloads and all(other.forms == overload.forms for other in self.overloads)
 
@@ -381,7 +381,7 @@ class OverloadTable:
     def keep(self, args: tuple[object, ...], overload: PackedOverload) -> None:
         """Add an overload that was JIT-compiled for these arguments, for later launches."""
         pairs = zip(overload.parameters, args, strict=True)
-        if not all(parameter_kinds.of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
+        if not all(parameter_kinds.kind_of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
             return
         if not self._nested and _has_tuple(overload):
             self._nested = True
@@ -417,7 +417,7 @@ class OverloadTable:
                 return None
             for index, overload in enumerate(overloads):
                 pairs = zip(overload.parameters, args, strict=True)
-                ranks = [parameter_kinds.of(parameter).rank(parameter, arg) for parameter, arg in pairs]
+                ranks = [parameter_kinds.kind_of(parameter).rank(parameter, arg) for parameter, arg in pairs]
                 if None not in ranks:
                     found.append((overload not in self.overloads, sum(part or 0 for part in ranks), index, overload))
             if not found:

@@ -232,7 +232,7 @@ def is_known(parameter: Parameter) -> bool:
     return parameter["kind"] in _KINDS
 
 
-def of(parameter: Parameter) -> Kind:
+def kind_of(parameter: Parameter) -> Kind:
     """Return the kind of a parameter.
 
     Raises:

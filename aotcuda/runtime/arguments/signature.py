@@ -20,7 +20,7 @@ _SCALARS = frozenset(
 ) | frozenset(["uint8", "uint16", "uint32", "uint64"])
 
 
-def of(args: tuple[object, ...]) -> str | None:
+def from_arguments(args: tuple[object, ...]) -> str | None:
     """Return the signature, or None if an argument has no type that a packaged kernel can take.
 
     Raises:
@@ -31,7 +31,7 @@ def of(args: tuple[object, ...]) -> str | None:
     except (UnreadableError, MemoryError, RecursionError):
         raise
     except Exception as error:
-        raise UnreadableError.of(error) from error
+        raise UnreadableError.from_error(error) from error
     return f"void({', '.join([name for name in types if name])})" if None not in types else None
 
 

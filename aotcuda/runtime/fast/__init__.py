@@ -83,7 +83,7 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
         return cache.share_specializations(module.Specializations)
 
 
-def in_front(
+def wrap(
     launcher: Callable[..., None], configuration: Configuration, specializations: object, named: Named | None = None
 ) -> Any:
     """Return the launcher wrapped in the fast path; `named` are the arguments that calls may name.

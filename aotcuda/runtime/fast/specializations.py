@@ -156,7 +156,7 @@ def _add(
 def _layout(overload: PackedOverload) -> object:
     """Return an overload's layout for the fast path, False if one of its parameters is not for the fast path."""
     try:
-        described = tuple([parameter_kinds.of(parameter).record(parameter) for parameter in overload.parameters])
+        described = tuple([parameter_kinds.kind_of(parameter).record(parameter) for parameter in overload.parameters])
         if None in described:
             return False
         starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)

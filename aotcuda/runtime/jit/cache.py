@@ -49,7 +49,7 @@ class Cache(Files):
         if key in self._memory or self.root is None or not self._is_trusted():
             return self._memory.get(key)
         try:
-            if folder.whose(self.path(key)) is not None:
+            if folder.distrust_reason(self.path(key)) is not None:
                 return None
             result = _read(self, key)
         except (OSError, ManifestError):

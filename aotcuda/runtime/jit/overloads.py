@@ -59,7 +59,7 @@ class JitOverloads:
         if all(len(overload.parameters) != len(args) for overload in table.overloads):
             return None
         try:
-            signature = signatures.of(args) if self._fallback.may_widen() else None
+            signature = signatures.from_arguments(args) if self._fallback.may_widen() else None
         except UnreadableError as error:
             raise table.unreadable(args, error) from error.__cause__
         if signature is None:

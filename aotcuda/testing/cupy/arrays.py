@@ -98,7 +98,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def data(self) -> Any:
         from .cuda import MemoryPointer
 
-        return MemoryPointer.of(self._array)
+        return MemoryPointer.from_array(self._array)
 
     @property
     def device(self) -> Any:
@@ -131,7 +131,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         if name == "_array" or name in ("__array_interface__", "__array_struct__", "_numba_type_"):
             raise AttributeError(name)
         found = getattr(self._array, name)
-        return exchanged(found, self) if callable(found) else out_of(found)
+        return exchanged(found, self) if callable(found) else from_numpy(found)
 
     def __getitem__(self, index: Any) -> ndarray:
         found = self._array[into(index)]
@@ -152,7 +152,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         raise TypeError(message)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(out_of, self._array)
+        return map(from_numpy, self._array)
 
     def __len__(self) -> int:
         return len(self._array)
@@ -249,13 +249,13 @@ def _parts(value: slice) -> tuple[Any, Any, Any]:
     return value.start, value.stop, value.step
 
 
-def out_of(value: Any) -> Any:
+def from_numpy(value: Any) -> Any:
     """Return NumPy's arrays as CuPy's kind. CuPy has no scalars but arrays without dimensions."""
     if isinstance(value, np.ndarray | np.generic):
         return ndarray(np.asarray(value))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(out_of, value))
-    return type(value)(map(out_of, value)) if isinstance(value, tuple | list) else value
+        return type(value)(*map(from_numpy, value))
+    return type(value)(map(from_numpy, value)) if isinstance(value, tuple | list) else value
 
 
 def exchanged(function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
@@ -267,7 +267,7 @@ def exchanged(function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
         found = function(*into(args), **into(options))
         if isinstance(given, tuple) and len(given) == 1:
             given = given[0]
-        made = given if isinstance(given, ndarray) else out_of(found)
+        made = given if isinstance(given, ndarray) else from_numpy(found)
         if Hooks.results is not None and _is_result([*args, *options.values(), *owner]):
             _derive(made)
         return made

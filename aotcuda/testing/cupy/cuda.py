@@ -177,7 +177,7 @@ class MemoryPointer:
         self.device_id = 0
 
     @classmethod
-    def of(cls, array: Any) -> MemoryPointer:
+    def from_array(cls, array: Any) -> MemoryPointer:
         return cls(Memory(array.nbytes, array), 0)
 
     def memset(self, value: int, size: int) -> None:

@@ -45,7 +45,7 @@ class Source:
         """Return the kernels that a name of the module refers to."""
         return [item for item in self.found if not item.device and not item.inside]
 
-    def of(self, frontend: str) -> list[Found]:
+    def kernels_of(self, frontend: str) -> list[Found]:
         """Return the kernels of one front end."""
         return [item for item in self.kernels if item.frontend == frontend]
 
@@ -223,7 +223,7 @@ def _kernels(editor: Editor, module: str, source: Source, frontend: str, default
         editor.table(keys, {"source": source.module, **extra})
     there = _there(editor.get((*keys, "kernels")) or {}, source.module)
     values: dict[str, Any] = {}
-    for item in source.of(frontend):
+    for item in source.kernels_of(frontend):
         if item.signatures and item.path not in there:
             name = tables.key_for(item.path, {*there.values(), *values})
             texts = list(dict.fromkeys(item.signatures))

@@ -106,7 +106,7 @@ class FrontEnd:
             _file_of(unit, files)
         return files
 
-    def settled(self, unit: CppUnit, files: tuple[File, ...]) -> list[CppUnit]:
+    def complete(self, unit: CppUnit, files: tuple[File, ...]) -> list[CppUnit]:
         """Return the unit, with its file and its symbol."""
         if unit.kind == "function":
             file = next((file for file in files if unit.name in file.declared), files[0])
@@ -142,7 +142,7 @@ class FrontEnd:
         if unit.kind == "function":
             return _function(unit, files).signature
         declaration = _kernel(unit, files)
-        found = parameters.of(declaration, dict(unit.stated), unit.key).signature
+        found = parameters.make_arguments(declaration, dict(unit.stated), unit.key).signature
         known = self._signatures.setdefault((unit.module, unit.name, found), unit)
         if known.symbol != unit.symbol:
             message = (
@@ -155,7 +155,7 @@ class FrontEnd:
     def compile_kernel(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledKernel:
         """Implement FrontEnd.compile_kernel: the module's kernels share the code of its files."""
         declaration = _kernel(unit, files)
-        arguments = parameters.of(declaration, dict(unit.stated), unit.key)
+        arguments = parameters.make_arguments(declaration, dict(unit.stated), unit.key)
         code = self._code(unit.module, unit.options, target)
         if unit.unfused and not unit.options.debug:
             code = tuple(replace(item, unfused=(unit.symbol,)) for item in code)

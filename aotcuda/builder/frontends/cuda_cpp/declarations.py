@@ -104,11 +104,11 @@ def read(ptx: bytes) -> dict[str, Declaration]:
         found[symbol] = Declaration(
             symbol=symbol,
             is_kernel=kind == "entry",
-            result=types.of(dwarf),
+            result=types.type_of(dwarf),
             parameters=tuple(
                 Declared(
                     name=_text(item, "DW_AT_name") or f"arg{at}",
-                    type=types.of(item, plain=True),
+                    type=types.type_of(item, plain=True),
                     offset=offset,
                     size=size,
                 )
@@ -239,7 +239,7 @@ class _Types:
     def __init__(self) -> None:
         self._known: dict[int, CppType] = {}
 
-    def of(self, die: Any, *, plain: bool = False) -> CppType:
+    def type_of(self, die: Any, *, plain: bool = False) -> CppType:
         """Return the type that `die` describes; `plain` is without const, which does not matter for arguments."""
         found = die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
         while plain and found is not None and found.tag == "DW_TAG_const_type" and "DW_AT_type" in found.attributes:
@@ -256,15 +256,15 @@ class _Types:
 
     def _made(self, die: Any) -> CppType:
         if die.tag == "DW_TAG_const_type":
-            inner = self.of(die)
+            inner = self.type_of(die)
             if inner.constant:
                 return inner
             text = f"{inner.text} const" if inner.element is not None else f"const {inner.text}"
             return replace(inner, text=text, constant=True)
         if die.tag in _WRAPPERS:
-            return self.of(die)
+            return self.type_of(die)
         if die.tag in _POINTERS:
-            element = self.of(die)
+            element = self.type_of(die)
             mark = "*" if die.tag == "DW_TAG_pointer_type" else "&"
             text = f"{element.text}{'' if element.text.endswith('*') else ' '}{mark}"
             return CppType(text=text, size=8, form="Q", dtype="<u8", element=element, leaves=("<u8",))
@@ -287,7 +287,7 @@ class _Types:
 
     def _array(self, die: Any) -> CppType:
         """Return an array in a struct, or behind a pointer."""
-        inner = self.of(die)
+        inner = self.type_of(die)
         extents = [
             _number(child, "DW_AT_count") or _number(child, "DW_AT_upper_bound") + 1
             for child in die.iter_children()
@@ -330,7 +330,7 @@ class _Types:
                 member.attributes
             ):
                 continue
-            kind, start = self.of(member), _location(member)
+            kind, start = self.type_of(member), _location(member)
             if "DW_AT_bit_size" in member.attributes or not kind.dtype:
                 return [], ()
             leaves |= dict.fromkeys(kind.leaves or (kind.dtype,))

@@ -39,7 +39,7 @@ class Arguments(NamedTuple):
     signature: str
 
 
-def of(declaration: Declaration, stated: Mapping[str, Stated], key: str) -> Arguments:
+def make_arguments(declaration: Declaration, stated: Mapping[str, Stated], key: str) -> Arguments:
     """Return the arguments of a kernel.
 
     Args:

@@ -119,8 +119,8 @@ class CutileFrontEnd:
         message = f"{unit.key}: {name} is {kind}, and no function with @ct.kernel; decorate it, or name another"
         raise SourceError(message)
 
-    def settled(self, unit: CutileUnit, loaded: Any) -> Sequence[CutileUnit]:
-        """Implement FrontEnd.settled: a unit for each specialisation.
+    def complete(self, unit: CutileUnit, loaded: Any) -> Sequence[CutileUnit]:
+        """Implement FrontEnd.complete: a unit for each specialisation.
 
         Raises:
             CompileError: The table does not fit the function.

@@ -186,7 +186,7 @@ SECTIONS = (("A cuTile kernel", "kernels.vector_add", Kernel),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutileUnit(VariantUnit):
-    """A kernel for one signature and one set of constants; when it is settled, for one specialisation.
+    """A kernel for one signature and one set of constants; when it is completed, for one specialisation.
 
     Attributes:
         types: Types of the parameters that are no constants.

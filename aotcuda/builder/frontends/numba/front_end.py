@@ -146,7 +146,7 @@ class NumbaFrontEnd(ABC):
         """Implement FrontEnd.sources: Python modules alone."""
         return ()
 
-    def given(self, loaded: Any) -> dict[str, Any]:
+    def jit_options(self, loaded: Any) -> dict[str, Any]:
         """Return the options that `@cuda.jit` was given."""
         return loaded.targetoptions if isinstance(loaded, self.dispatchers) else {}
 
@@ -160,8 +160,8 @@ class NumbaFrontEnd(ABC):
     def load(self, unit: NumbaUnit, root: str) -> Found:
         return resolve.find(unit, self.dispatchers, self.convention.notation, root)
 
-    def settled(self, unit: NumbaUnit, loaded: Found) -> list[NumbaUnit]:
-        return units.settled(unit, loaded, self.convention.notation, self.root)
+    def complete(self, unit: NumbaUnit, loaded: Found) -> list[NumbaUnit]:
+        return units.complete(unit, loaded, self.convention.notation, self.root)
 
     def resolve(self, unit: NumbaUnit, loaded: Found) -> str:
         return units.resolve(unit, loaded, self.convention.notation, self.root)
@@ -189,7 +189,7 @@ class NumbaFrontEnd(ABC):
 
     def _kernels(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledKernel]:
         python, notation = loaded.python, self.convention.notation
-        jit = jit_options.read(unit, self.given(loaded.value))
+        jit = jit_options.read(unit, self.jit_options(loaded.value))
         args, _ = units.signature(unit, loaded, notation)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
@@ -232,7 +232,7 @@ class NumbaFrontEnd(ABC):
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
         python, notation = _copy(loaded.python), self.convention.notation
-        jit = jit_options.read(unit, self.given(loaded.value))
+        jit = jit_options.read(unit, self.jit_options(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
         jit = replace(jit, options=replace(jit.options, debug=False))
         args, result = units.signature(unit, loaded, notation)

@@ -37,7 +37,7 @@ def signature(unit: NumbaUnit, found: Found, notation: Notation) -> tuple[tuple[
         raise CompileError(message) from None
 
 
-def settled(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> list[NumbaUnit]:
+def complete(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> list[NumbaUnit]:
     """Return the unit with the module that has its function; one for each signature in `@cuda.jit` by default.
 
     Raises:

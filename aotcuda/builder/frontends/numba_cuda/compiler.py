@@ -59,8 +59,8 @@ class NumbaCuda(NumbaFrontEnd):
             _warm_up()
         patches.note_warm()
 
-    def given(self, loaded: Any) -> dict[str, Any]:
-        """Implement NumbaFrontEnd.given: `@njit` has none that matter."""
+    def jit_options(self, loaded: Any) -> dict[str, Any]:
+        """Implement NumbaFrontEnd.jit_options: `@njit` has none that matter."""
         return loaded.targetoptions if isinstance(loaded, CUDADispatcher) else {}
 
     def compiling(

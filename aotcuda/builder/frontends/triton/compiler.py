@@ -140,8 +140,8 @@ class TritonFrontEnd:
             digest=kernel_digest.digest(function, computed) if unit.pack else "",
         )
 
-    def settled(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
-        """Implement FrontEnd.settled: a unit for each specialisation.
+    def complete(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
+        """Implement FrontEnd.complete: a unit for each specialisation.
 
         Raises:
             CompileError: The table does not fit the function, or no argument can fit it.

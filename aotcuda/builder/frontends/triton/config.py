@@ -223,7 +223,7 @@ SECTIONS = (("A Triton kernel", "kernels.matmul", Kernel), ("One of its configs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TritonUnit(VariantUnit):
-    """A kernel for one signature and one set of constants; when it is settled, for one specialisation.
+    """A kernel for one signature and one set of constants; when it is completed, for one specialisation.
 
     Attributes:
         types: Types of the arguments that are no constexprs.
@@ -551,7 +551,7 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def launched(unit: TritonUnit, names: Sequence[str]) -> bool:
-    """Return True if arguments with these names can fit both the hints of a settled unit and its config."""
+    """Return True if arguments with these names can fit both the hints of a completed unit and its config."""
     for name, low, high in unit.when:
         hint = unit.types[names.index(name)].hint
         if (hint == 1 and not low <= 1 <= high) or (hint > 1 and high // hint * hint < low):

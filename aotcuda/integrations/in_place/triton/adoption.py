@@ -32,7 +32,7 @@ def use(name: str) -> None:
         after_import.call(source, functools.partial(adopt, source))
 
 
-def known() -> dict[str, dict[str, list[pack_index.Packed]]]:
+def packaged_kernels() -> dict[str, dict[str, list[pack_index.Packed]]]:
     """Return what packs have, by the module and the path of the kernel."""
     return _packed
 

@@ -26,7 +26,7 @@ def find(function: Any) -> PlacedKernel | None:
         return packs.find(function)
     python = function.fn
     what = f"{python.__module__}.{python.__qualname__}"
-    source = sources.of(python.__globals__)
+    source = sources.find_source(python.__globals__)
     modules = source.modules() if source is not None else []
     try:
         found = lookup.packaged(function, python, _resolved)

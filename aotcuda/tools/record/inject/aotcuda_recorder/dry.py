@@ -56,7 +56,7 @@ def target() -> Target | None:
     return Target(json.loads(text)) if text else None
 
 
-def known() -> Target:
+def require_target() -> Target:
     """Return the target where launches are not executed."""
     found = target()
     assert found is not None  # noqa: S101 (stand-ins are imported in such processes alone)

@@ -173,7 +173,7 @@ class Device:
     """The GPU that is not there."""
 
     def __init__(self, device_id: Any = None) -> None:
-        target = dry.known()
+        target = dry.require_target()
         self.device_id = int(device_id or 0)
         self.compute_capability = target.capability
         self.arch = "".join(map(str, target.capability))
@@ -199,4 +199,4 @@ class Device:
 
 class _Properties:
     def __getattr__(self, name: str) -> int:
-        return dry.known().attribute(name.upper())
+        return dry.require_target().attribute(name.upper())

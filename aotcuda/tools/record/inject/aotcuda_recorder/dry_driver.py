@@ -50,7 +50,10 @@ def patch(module: ModuleType) -> None:
     names["Stream"].add_callback = lambda self, callback, arg=None: callback(self, 0, arg)
     context: Any = names["Context"]
     context.pop = lambda _: None
-    context.get_max_potential_block_size = lambda *_, **__: (dry.known().attribute("MULTIPROCESSOR_COUNT"), 256)
+    context.get_max_potential_block_size = lambda *_, **__: (
+        dry.require_target().attribute("MULTIPROCESSOR_COUNT"),
+        256,
+    )
     context.get_active_blocks_per_multiprocessor = lambda *_, **__: 2
 
 
@@ -96,8 +99,8 @@ class _Device:
         self._module = module
         self._context: Any = None
         self.id = 0
-        self.name = dry.known().name
-        self.compute_capability = dry.known().capability
+        self.name = dry.require_target().name
+        self.compute_capability = dry.require_target().capability
         self.uuid = "GPU-00000000-0000-0000-0000-000000000000"
         self.supports_float16 = True
         self.supports_bfloat16 = self.compute_capability >= (8, 0)
@@ -131,7 +134,7 @@ class _Device:
     def __getattr__(self, name: str) -> int:
         if not name.isupper():
             raise AttributeError(name)
-        return dry.known().attribute(name)
+        return dry.require_target().attribute(name)
 
     def __repr__(self) -> str:
         return f"<CUDA device 0 '{self.name}', for `aotcuda record --dry`>"
@@ -186,7 +189,7 @@ class _Calls:
         return address, 0
 
     def cuMemGetInfo(self) -> tuple[int, int]:  # noqa: N802
-        return dry.known().memory, dry.known().memory
+        return dry.require_target().memory, dry.require_target().memory
 
     def cuCtxGetCurrent(self) -> int:  # noqa: N802
         return _CONTEXT
@@ -195,7 +198,7 @@ class _Calls:
         return 0
 
     def cuDeviceGetAttribute(self, code: Any, _device: int) -> int:  # noqa: N802
-        return dry.known().attribute(code.name.replace("CU_DEVICE_ATTRIBUTE_", ""))
+        return dry.require_target().attribute(code.name.replace("CU_DEVICE_ATTRIBUTE_", ""))
 
     def cuDeviceCanAccessPeer(self, *_: object) -> int:  # noqa: N802
         return 0

@@ -69,7 +69,7 @@ class _Kernel:
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
         """Return two blocks for each multiprocessor."""
         del blockdim, dynsmemsize
-        return 2 * dry.known().attribute("MULTIPROCESSOR_COUNT")
+        return 2 * dry.require_target().attribute("MULTIPROCESSOR_COUNT")
 
     def launch(self, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> None:
         """Launch nothing, and remember which arrays the kernel could have written."""

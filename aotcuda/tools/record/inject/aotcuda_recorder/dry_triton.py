@@ -104,7 +104,7 @@ class _Kernel:
 
 class _Utilities:
     def get_device_properties(self, _device: object = 0) -> dict[str, int]:
-        attribute = dry.known().attribute
+        attribute = dry.require_target().attribute
         return {
             "max_shared_mem": attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
             "max_num_regs": attribute("MAX_REGISTERS_PER_MULTIPROCESSOR"),
@@ -136,10 +136,10 @@ class _Driver:
         return 0
 
     def get_device_capability(self, _device: object = 0) -> tuple[int, int]:
-        return dry.known().capability
+        return dry.require_target().capability
 
     def get_current_target(self) -> Any:
-        major, minor = dry.known().capability
+        major, minor = dry.require_target().capability
         return sys.modules["triton.backends.compiler"].__dict__["GPUTarget"]("cuda", major * 10 + minor, 32)
 
     def get_active_torch_device(self) -> Any:
