@@ -230,7 +230,6 @@ class Driver:
         devices: The GPUs it shows.
         call: Its functions by name, each returning a `CUresult`; looked up at their first use.
         launch: `cuLaunchKernelEx`, called with ctypes values, without `argtypes`, which are slow.
-        events: Events that launches have used, for the next ones; see `aotcuda.runtime.streams`.
     """
 
     def __init__(self) -> None:
@@ -245,7 +244,6 @@ class Driver:
             )
             raise aotcuda.errors.NoDriverError(message) from None
         self.call = _Functions(self._function)
-        self.events: list[Any] = []
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
         self.launch = self.without_types("cuLaunchKernelEx")

@@ -107,9 +107,9 @@ class GeneralPath:
             if not overload.live or self._loader.current is not loaded:  # the slot is taken, so the images stay loaded
                 raise aotcuda.errors.UnloadedError.for_kernel(self.where)
             prepared = overload.targets.get(self.configuration)
-            if prepared is None or (pending and not self._submit_ordered(loaded, selection, *prepared)):
+            if prepared is None or any(isinstance(item, int) for item in pending):  # an int is a stream to wait for
                 self._submit_checked(loaded, selection, args)
-            elif not pending:
+            else:
                 configurations, kernel = prepared
                 code = loaded.library.driver.launch(configurations[stream], kernel, *slot.pointers)
                 if code:
@@ -182,27 +182,6 @@ class GeneralPath:
             kernel = loaded.device_kernel(loaded.check(self.name, args, stream), current or 0)
             configured = configured.for_kernel(kernel)
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
-
-    def _submit_ordered(self, loaded: KernelTable, selection: Selection, configurations: Any, kernel: object) -> bool:
-        """Launch with waits between streams; return False if waits are not enough (`order`)."""
-        from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
-
-        overload, slot, _, pending, stream, _ = selection
-        library = loaded.library
-        others = streams.distinct(pending)  # a DLPack array's owner may have ordered its stream already
-        event = streams.wait_quickly(library.driver, others, stream) if others else None
-        if others and event is None:
-            return False
-        code = library.driver.launch(configurations[stream], kernel, *slot.pointers)
-        if code:
-            self._recover(code, loaded, overload.kernels[library.device], selection)
-        if event is not None:
-            for other in others:
-                if other.mutual and event.order(stream, other):
-                    streams.order_launch(library.driver, pending, stream, self.where, launched=True)
-                    return True
-            library.driver.events.append(event)
-        return True
 
     def _submit_checked(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with all checks, and keep what the next launch needs, if that needs no checks."""

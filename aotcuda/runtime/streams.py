@@ -219,27 +219,6 @@ def distinct(pending: Iterable[object]) -> list[Ready]:
     return list(found.values())
 
 
-def wait_quickly(driver: Driver, others: list[Ready], stream: int) -> Event | None:
-    """Make a stream wait for others with an event that is kept from launch to launch, which no other thread has.
-
-    Return the event, to be appended to `Driver.events`; None if one of the streams is captured or does not exist, or
-    the driver refuses. `order_launch` then applies the rules of captures, and raises the error.
-    """
-    is_capturing, status = driver.call["cuStreamIsCapturing"], ctypes.c_int()
-    reference = ctypes.byref(status)
-    for each in (stream, *others):
-        if is_capturing(each, reference) or status.value:
-            return None
-    try:
-        event = driver.events.pop() if driver.events else Event(driver)
-    except (IndexError, aotcuda.errors.CudaError):  # another thread was faster; no context is current
-        return None
-    for other in others:
-        if event.order(other, stream):
-            return None
-    return event
-
-
 def _check_exists(driver: Driver, stream: int, what: str) -> None:
     if is_dead(driver, stream):
         message = f"{what}: {dead(stream)}"

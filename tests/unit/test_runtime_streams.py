@@ -348,13 +348,3 @@ def test_an_error_after_the_launch_says_that_it_was_launched(cuda, current, befo
     ):
         k[1, 1, 55](array("cupy"))
     assert len(cuda.launches()) == before + 1
-
-
-@pytest.mark.usefixtures("current")
-def test_a_failed_wait_is_tried_again(cuda):
-    k = cuda.package(kernel("k", "void(float32[::1])")).k
-    k[1, 1, 55](array("cupy"))
-    cuda.set(fail="cuStreamWaitEvent=400@4")
-    k[1, 1, 55](array("cupy"))
-    assert ordered(cuda)[-3:] == [("launch", 55), (CUPY, 55), (CUPY, 55)]
-    assert len(cuda.launches()) == 2
