@@ -81,12 +81,10 @@ def main() -> int:
     print()
     machine.table(("MiB at most", "at once"), [(name, peak // _MIB) for name, peak in peaks.items()])
     met = _met({name: item["median"] for name, item in figures.items()}, peaks)
-    machine.verdicts(met, {})
     commits = {label.partition(":")[0] or "now": _commit(tree) for label, tree in states.items()}
-    machine.write(
-        arguments.out, here, unit="seconds", commits=commits, figures=figures, memory_bytes=peaks, measures=met
+    return machine.report(
+        arguments.out, here, met, unit="seconds", commits=commits, figures=figures, memory_bytes=peaks
     )
-    return 0 if all(met.values()) else 1
 
 
 class State:

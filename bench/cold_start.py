@@ -7,7 +7,7 @@ the rest, but for the start of the process and the program's own data. So that a
 ways that import first, as programs do, `beyond` is what is left after taking off what `driver alone` took for its
 context in the same turn.
 
-    python bench/cold_start.py                     # needs a GPU and the wheel of bench/prepare.py, installed
+    python bench/cold_start.py                     # needs a GPU and the wheel of bench/kernels, installed
 """
 
 from __future__ import annotations
@@ -69,21 +69,9 @@ def main() -> int:
     for name in ("aotcuda, first-use", "aotcuda, import"):
         if name in figures:
             met[f"{name}: at most {_LIMIT} ms beyond the driver's own start"] = figures[name]["beyond"] <= _LIMIT
-    for text, verdict in met.items():
-        print(f"{text}: {'met' if verdict else 'MISSED'}")
-    for name, reason in missing.items():
-        print(f"left out: {name}: {reason}")
-    machine.write(
-        arguments.out,
-        here,
-        unit="ms",
-        peers=peers.versions(),
-        figures=figures,
-        notes=notes,
-        missing=missing,
-        measures=met,
+    return machine.report(
+        arguments.out, here, met, missing, unit="ms", peers=peers.versions(), figures=figures, notes=notes
     )
-    return 0 if met and all(met.values()) else 1
 
 
 def _measure(

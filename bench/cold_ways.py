@@ -340,7 +340,7 @@ def c_program() -> str:
 def packaged() -> Path:
     """Return the fatbin of the benchmark's kernels, where they are installed."""
     spec = find_spec("benchkernels")
-    assert spec is not None and spec.origin is not None, "install the wheel that bench/prepare.py builds"
+    assert spec is not None and spec.origin is not None, "install the wheel of bench/kernels"
     return Path(spec.origin).parent / "kernels.aotcuda" / "kernels.fatbin"
 
 

@@ -2,7 +2,6 @@
 
     python bench/conformance.py build FOLDER                     # wheels of all cases; needs no GPU
     python bench/conformance.py run FOLDER --out DIRECTORY       # on a GPU, with CuPy; needs no compiler
-    python bench/conformance.py run FOLDER --cpu                 # the PTX by an interpreter on the CPU
     python bench/conformance.py table                            # the table of docs/frontends.md, from docs/results
 
 `build` makes a folder for each release, with a wheel and a file that names the kernels which the compiler refuses.
@@ -31,7 +30,6 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np  # noqa: E402
 
-from support import ptx  # noqa: E402
 from support.conformance import outcome, page, project  # noqa: E402
 from support.conformance.cases import CASES  # noqa: E402
 
@@ -60,12 +58,10 @@ def main() -> int:
     runs = commands.add_parser("run")
     runs.add_argument("folder", type=Path)
     runs.add_argument("--out", type=Path, default=machine.RESULTS, help="the folder of the JSON files (%(default)s)")
-    runs.add_argument("--cpu", action="store_true", help="interpret the PTX, without a GPU")
     runs.add_argument("--processes", type=int, default=8, help="chains that run at a time (%(default)s)")
     commands.add_parser("table", help="write the table of the committed results into docs/frontends.md")
     chain = commands.add_parser("chain", help="what `run` starts: cases of one wheel, named on standard input")
     chain.add_argument("site", type=Path)
-    chain.add_argument("--cpu", action="store_true")
     arguments = parser.parse_args()
     if arguments.command == "build":
         return build(arguments.folder, arguments.release or releases(), arguments.every)
@@ -73,8 +69,8 @@ def main() -> int:
         PAGE.write_text(page.with_table(PAGE.read_text(encoding="utf-8"), machine.RESULTS), encoding="utf-8")
         return 0
     if arguments.command == "chain":
-        return run_chain(arguments.site, cpu=arguments.cpu)
-    return run(arguments.folder, arguments.out, cpu=arguments.cpu, processes=arguments.processes)
+        return run_chain(arguments.site)
+    return run(arguments.folder, arguments.out, processes=arguments.processes)
 
 
 # Wheels.
@@ -120,7 +116,7 @@ def build(folder: Path, wanted: Sequence[str], every: int) -> int:
 # One release after another, in chains of processes.
 
 
-def run(folder: Path, out: Path, *, cpu: bool, processes: int) -> int:
+def run(folder: Path, out: Path, *, processes: int) -> int:
     """Run all wheels below a folder, and write a JSON file for each."""
     here = machine.describe()
     built = [json.loads(path.read_text()) | {"folder": path.parent} for path in sorted(folder.glob("*/built.json"))]
@@ -131,9 +127,9 @@ def run(folder: Path, out: Path, *, cpu: bool, processes: int) -> int:
             (wheel,) = item["folder"].glob("*.whl")
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site)  # as pip installs a wheel of nothing but modules and data
-            names = [name for name in item["cases"] if name not in item["refused"] and not (cpu and CASES[name].gpu)]
+            names = [name for name in item["cases"] if name not in item["refused"]]
             chunks = [names[start : start + CHUNK] for start in range(0, len(names), CHUNK)]
-            waiting.append([pool.submit(_chained, site, chunk, cpu=cpu) for chunk in chunks])
+            waiting.append([pool.submit(_chained, site, chunk) for chunk in chunks])
         found = [{name: said for chunk in chunks for name, said in chunk.result().items()} for chunks in waiting]
     second = {item["compiler"]: results for item, results in zip(built, found, strict=True)}.get(SECOND, {})
     rows = []
@@ -144,7 +140,7 @@ def run(folder: Path, out: Path, *, cpu: bool, processes: int) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         report = {key: item[key] for key in ("compiler", "release", "beside")}
         report |= {
-            "by": "PTX on the CPU" if cpu else "GPU",
+            "by": "GPU",
             "cases": len(results),
             "passed": len(results) - len(failed),
         }
@@ -187,21 +183,21 @@ def _by_group(
     return groups
 
 
-def _chained(site: Path, names: Sequence[str], *, cpu: bool) -> dict[str, dict[str, Any]]:
+def _chained(site: Path, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Run cases by one process after another; each begins behind the case that ended the one before."""
     found: dict[str, dict[str, Any]] = {}
     while left := [name for name in names if name not in found]:
         before = len(found)
-        for said in _said(site, left, cpu=cpu):
+        for said in _said(site, left):
             found[said.pop("name")] = said
         if len(found) == before:
             found[left[0]] = {"error": "the process ends before the first case"}
     return found
 
 
-def _said(site: Path, names: Sequence[str], *, cpu: bool) -> Iterator[dict[str, Any]]:
+def _said(site: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Return one process's result of each case; for the case in which it ends, the way it ended."""
-    command = [sys.executable, __file__, "chain", str(site), *(["--cpu"] if cpu else [])]
+    command = [sys.executable, __file__, "chain", str(site)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -236,7 +232,7 @@ def _said(site: Path, names: Sequence[str], *, cpu: bool) -> Iterator[dict[str, 
 # Inside of such a process.
 
 
-def run_chain(site: Path, *, cpu: bool) -> int:
+def run_chain(site: Path) -> int:
     """Run the cases that standard input names, and print a line of JSON for each."""
     import importlib
 
@@ -245,22 +241,18 @@ def run_chain(site: Path, *, cpu: bool) -> int:
     kernels: dict[str, Any] = {}
     for folder in sorted((site / project.PACKAGE).glob("*.aotcuda")):
         manifest = json.loads((folder / "manifest.json").read_text())
-        loader = _programs(folder, manifest) if cpu else importlib.import_module(f"{project.PACKAGE}.{folder.stem}")
-        kernels |= {item["name"]: (item, loader) for item in manifest["kernels"]}
-    cupy = None if cpu else importlib.import_module("cupy")
+        module = importlib.import_module(f"{project.PACKAGE}.{folder.stem}")
+        kernels |= {item["name"]: getattr(module, item["name"]) for item in manifest["kernels"]}
+    cupy = importlib.import_module("cupy")
     for name in names:
         case = CASES[name]
-        item, loaded = kernels[case.kernel]
         said: dict[str, Any] = {"name": name}
         try:
-            if cpu:
-                arrays = outcome.by_ptx(case, loaded, item["overloads"][0])
-            else:
-                arrays = outcome.by_gpu(case, getattr(loaded, case.kernel), cupy)
-        except (ptx.FaultError, ptx.UnsupportedError) as error:
+            arrays = outcome.by_gpu(case, kernels[case.kernel], cupy)
+        except outcome.FaultError as error:
             said["error"] = str(error)
         except Exception as error:  # noqa: BLE001 (whatever the driver says is the result)
-            said |= {"error": f"{type(error).__name__}: {str(error)[:300]}", "sticky": not cpu}
+            said |= {"error": f"{type(error).__name__}: {str(error)[:300]}", "sticky": True}
         else:
             if case.oracle == "python":
                 said["wrong"] = outcome.differences(case, arrays, outcome.expected(case))
@@ -270,13 +262,6 @@ def run_chain(site: Path, *, cpu: bool) -> int:
         if said.get("sticky"):
             os._exit(1)  # the context is lost, and whatever would be freed with it
     return 0
-
-
-def _programs(folder: Path, manifest: dict[str, Any]) -> ptx.Program:
-    from support.images import cuobjdump
-
-    del manifest
-    return ptx.Program(cuobjdump((folder / "kernels.fatbin").read_bytes(), "-ptx"))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Four kernels: axpy, a tiled matrix product, a reduction and a stencil, over arra
 three forms get the same arrays, grids and blocks, run in turns, and must agree in their results. A figure is the median
 over the turns of the time between two events with several launches between them.
 
-    python bench/gpu_time.py               # needs a GPU, CuPy, numba-cuda and the wheel of bench/prepare.py, installed
+    python bench/gpu_time.py               # needs a GPU, CuPy, numba-cuda and the wheel of bench/kernels, installed
 """
 
 from __future__ import annotations
@@ -107,18 +107,8 @@ def main() -> int:
         for way, ratio in ratios.items():
             met[f"{name}: at most {_LIMITS[way]:.2f} times {way}"] = ratio <= _LIMITS[way] + _NOISE
     machine.table(("us", "packaged", *_LIMITS, *(f"over {way}" for way in _LIMITS)), rows)
-    for text, verdict in met.items():
-        print(f"{text}: {'met' if verdict else 'MISSED'}")
-    machine.write(
-        arguments.out,
-        here,
-        unit="microseconds on the GPU",
-        compiler=compiler,
-        noise=_NOISE,
-        figures=figures,
-        measures=met,
-    )
-    return 0 if all(met.values()) else 1
+    unit = "microseconds on the GPU"
+    return machine.report(arguments.out, here, met, unit=unit, compiler=compiler, noise=_NOISE, figures=figures)
 
 
 def cases(cupy: Any, scale: int) -> dict[str, tuple[Any, Any, tuple[Any, ...], tuple[Any, ...], Any]]:

@@ -8,7 +8,7 @@ Numba's axpy, a scalar and three arrays, as a measure of what a launch takes the
 Rows of "exact" launch `add` with ten arguments as modules in place have it: of a copy of the manifest with one variant
 and with a thousand, which all name the same code; the thousand also in turns, and with a grid that a function returns.
 
-    python bench/prepare.py /tmp/bench
+    python -m build -nw bench/kernels -o /tmp/bench
     python -m build --wheel tests/packages/tritonkernels --outdir /tmp/bench && pip install /tmp/bench/*.whl
     python bench/triton_launch.py                     # on a machine with a GPU, Triton and PyTorch
 """
@@ -86,18 +86,16 @@ def main() -> int:
     for name in exact:
         most = _EXACT_OVER_C["exact, function" if "function" in name else "exact"]
         met[f"{name}: a launch at most {most} us over C"] = over_c[name]["aotcuda"] <= most
-    machine.verdicts(met, {})
-    machine.write(
+    return machine.report(
         arguments.out,
         here,
+        met,
         triton=triton.__version__,
         host_microseconds=host,
         over_c_microseconds=over_c,
         gpu_microseconds=gpu,
         first_result_seconds=first,
-        measures=met,
     )
-    return 0 if all(met.values()) else 1
 
 
 def _cases(torch: Any) -> dict[str, dict[str, peers.Batch]]:
@@ -207,7 +205,7 @@ def _host_times(
     """Microseconds of host time for a launch: the medians, and those of the differences to C in the same turn."""
     import benchkernels.kernels  # type: ignore[import-not-found]
 
-    case = peers.Case(benchkernels.kernels, "axpy", 3, folder)
+    case = peers.Case(benchkernels.kernels, folder)
     _, by_c = next(peers.c_batches(case, case.torch()))
     found: dict[tuple[str, str], list[float]] = {}
     for _ in range(turns):

@@ -199,8 +199,8 @@ def aotcuda(project: Path, *arguments: str | Path, **environ: str) -> Done:
 
 
 def forked_run(project: Path, *command: str, **environ: str) -> Done:
-    """`run`, of a Python that is forked where that is the same; of its start nothing is tested."""
-    served = forked.serves(environment(environ)) and forked.run(project, command, environment(environ))
+    """Run a command by a forked Python, for tests that are not about its start."""
+    served = forked.run(project, command, environment(environ))
     return Done(*served) if served else run(project, *command, **environ)
 
 

@@ -99,16 +99,3 @@ def test_too_large_constant_arrays_are_listed_with_sizes(front_end: str, tmp_pat
         "them (k1: void(float32[::1]) 36,000, k0: void(float32[::1]) 32,000, k2: void(float32[::1]) 40); pass large "
         "arrays as arguments, or make the kernels two modules"
     )
-
-
-def test_constants_of_cuda_cpp_that_do_not_fit_are_counted(tmp_path: Path) -> None:
-    text = "__constant__ float a[10000], b[10000];\n"
-    text += 'extern "C" __global__ void k(float *x, int i) { x[0] = a[i] + b[i]; }\n'
-    folder = projects.write(tmp_path / "project", "", module='frontend = "cuda-cpp"\nkernels.k = {}')
-    config = folder / "pyproject.toml"
-    config.write_text(config.read_text().replace('"pkg._k"', '"k.cu"'))
-    projects.put(folder, {"k.cu": text})
-    assert projects.refused(folder).said == (
-        "pkg.k: linking for sm_80 failed: constants of all its code have 80000 bytes, and an image has 65536 for all "
-        "of them; make arrays smaller or pass them as arguments, or make the kernels two modules"
-    )

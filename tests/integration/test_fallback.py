@@ -101,7 +101,7 @@ class Machine:
         self.log = tmp_path / "builds"
         self.cache = tmp_path / "cache"
         self.root = cuda.packages
-        self.workers = forked.Workers.python
+        self.workers = forked.Session.python
 
     @property
     def builds(self):

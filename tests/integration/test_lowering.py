@@ -1,4 +1,4 @@
-"""A unit is lowered once for all targets, and again for one only where something asked for the target meanwhile."""
+"""Check that a unit is lowered once for all targets, and again for a target only if the code reads the target."""
 
 from __future__ import annotations
 
@@ -77,12 +77,9 @@ def project(name: str, front_end: str, folder: Path) -> Path:
         (front_ends.MLIR, "debug"),
         *(
             pytest.param(front_ends.NUMBA, name, marks=pytest.mark.matrix)
-            for name in ("mixed", "features", "foreign", "gpufeatures", "bench", "debug", "lineinfo")
+            for name in ("features", "foreign", "gpufeatures", "bench", "debug")
         ),
-        *(
-            pytest.param(front_ends.MLIR, name, marks=pytest.mark.matrix)
-            for name in ("devicefunctions", "features", "lineinfo")
-        ),
+        *(pytest.param(front_ends.MLIR, name, marks=pytest.mark.matrix) for name in ("features", "lineinfo")),
     ],
     indirect=["front_end"],
 )
@@ -93,10 +90,8 @@ def test_code_equals_that_of_separate_targets(front_end: str, name: str, tmp_pat
     assert found["differ"] == []
 
 
-@pytest.mark.matrix  # the next two tests compare rows of kernels
-@pytest.mark.parametrize(
-    "name", ["devicefunctions", "features", "foreign", "mixed", "debug", "lineinfo", "gpufeatures", "bench"]
-)
+@pytest.mark.matrix  # the next test compares a row of kernels
+@pytest.mark.parametrize("name", ["features", "gpufeatures", "debug"])
 @pytest.mark.front_end(front_ends.NUMBA)
 def test_code_does_not_depend_on_kernels_compiled_before(front_end: str, name: str, tmp_path: Path) -> None:
     found = lowered(project(name, front_end, tmp_path / "project"), "rows", front_end, AOTCUDA_ARCH="sm_75;sm_120")
@@ -147,24 +142,15 @@ def test_a_helper_ends_a_row(front_end: str, tmp_path: Path) -> None:
     assert lowered(made, "rows", front_end) == {"rows": [3, 2, 1, 2, 2], "differ": []}
 
 
-@pytest.mark.matrix  # test_build_rows has the rule
-def test_compiler_extension_ends_each_row(asking: Path) -> None:
-    found = lowered(asking, "rows", front_ends.NUMBA, AOTCUDA_ARCH="sm_75;sm_120")
-    assert found["differ"] == []
-    assert set(found["rows"]) == {1}
-
-
-SOURCE = '''
+SOURCE = """
 import math
-from numba import cuda, float32, float64, int32
+from numba import cuda, float32
 from numba.core import types
 from numba.cuda.core.targetconfig import ConfigStack
 from numba.cuda.extending import intrinsic, overload
 
 
 def _number(value):
-    """An intrinsic that returns what `value` gives while it is typed, or while it is lowered."""
-
     def typed(typingctx):
         number = value()
 
@@ -187,16 +173,8 @@ def _device():
     return major * 10 + minor
 
 
-def _text():
-    return int("%d%d" % cuda.current_context().device.compute_capability)
-
-
 def _flags():
     return 1 if ConfigStack().top().compute_capability >= (9, 0) else 0
-
-
-def _bfloat16():
-    return int(cuda.is_bfloat16_supported())
 
 
 def _threads():
@@ -204,11 +182,8 @@ def _threads():
 
 
 device_typed, device_lowered = _number(_device)
-text_typed, text_lowered = _number(_text)
 _, flags_lowered = _number(_flags)
-bfloat16_typed, bfloat16_lowered = _number(_bfloat16)
 threads_typed, threads_lowered = _number(_threads)
-warp_typed, warp_lowered = _number(lambda: cuda.get_current_device().WARP_SIZE)
 
 
 def shape(x):
@@ -246,56 +221,38 @@ def atomic(x, y):
 @cuda.jit(fastmath=True)
 def fast(x):
     x[0] = math.tanh(x[1])
-
-
-@cuda.jit
-def precise(x):
-    x[0] = math.tanh(x[1])
-'''
+"""
 
 KERNELS = {
     "plain": [*OLD],
-    "precise": [*OLD],
     "fast": ["5.0", "6.0"],
     "atomic": ["5.0"],
     "device_typed": ["5.0"],
     "device_lowered": ["5.0"],
-    "text_typed": ["5.0"],
-    "text_lowered": ["5.0"],
     "flags_lowered": ["5.0"],
-    "bfloat16_typed": ["5.0", "6.0", "7.5"],
-    "bfloat16_lowered": ["5.0", "6.0", "7.5"],
     "threads_typed": ["8.6", "12.0"],
     "threads_lowered": ["8.6", "12.0"],
-    "warp_typed": [*OLD],
-    "warp_lowered": [*OLD],
     "shape": ["5.0"],
     "nested": ["5.0"],
 }
-"""By kernel, the targets that are served by what is made for the first of them."""
+"""By kernel, the targets that the code for the first of them serves."""
 
 
-@pytest.fixture(scope="module")
-def asking(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with a kernel for each way to ask for the target."""
+def test_code_that_reads_the_target_is_lowered_again(tmp_path: Path) -> None:
     called = {name: f"{name}()" for name in KERNELS if name.endswith(("_typed", "_lowered"))}
     called |= {"shape": "shape(x)", "nested": "outer(1)"}
     kernels = [f"@cuda.jit\ndef k_{name}(x):\n    x[0] = {text}\n" for name, text in called.items()]
-    names = {name: f"k_{name}" if name in called else name for name in KERNELS}
     types = {"atomic": "void(float64[::1], float32[::1])"}
     table = "\n".join(
-        f'kernels.{name} = {{ python = "{python}", signatures = ["{types.get(name, "void(float32[::1])")}"] }}'
-        for name, python in names.items()
+        f'kernels.{name} = {{ python = "{"k_" * (name in called)}{name}", '
+        f'signatures = ["{types.get(name, "void(float32[::1])")}"] }}'
+        for name in KERNELS
     )
-    folder = tmp_path_factory.mktemp("asking") / "project"
-    return projects.write(folder, "\n\n".join([SOURCE, *kernels]), module=table)
-
-
-def test_code_that_reads_the_target_is_lowered_again(asking: Path) -> None:
+    made = projects.write(tmp_path / "project", "\n\n".join([SOURCE, *kernels]), module=table)
     by_first: dict[str, dict[str, list[str]]] = {}
     for first in sorted({expected[0] for expected in KERNELS.values()}):
         others = [target for target in OLD if target != first]
-        by_first[first] = lowered(asking, "served", "numba-cuda", first, *others)
+        by_first[first] = lowered(made, "served", "numba-cuda", first, *others)
     found = {name: sorted(by_first[expected[0]][name], key=OLD.index) for name, expected in KERNELS.items()}
     assert found == KERNELS
 

@@ -49,26 +49,13 @@ IMPORTS = {
         """ModuleNotFoundError: No module named 'table.rows'; 'table' is not a package (pkg/_hides_a_package.py:1:
         import table.rows); table is table.py: rename it if it hides another package""",
     ),
-    "exits": (
-        "import sys\nsys.exit('enough')\n",
-        "SystemExit: enough (pkg/_exits.py:2: sys.exit('enough'))",
-    ),
     "says_nothing": (
         "assert not 'a word'\n",
         "AssertionError (pkg/_says_nothing.py:1: assert not 'a word')",
     ),
-    "says_it_below": (
-        r"raise ValueError('\n a bad table\n')",
-        r"ValueError: a bad table (pkg/_says_it_below.py:1: raise ValueError('\n a bad table\n'))",
-    ),
     "cannot_say": (
         "class Broken(Exception):\n    def __str__(self):\n        return 1 / 0\n\nraise Broken\n",
         "Broken: its text cannot be made (ZeroDivisionError) (pkg/_cannot_say.py:5: raise Broken)",
-    ),
-    "library": (
-        "import json\nTABLE = json.loads('{')\n",
-        """JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
-        (pkg/_library.py:2: TABLE = json.loads('{'))""",
     ),
     **{
         f"needs_a_gpu_{number}": (
@@ -79,11 +66,7 @@ IMPORTS = {
         for number, (error, line) in enumerate(
             [
                 ("CudaSupportError", "ARRAY = cuda.to_device([1])"),
-                ("CudaSupportError", "ARRAY = cuda.device_array(3)"),
-                ("CudaSupportError", "ARRAY = cuda.pinned_array(3)"),
                 ("CudaSupportError", "STREAM = cuda.stream()"),
-                ("CudaSupportError", "INFO = cuda.current_context().get_memory_info()"),
-                ("CudaSupportError", "cuda.synchronize()"),
             ]
         )
     },
@@ -95,8 +78,6 @@ IMPORTS = {
         )
         for name, line in [
             ("launches", "kernel[1, 1]([1])"),
-            ("launches_by_name", "kernel[1, 1](x=[1])"),
-            ("launches_configured", "configured = kernel[1, 1]; configured([1])"),
             ("launches_forall", "kernel.forall(3)([1])"),
         ]
     },
@@ -150,15 +131,13 @@ def f(x):
 """
 
 
-def test_vectorized_functions_may_lie_beside_kernels(tmp_path: Path) -> None:
-    projects.build_wheel(write(tmp_path / "project", VECTORIZED, module=KERNEL))
-
-
-@pytest.mark.parametrize(("name", "line"), [("wide", 3), ("general", 6)])
-def test_vectorized_function_is_refused_as_kernel(name: str, line: int, tmp_path: Path) -> None:
-    project = write(tmp_path / "project", VECTORIZED, module=f'kernels.{name} = "void(float32[:], float32[:])"')
+def test_vectorized_function_is_refused_as_kernel_alone(tmp_path: Path) -> None:
+    project = write(tmp_path / "project", VECTORIZED, module=KERNEL)
+    projects.build_wheel(project)
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace("kernels.f", "kernels.general"))
     assert refused(project).said == (
-        f"{MODULE}.kernels.{name}: pkg._k.{name} (pkg/_k.py:{line}) is made by @vectorize or @guvectorize, which "
+        f"{MODULE}.kernels.general: pkg._k.general (pkg/_k.py:6) is made by @vectorize or @guvectorize, which "
         "launch kernels of their own; write a kernel that calls the plain function for each element, and name that"
     )
 
@@ -167,13 +146,10 @@ def test_vectorized_function_is_refused_as_kernel(name: str, line: int, tmp_path
     ("name", "meant", "missing"),
     [
         ("pgk.kernels", "pkg.kernels", "pgk"),
-        ("pkg.sbu.kernels", "pkg.sub.kernels", "pkg.sbu"),
         ("elsewhere.kernels", None, "elsewhere"),
     ],
 )
-def test_a_module_in_a_package_that_does_not_exist_is_refused(
-    name: str, meant: str | None, missing: str, tmp_path: Path
-) -> None:
+def test_module_in_a_missing_package_is_refused(name: str, meant: str | None, missing: str, tmp_path: Path) -> None:
     rest = f'[tool.aotcuda.modules."{name}"]\nsource = "pkg._k"\n{KERNEL}'
     project = write(tmp_path / "project", GOOD, module=KERNEL, rest=rest)
     (project / "pkg" / "sub").mkdir()
@@ -190,38 +166,15 @@ CONFIGURATION = {
         {"aotcuda": 'arch = ["sm_35"]'},
         "tool.aotcuda.arch: sm_35 is not known to the CUDA 13.0 toolchain, which builds for sm_75, sm_80, ",
     ),
-    "a suffix too early": (
-        {"aotcuda": 'arch = ["sm_75a"]'},
-        "tool.aotcuda.arch: sm_75a is not known to the CUDA 13.0 toolchain, which builds for sm_90a, sm_100a, ",
-    ),
-    "a C ABI name that is a keyword of C++": (
-        {"module": 'functions.template = "int32(int32)"'},
-        f'{MODULE}.functions.template: "template" is a keyword of C++, so no header can declare it; choose ',
-    ),
-    "a C ABI name that is no identifier": (
-        {"module": 'functions.add-one = "int32(int32)"'},
-        f"{MODULE}.functions.add-one: expected a C identifier (ASCII letters, digits, underscores) as the key, ",
-    ),
-    "a C ABI name that is used twice": (
-        {
-            "module": 'functions.f = "int32(int32)"',
-            "rest": '[tool.aotcuda.modules."pkg.j"]\nsource = "pkg._k"\nfunctions.f = "int32(int32)"',
-        },
-        f'tool.aotcuda.modules."pkg.j".functions.f: the C ABI name is already used by {MODULE}.functions.f, ',
-    ),
     "symbols that clash": (
         {"module": 'kernels.f = ["void(float32)", "void(int32)"]\nkernels.f__1 = "void(int32)"'},
         f"{MODULE}.kernels.f__1: its symbol f__1 is also that of {MODULE}.kernels.f; rename one of the two",
-    ),
-    "PTX of a debug build": (
-        {"aotcuda": 'arch = ["sm_80", "compute_80"]\noptions.debug = true'},
-        f"tool.aotcuda.arch: compute_80 is PTX, and {MODULE} is built with debug = true, which gives machine code ",
     ),
 }
 
 
 @pytest.mark.parametrize("name", CONFIGURATION)
-def test_a_configuration_that_cannot_be_built_is_refused(name: str, tmp_path: Path) -> None:
+def test_configuration_that_cannot_be_built_is_refused(name: str, tmp_path: Path) -> None:
     arguments, said = CONFIGURATION[name]
     done = refused(write(tmp_path / "project", GOOD, **{"module": KERNEL} | arguments))
     assert done.err.startswith(f"aotcuda: {said}")
@@ -237,7 +190,7 @@ def test_settings_in_the_hooks_table_are_refused(tmp_path: Path) -> None:
     assert done.err.count("\n") == 1
 
 
-def test_a_forgotten_extra_is_named(tmp_path: Path) -> None:
+def test_missing_compilers_are_named_with_their_extra(tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from aotcuda.cli import main; sys.exit(main())"
     done = refused(project, sys.executable, "-S", "-c", program, str(projects.CHECKOUT), "build")
@@ -248,13 +201,9 @@ def test_a_forgotten_extra_is_named(tmp_path: Path) -> None:
 
 SIBLING = """
 from numba import cuda
-import pkg.k as k
 from pkg.k import scaled as renamed
 
-def by_module(x):
-    x[0] = k.scaled(x[0])
-
-def by_name(x):
+def calls(x):
     helper(x)
 
 def helper(x):
@@ -262,17 +211,14 @@ def helper(x):
 """
 
 
-@pytest.mark.parametrize(
-    ("kernel", "name", "line"), [("by_module", "k in by_module", 6), ("by_name", "renamed in helper", 12)]
-)
-def test_function_of_another_module_must_be_declared(tmp_path: Path, kernel: str, name: str, line: int) -> None:
-    other = f'[tool.aotcuda.modules."pkg.other"]\nsource = "pkg._other"\nkernels.{kernel} = "void(float32[::1])"\n'
+def test_function_of_another_module_must_be_declared(tmp_path: Path) -> None:
+    other = '[tool.aotcuda.modules."pkg.other"]\nsource = "pkg._other"\nkernels.calls = "void(float32[::1])"\n'
     good = 'functions.scaled = "float32(float32)"'
     project = write(tmp_path / "project", "def scaled(x):\n    return 2 * x\n", module=good, rest=other)
     (project / "pkg" / "_other.py").write_text(projects.source(SIBLING))
     done = refused(project)
     assert done.said == (
-        f'tool.aotcuda.modules."pkg.other".kernels.{kernel}: {name} (pkg/_other.py:{line}) is of pkg.k, which this '
+        'tool.aotcuda.modules."pkg.other".kernels.calls: renamed in helper (pkg/_other.py:8) is of pkg.k, which this '
         'build makes; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: '
         '{ module = "pkg.k" }'
     )
@@ -296,7 +242,7 @@ def test_dependency_on_too_old_aotcuda_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_output_folder_is_named(tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     (tmp_path / "file").write_text("")
     done = projects.forked_run(project, sys.executable, "-m", "aotcuda", "build", "--out", str(tmp_path / "file"))
@@ -312,7 +258,7 @@ def test_invalid_environment_variable_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.back_end("hatchling")
-def test_a_hook_without_configuration_is_refused(tmp_path: Path) -> None:
+def test_hook_without_configuration_is_refused(tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD)
     config = project / "pyproject.toml"
     config.write_text(config.read_text().partition("[tool.aotcuda]")[0])
@@ -321,27 +267,7 @@ def test_a_hook_without_configuration_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("command", [(), (sys.executable, "-m", "aotcuda", "build")], ids=["back end", "command"])
-def test_double_brackets_are_refused(command: tuple[str, ...], tmp_path: Path) -> None:
-    project = write(tmp_path / "project", GOOD, module=KERNEL)
-    config = project / "pyproject.toml"
-    config.write_text(config.read_text().replace("[tool.aotcuda]", "[[tool.aotcuda]]"))
-    assert (
-        refused(project, *command).said
-        == "tool.aotcuda: expected a table, found a list; write [tool.aotcuda], in single brackets"
-    )
-
-
-def test_a_module_that_exists_already_is_not_replaced(tmp_path: Path) -> None:
-    """`test_build_module_conflicts` has more names."""
-    project = write(tmp_path / "project", GOOD, module=KERNEL)
-    (project / "pkg" / "k.pyi").write_text("MINE: bool\n")
-    assert refused(project).said == (
-        f"{MODULE}: the project already has pkg/k.pyi, where the generated module would go; choose another module name"
-    )
-
-
-def test_shared_memory_beyond_every_gpu_is_refused_with_the_linkers_reason(tmp_path: Path) -> None:
+def test_shared_memory_beyond_every_gpu_is_refused(tmp_path: Path) -> None:
     source = """
 from numba import cuda, float64
 
@@ -358,16 +284,11 @@ def f(x):
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "how"),
-    [
-        pytest.param("os.kill(os.getpid(), signal.SIGSEGV)", "killed by SIGSEGV", id="crashes"),
-        pytest.param("print('bye', flush=True); os._exit(0)", "exit status 0", id="ends the process"),
-    ],
-)
-def test_source_that_crashes_the_build_is_named(code: str, how: str, tmp_path: Path) -> None:
-    project = write(tmp_path / "project", f"import os, signal\n{code}\n", module=KERNEL)
-    assert refused(project).said == f"the build ended while importing pkg._k ({how}); its output is printed above"
+def test_source_that_crashes_the_build_is_named(tmp_path: Path) -> None:
+    source = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
+    assert refused(write(tmp_path / "project", source, module=KERNEL)).said == (
+        "the build ended while importing pkg._k (killed by SIGSEGV); its output is printed above"
+    )
 
 
 def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
@@ -403,7 +324,7 @@ def calls(x):
     )
 
 
-def test_a_project_for_two_back_ends_is_refused(back_end: str, tmp_path: Path) -> None:
+def test_project_for_two_back_ends_is_refused(back_end: str, tmp_path: Path) -> None:
     table = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     config = project / "pyproject.toml"
@@ -423,23 +344,16 @@ def misspelt(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(("build", "--no-isolation", "--wheel"), id="build", marks=pytest.mark.matrix),
-        pytest.param(("uv", "build", "--wheel", "--no-build-isolation", "--python", sys.executable), id="uv build"),
-        pytest.param(
-            ("pip", "wheel", ".", "--no-deps", "--no-build-isolation", "-w", "dist"),
-            id="pip wheel",
-            marks=pytest.mark.matrix,
-        ),
+        pytest.param("build --no-isolation --wheel", marks=pytest.mark.matrix),
+        f"uv build --wheel --no-build-isolation --python {sys.executable}",
+        pytest.param("pip wheel . --no-deps --no-build-isolation -w dist", marks=pytest.mark.matrix),
     ],
 )
-def test_each_build_tool_ends_with_the_error_and_no_wheel(command: tuple[str, ...], misspelt: Path) -> None:
+def test_each_build_tool_shows_the_error(command: str, misspelt: Path) -> None:
     before = projects.own(misspelt)
-    done = run(misspelt, sys.executable, "-m", *command)
+    done = run(misspelt, sys.executable, "-m", *command.split())
     assert done.status != 0
-    lines = [line.strip() for line in (done.out + done.err).splitlines()]
-    assert f"aotcuda: {MODULE}.kernels.g: pkg._k has no function g; did you mean f?" in lines or (
-        f"aotcuda: {MODULE}.kernels.g: pkg._k has no function g; it has f" in lines
-    )
+    assert f"aotcuda: {MODULE}.kernels.g: pkg._k has no function g; it has f" in done.out + done.err
     assert {name: data for name, data in projects.own(misspelt).items() if name != "dist/.gitignore"} == before
 
 

@@ -75,10 +75,9 @@ def test_ltoir_newer_than_the_target_is_refused(arch: str, tmp_path: Path) -> No
 
 def test_instruction_of_newer_gpus_is_refused(tmp_path: Path) -> None:
     module = 'link = ["f.cu"]\nkernels.a = "void(float32[::1])"'
-    assert said(tmp_path, CALLS, "sm_75", module, {"f.cu": REDUX.encode()}) == (
-        f"{projects.MODULE}.link[0]: f.cu does not compile for sm_75: it uses redux, which GPUs before sm_80 do not "
-        "have; list sm_80 and later ones in arch, or remove it of the code for older GPUs"
-    )
+    text = said(tmp_path, CALLS, "sm_75", module, {"f.cu": REDUX.encode()})
+    assert text.startswith(f"{projects.MODULE}.link[0]: f.cu does not compile for sm_75: ")
+    assert "; it compiles for sm_80: list that and later ones in arch" in text
 
 
 CONVERTS = """
@@ -114,7 +113,9 @@ def test_float8_pointers_are_built_where_the_target_has_the_type(
     key = f'kernels.f = {{ signatures = ["*{pointer}, *fp32", "*fp32, *{pointer}"], specialise = "exact" }}'
     module = f'frontend = "triton"\n{key}'
     if dtype is None:
-        assert f"this target does not have {pointer} (pkg/_k.py:6" in said(tmp_path, CONVERTS, arch, module, {})
+        text = said(tmp_path, CONVERTS, arch, module, {})
+        assert f"type {pointer} not supported in this architecture. The supported fp8 dtypes are (" in text
+        assert " (pkg/_k.py:6" in text
         return
     project = projects.write(tmp_path / "project", CONVERTS, aotcuda=f'arch = ["{arch}"]', module=module)
     (kernel,) = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")["kernels"]
@@ -124,30 +125,20 @@ def test_float8_pointers_are_built_where_the_target_has_the_type(
     ]
 
 
-@pytest.mark.parametrize(
-    ("defined", "used"),
-    [
-        ("N = 16", "N"),
-        ("N: tl.constexpr = 16", "N"),
-        pytest.param("N = [16]", "N[0]", marks=pytest.mark.matrix),
-        pytest.param('N = {"n": 16}', 'N["n"]', marks=pytest.mark.matrix),
-    ],
-)
-def test_plain_globals_of_triton_kernels_are_named_with_constexpr(defined: str, used: str, tmp_path: Path) -> None:
+def test_plain_global_of_triton_kernel_is_refused_with_place(tmp_path: Path) -> None:
     pytest.importorskip("triton")
-    source = f"""
+    source = """
 import triton
 import triton.language as tl
 
-{defined}
+N = 16
 
 @triton.jit
 def f(x, n):
-    offsets = tl.arange(0, {used})
+    offsets = tl.arange(0, N)
     tl.store(x + offsets, 1.0, mask=offsets < n)
 """
     module = 'frontend = "triton"\nkernels.f = { signature = "*fp32, i32", specialise = "exact" }'
-    assert (
-        "it uses the global variable N, which is no constexpr (pkg/_k.py:9: offsets = "
-        f"tl.arange(0, {used})); write N = tl.constexpr(...) where it is defined, or make it an argument"
-    ) in said(tmp_path, source, "sm_80", module, {})
+    text = said(tmp_path, source, "sm_80", module, {})
+    assert "Cannot access global variable N from within @jit" in text
+    assert "(pkg/_k.py:9: offsets = tl.arange(0, N))" in text

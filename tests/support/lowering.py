@@ -1,10 +1,11 @@
-"""Run in a project's folder, in a process of its own: its units compiled once for all targets, and for each by itself.
+"""Compile the units of the project in the current folder, as a build's worker does, and print JSON.
 
-`lowering.py both FRONT_END`: prints the units whose code differs, and how many were compiled.
-`lowering.py rows FRONT_END`: prints the units whose code differs when they are compiled one after the other in one
-process, as long as that may be, and how many were in each such process, in the units' order and from behind.
-`lowering.py served FRONT_END 7.5 9.0 ...`: prints for each kernel the targets that are served together; no code is
-made, so they may be any.
+`lowering.py both FRONT_END`: the units whose code for all targets differs from their code for each target alone, and
+how many were compiled.
+`lowering.py rows FRONT_END`: the units whose code differs if one process compiles several in a row, and how many each
+process compiled, in the units' order and in the reverse order.
+`lowering.py served FRONT_END 7.5 9.0 ...`: for each kernel the targets that the code for the first of them serves.
+`lowering.py texts FRONT_END`: for each kernel its LLVM IR for the first target, its symbol, and its parameters.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def main() -> int:
                 for settled in front.complete(unit, loaded):
                     front.resolve(settled, loaded)
                     units[settled] = (loaded, item.compiled_for(unit))
-    if what == "served":
+    if what == "texts":
+        tasks = [pool.Task(unit.name, lambda one=unit: text(front, one, *units[one])) for unit in units]
+        found = dict(zip([unit.name for unit in units], flows.run(tasks, 2, lambda _: None), strict=True))
+    elif what == "served":
         front.generate = lambda *_: ()
         targets = [Target("sass", *map(int, number.split("."))) for number in numbers]
         tasks = [pool.Task(unit.name, lambda one=unit: served(front, one, units[one][0], targets)) for unit in units]
@@ -56,8 +60,15 @@ def main() -> int:
     return 0
 
 
+def text(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> dict[str, Any]:
+    kernel = front.compile_kernel(unit, loaded, targets[0])
+    *_, code = json.loads(kernel.code[0].data)
+    parameters = {"parameters": kernel.parameters, "bytes": kernel.parameter_bytes, "fields": kernel.layout}
+    return {"text": code, "symbol": unit.symbol, **parameters}
+
+
 def in_rows(front: Any, units: dict[Any, Any]) -> dict[str, list[Any]]:
-    """Units that differ from what a process of their own makes of them, and how many each process had."""
+    """Return the units whose code differs from that of a process for each, and how many each process compiled."""
     tasks = [pool.Task(unit.name, lambda unit=unit: front.compile_alike(unit, *units[unit])) for unit in units]
     alone = dict(zip(units, flows.run(tasks, 2, lambda _: None), strict=True))
     found: dict[str, list[Any]] = {"rows": [], "differ": []}
@@ -81,7 +92,7 @@ def row_of(front: Any, waiting: list[Any], units: dict[Any, Any]) -> dict[Any, A
 
 
 def served(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> list[str]:
-    """Return the targets that are served by what is compiled for the first; what is said if that is refused."""
+    """Return the targets that the code for the first one serves; the error if the compiler refuses the unit."""
     try:
         return [f"{target.major}.{target.minor}" for target in front.compile_alike(unit, loaded, targets)]
     except CompileError as error:
@@ -89,7 +100,7 @@ def served(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> list[st
 
 
 def differing(front: Any, units: dict[Any, Any]) -> Iterator[str]:
-    """Units of which something differs for a target that is not the first of theirs."""
+    """Yield the units whose code differs for a target other than their first."""
     together = [
         pool.Task(
             unit.name, lambda unit=unit, loaded=loaded, targets=targets: front.compile_alike(unit, loaded, targets)

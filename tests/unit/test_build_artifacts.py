@@ -1,4 +1,4 @@
-"""The front end's word on a kernel's parameters, held against the linked image before the manifest repeats it."""
+"""The manifest's parameters are compared with the linked image; its drivers follow from the toolkit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAYOUT = ((0, 4), *((8 + 8 * index, 8) for index in range(14)))
 
 
 def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int, *, one_by_one: bool = False) -> cubin.CubinKernel:
-    """Hold a layout against the kernel in a real image; gives that kernel."""
+    """Compare a layout with the kernel of a real image; return the kernel."""
     (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     image = cubin.read(images.numba_cubin("sm_75"), "the image")
     kernel = next(kernel for kernel in image.kernels if kernel.name == "axpy")
@@ -35,11 +35,11 @@ def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int, *, one_by_o
     return kernel
 
 
-def test_the_layout_of_the_image_is_accepted() -> None:
+def test_equal_layout_is_accepted() -> None:
     assert len(check(LAYOUT, 120).parameters) == len(LAYOUT)
 
 
-def test_where_parameters_lie_may_differ_if_they_are_handed_over_one_by_one() -> None:
+def test_offsets_do_not_matter_for_separate_arguments() -> None:
     moved = tuple((offset + 32, size) for offset, size in LAYOUT)
     assert check(moved, 152, one_by_one=True)
     with pytest.raises(LinkError):
@@ -56,9 +56,7 @@ def test_where_parameters_lie_may_differ_if_they_are_handed_over_one_by_one() ->
         pytest.param(LAYOUT, 128, id="another whole"),
     ],
 )
-def test_another_layout_is_refused_with_both_and_the_key(
-    layout: tuple[tuple[int, int], ...], parameter_bytes: int
-) -> None:
+def test_different_layout_is_refused(layout: tuple[tuple[int, int], ...], parameter_bytes: int) -> None:
     with pytest.raises(LinkError) as caught:
         check(layout, parameter_bytes)
     said = str(caught.value)
@@ -74,9 +72,7 @@ def test_another_layout_is_refused_with_both_and_the_key(
         ("14.1", None, [None, None, None]),
     ],
 )
-def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
-    cuda: str, whole: str | None, each: list[str | None]
-) -> None:
+def test_manifest_has_the_lowest_driver_of_each_image(cuda: str, whole: str | None, each: list[str | None]) -> None:
     (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
     empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": (), "left_out": ()}

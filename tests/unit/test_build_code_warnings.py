@@ -1,4 +1,4 @@
-"""The build warns of kernels that need more memory than a GPU has."""
+"""Builds warn about kernels that need more memory than a GPU has."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ def kernel(name: str, *overloads: dict[str, int | None]) -> Any:
     return {"name": name, "overloads": [{"resources": found} for found in resources]}
 
 
-def test_no_warning_for_local_memory_that_fits_or_is_unknown() -> None:
-    kernels = [kernel("k", {"sm_75": MOST, "sm_90a": 0}, {"sm_80": None}), kernel("n")]
-    assert code_warnings.local_memory("m", kernels) == []
-
-
-def test_one_warning_for_the_local_memory_of_a_kernels_signatures() -> None:
+def test_too_much_local_memory_gives_one_warning_for_each_kernel() -> None:
+    fits = [kernel("k", {"sm_75": MOST, "sm_90a": 0}, {"sm_80": None}), kernel("n")]
+    assert code_warnings.local_memory("m", fits) == []
     problem = "more local memory for a thread than the 523776 bytes that GPUs have, and cannot be launched"
     advice = "have smaller local arrays, or arrays in global memory"
     kernels = [
@@ -41,14 +38,11 @@ def unit_and_kernel(key: str, **launches: int) -> tuple[Any, Any]:
     return SimpleNamespace(key=key), SimpleNamespace(launches=found)
 
 
-def test_no_warning_for_shared_memory_that_fits() -> None:
+def test_too_much_shared_memory_gives_one_warning_for_each_kernel() -> None:
     given = {"sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_90a": 227, "compute_80": 163, "sm_120a": 99, "sm_199": 999}
     fits = unit_and_kernel("k", **{name: at * KIB for name, at in given.items()})
     assert code_warnings.shared_memory([fits]) == []
     assert code_warnings.shared_memory([unit_and_kernel("k")]) == []
-
-
-def test_one_warning_for_the_shared_memory_of_a_kernels_variants() -> None:
     kernels = [
         unit_and_kernel("one", sm_80=163 * KIB + 1, sm_90a=200 * KIB),
         unit_and_kernel("two", sm_80=1, sm_120a=100 * KIB),

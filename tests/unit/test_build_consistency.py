@@ -1,4 +1,4 @@
-"""Test what a module has once for all GPUs, held against every import of its sources."""
+"""Imports of the sources for several targets must agree on a module's common parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def imported(target: str, *found: tuple[Unit, str, Any]) -> consistency.Import:
     return consistency.Import(arch.parse(target), frozenset(unit for unit, _, _ in found), compiled)
 
 
-def test_each_unit_is_held_against_the_first_that_was_compiled() -> None:
+def test_units_must_agree_with_the_first_import() -> None:
     """Functions are compiled for more targets than kernels, and by toolkits that make no kernels."""
     consistency.check(
         [
@@ -65,7 +65,7 @@ def test_each_unit_is_held_against_the_first_that_was_compiled() -> None:
     )
 
 
-def test_units_that_one_import_lacks_are_named() -> None:
+def test_units_of_one_import_alone_are_refused() -> None:
     with pytest.raises(
         CompileError, match=r"^kernels\.h: pkg\._k:f has other signatures .* for sm_90 than for sm_75; "
     ):

@@ -1,4 +1,4 @@
-"""The plan: units, their symbols and keys, and what each target needs."""
+"""Plans: units, their symbols and keys, and the targets of their code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ functions.five = { python = "other", signature = "int32(int32)" }
 """
 
 
-def test_a_kernel_of_one_signature_has_its_name_for_symbol_and_others_are_numbered() -> None:
+def test_symbols_are_numbered_for_several_signatures() -> None:
     (made,) = make(KERNELS)
     assert [unit.symbol for unit in made.kernels] == ["one", "two__0", "two__1", "three"]
     assert [unit.symbol for unit in made.functions] == ["four", "five"]
@@ -35,7 +35,7 @@ def test_a_kernel_of_one_signature_has_its_name_for_symbol_and_others_are_number
     assert [unit.python for unit in made.units] == ["one", "two", "two", "other", "four", "other"]
 
 
-def test_units_know_the_keys_as_the_user_wrote_them() -> None:
+def test_units_have_the_keys_of_the_table() -> None:
     (made,) = make(KERNELS)
     assert [unit.signature_key for unit in made.units] == [
         f"{M}.kernels.one",
@@ -52,7 +52,7 @@ def test_units_know_the_keys_as_the_user_wrote_them() -> None:
     ]
 
 
-def test_a_symbol_that_two_units_would_have_is_refused() -> None:
+def test_symbol_of_two_units_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         make('kernels.two = ["void(int32)", "void(int64)"]\nfunctions.two__1 = "int32(int32)"')
     assert str(caught.value) == (
@@ -60,35 +60,33 @@ def test_a_symbol_that_two_units_would_have_is_refused() -> None:
     )
 
 
-def test_code_is_compiled_once_for_each_capability_whatever_it_becomes() -> None:
+def test_code_is_compiled_once_for_each_capability() -> None:
     (made,) = make(KERNELS, '["compute_90", "sm_90", "sm_90a", "compute_75", "sm_100f"]')
     assert list(map(str, made.targets)) == ["sm_90", "sm_90a", "sm_100f", "compute_75", "compute_90"]
     assert list(map(str, made.ltoir_targets)) == ["sm_75", "sm_90", "sm_90a", "sm_100f"]
 
 
-def test_a_modules_own_front_end_comes_before_the_projects() -> None:
-    def frontend(module: str = "", project: str = "") -> tuple[str, str]:
-        table = tomllib.loads(f'arch = ["sm_80"]\n{project}\n[modules."pkg.k"]\nsource = "pkg._k"\n{module}\n{KERNELS}')
-        (made,) = plan.make(parser.parse(table, environ={}))
-        return made.frontend, made.frontend_key
-
-    old, new = 'frontend = "numba-cuda"', 'frontend = "numba-cuda-mlir"'
-    assert frontend() == frontend(project=old) == ("numba-cuda", "tool.aotcuda.frontend")
-    assert frontend(project=new) == ("numba-cuda-mlir", "tool.aotcuda.frontend")
-    assert frontend(new) == frontend(new, project=new) == ("numba-cuda-mlir", f"{M}.frontend")
-    assert frontend(old, project=new) == ("numba-cuda", f"{M}.frontend")
+def test_front_end_of_a_module_overrides_the_projects() -> None:
+    table = tomllib.loads(
+        f'arch = ["sm_80"]\nfrontend = "numba-cuda-mlir"\n[modules."pkg.k"]\nsource = "pkg._k"\n{KERNELS}'
+    )
+    (made,) = plan.make(parser.parse(table, environ={}))
+    assert (made.frontend, made.frontend_key) == ("numba-cuda-mlir", "tool.aotcuda.frontend")
+    table["modules"]["pkg.k"]["frontend"] = "numba-cuda"
+    (made,) = plan.make(parser.parse(table, environ={}))
+    assert (made.frontend, made.frontend_key) == ("numba-cuda", f"{M}.frontend")
 
 
-def test_a_debug_build_of_kernels_has_no_ptx() -> None:
+def test_debug_build_of_kernels_refuses_ptx() -> None:
     with pytest.raises(ConfigError, match=r"^tool\.aotcuda\.arch: compute_80 is PTX, and .* debug = true"):
         make("options.debug = true\n" + KERNELS, '["sm_80", "compute_80"]')
     with pytest.raises(ConfigError, match=r"^AOTCUDA_ARCH: compute_90 is PTX"):
         make("options.debug = true\n" + KERNELS, AOTCUDA_ARCH="compute_90")
     make("options.debug = true\n" + KERNELS)
-    make('options.debug = true\nfunctions.f = "int32(int32)"', '["compute_80"]')  # nothing of it becomes PTX
+    make('options.debug = true\nfunctions.f = "int32(int32)"', '["compute_80"]')  # functions stay LTOIR
 
 
-def test_a_module_that_is_its_own_source_is_in_place_and_nothing_of_it_is_generated() -> None:
+def test_module_that_is_its_own_source_is_in_place() -> None:
     table = tomllib.loads("""
 arch = ["sm_80"]
 [modules."pkg.k"]

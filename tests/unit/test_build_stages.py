@@ -1,4 +1,4 @@
-"""Stages: one front end each, linked modules first, and as few as that takes."""
+"""Stages have one front end each and follow the stages that they link."""
 
 from __future__ import annotations
 
@@ -35,27 +35,24 @@ def split(*args: str, **modules: tuple[str, list[str]]) -> list[tuple[str, str]]
     ]
 
 
-def test_modules_of_one_front_end_are_one_stage() -> None:
-    assert split(a=("", []), b=(OLD, []), c=("", [])) == [(OLD, "a b c")]
-    assert split(NEW, a=("", []), b=(NEW, [])) == [(NEW, "a b")]
-
-
-def test_each_front_end_is_a_stage_of_its_own() -> None:
-    assert split(a=("", []), b=(NEW, []), c=("", []), d=(NEW, [])) == [(OLD, "a c"), (NEW, "b d")]
-    assert split(NEW, a=("", []), b=(OLD, []), c=("", [])) == [(NEW, "a c"), (OLD, "b")]
-
-
-def test_linked_modules_come_first() -> None:
-    assert split(a=("", ["b"]), b=("", ["c"]), c=("", [])) == [(OLD, "c"), (OLD, "b"), (OLD, "a")]
-    assert split(a=("", ["b"]), b=(NEW, ["c"]), c=("", [])) == [(OLD, "c"), (NEW, "b"), (OLD, "a")]
-
-
-def test_a_front_end_that_others_wait_for_comes_first() -> None:
-    assert split(a=("", []), b=(NEW, []), c=("", ["b"])) == [(NEW, "b"), (OLD, "a c")]
+@pytest.mark.parametrize(
+    ("project_front_end", "modules", "expected"),
+    [
+        (OLD, {"a": ("", []), "b": (OLD, []), "c": ("", [])}, [(OLD, "a b c")]),
+        (NEW, {"a": ("", []), "b": (OLD, []), "c": ("", [])}, [(NEW, "a c"), (OLD, "b")]),
+        (OLD, {"a": ("", ["b"]), "b": ("", ["c"]), "c": ("", [])}, [(OLD, "c"), (OLD, "b"), (OLD, "a")]),
+        (OLD, {"a": ("", ["b"]), "b": (NEW, ["c"]), "c": ("", [])}, [(OLD, "c"), (NEW, "b"), (OLD, "a")]),
+        (OLD, {"a": ("", []), "b": (NEW, []), "c": ("", ["b"])}, [(NEW, "b"), (OLD, "a c")]),
+    ],
+)
+def test_linked_modules_come_in_earlier_stages(
+    project_front_end: str, modules: dict[str, tuple[str, list[str]]], expected: list[tuple[str, str]]
+) -> None:
+    assert split(project_front_end, **modules) == expected
 
 
 class Workers:
-    """Stands for worker processes: notes the jobs, and answers that everything was built or that something failed."""
+    """Stand-in for worker processes, which builds everything but `failing`."""
 
     def __init__(self, *failing: str) -> None:
         self.failing = failing
@@ -92,7 +89,7 @@ def run(monkeypatch: pytest.MonkeyPatch):
 CHAIN = {"a": ("", ["b"]), "b": (NEW, ["c"]), "c": ("", []), "d": (NEW, [])}
 
 
-def test_a_stage_is_handed_what_it_links_and_no_more(run) -> None:
+def test_stage_receives_only_the_functions_that_it_links(run) -> None:
     workers = Workers()
     run(workers, **CHAIN)
     assert [job.frontend for job in workers.jobs] == [OLD, NEW, OLD]
@@ -100,7 +97,7 @@ def test_a_stage_is_handed_what_it_links_and_no_more(run) -> None:
     assert {job.wanted for job in workers.jobs} == {("b", "c")}
 
 
-def test_a_result_depends_on_what_it_links(run) -> None:
+def test_sources_of_linked_modules_belong_to_a_result(run) -> None:
     results = run(Workers(), product="jit", **CHAIN)
     assert [{source["sha256"] for source in result.sources} for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
     assert [{path for _, path in result.seen.reads} for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
@@ -114,7 +111,7 @@ def test_modules_that_link_a_failed_module_are_not_built(run) -> None:
     assert [[item.config.name for item in job.plans] for job in workers.jobs] == [["c"], ["d"]]
 
 
-def test_errors_of_both_front_ends_are_told_together(run) -> None:
+def test_errors_of_both_front_ends_are_raised_together(run) -> None:
     with pytest.raises(CompileError) as caught:
         run(Workers("a", "b"), a=("", []), b=(NEW, []))
     assert str(caught.value).splitlines() == ["a does not compile", "b does not compile"]
@@ -133,9 +130,7 @@ def test_every_stage_gets_linkable_and_wanted_functions(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("key", ["root", "import_roots"])
-def test_a_folder_whose_name_is_no_text_is_refused_before_a_compiler_stumbles_over_it(
-    key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_whose_name_is_not_utf8_is_refused(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages.process, "run", Workers())
     plans = project(a=("", []))
     job = Job(root="/", import_roots=(), arch_key="", plans=plans, names={}, jobs=1)

@@ -1,6 +1,6 @@
 """A process killed at any step of a cache write leaves nothing that a later one trips over.
 
-Every step that the write asks of the system is tried in turn. `bench/cache_kills.py` kills at random moments instead.
+Every step that the write asks of the system is tried in turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Test that each mistake in `[tool.aotcuda]` is named: the key as written, the fact, the remedy.
-
-The mistakes lie in tests/data/errors/config.txt.
-"""
+"""Errors of `[tool.aotcuda]` name the key, the fact and the remedy; tests/data/errors/config.txt has the cases."""
 
 from __future__ import annotations
 
@@ -42,6 +39,10 @@ def module(text: str) -> str:
     return "\n".join([ARCH, '[modules."pkg.k"]', text, *(line for key, line in rest.items() if key not in given)])
 
 
+FUNCTIONS = f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n{K}\n[modules."pkg.k".functions]\n'
+KERNELS = f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n[modules."pkg.k".kernels]\n'
+
+
 @cases("config.txt", "common keys")
 def test_common_keys(text: str, expected: str) -> None:
     assert_refused(top(text), expected)
@@ -52,35 +53,6 @@ def test_arch(text: str, expected: str) -> None:
     assert_refused(top(text), expected)
 
 
-@pytest.mark.parametrize(
-    "bad", ["sm90", "sm_9", "sm_90b", "SM_90", "sm_9000", "lto_90", "Native", "sm_90 ", "sm_90\n", "sm_\u0669\u0660"]
-)
-def test_unknown_target_is_refused(bad: str) -> None:
-    with pytest.raises(ConfigError, match=r"^tool\.aotcuda\.arch\[1\]: expected sm_XY \(machine code\) or compute_XY"):
-        parse(tomllib.loads(top("")) | {"arch": ["sm_90", bad]}, environ={})
-
-
-def test_a_missing_arch_says_what_a_good_list_is() -> None:
-    assert_refused(
-        "",
-        "tool.aotcuda.arch: this key is missing; write for example "
-        'arch = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"]',
-    )
-
-
-@pytest.mark.parametrize("value", ["sm_80;sm80", "sm80"])
-def test_a_bad_variable_is_named_instead_of_the_key(value: str) -> None:
-    assert message(top(""), AOTCUDA_ARCH=value) == (
-        'AOTCUDA_ARCH: expected sm_XY (machine code) or compute_XY (PTX), found the string "sm80"; write "sm_80"'
-    )
-
-
-def test_a_variable_of_separators_names_no_target() -> None:
-    assert message(top(""), AOTCUDA_ARCH=" ; ,") == (
-        "AOTCUDA_ARCH: the list names no target; write for example AOTCUDA_ARCH='sm_90;compute_75'"
-    )
-
-
 @cases("config.txt", "modules")
 def test_modules(text: str, expected: str) -> None:
     assert_refused(module(text), expected)
@@ -88,12 +60,12 @@ def test_modules(text: str, expected: str) -> None:
 
 @cases("config.txt", "functions")
 def test_functions(text: str, expected: str) -> None:
-    assert_refused(f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n{K}\n[modules."pkg.k".functions]\n{text}', expected)
+    assert_refused(FUNCTIONS + text, expected)
 
 
 @cases("config.txt", "kernels")
 def test_kernels(text: str, expected: str) -> None:
-    assert_refused(f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n[modules."pkg.k".kernels]\n{text}', expected)
+    assert_refused(KERNELS + text, expected)
 
 
 @cases("config.txt", "module names")
@@ -102,34 +74,57 @@ def test_module_names(text: str, expected: str) -> None:
 
 
 @cases("config.txt", "what clashes")
-def test_clashing_names_are_refused(text: str, expected: str) -> None:
+def test_clashing_names(text: str, expected: str) -> None:
     assert_refused(f"{ARCH}\n{text}", expected)
 
 
-def test_the_same_kernel_name_in_two_modules_is_no_clash() -> None:
+@pytest.mark.parametrize("bad", ["sm_9", "sm_90b", "SM_90", "lto_90", "Native", "sm_90\n", "sm_\u0669\u0660"])
+def test_unknown_target_is_refused(bad: str) -> None:
+    with pytest.raises(ConfigError, match=r"^tool\.aotcuda\.arch\[1\]: expected sm_XY \(machine code\) or compute_XY"):
+        parse(tomllib.loads(top("")) | {"arch": ["sm_90", bad]}, environ={})
+
+
+def test_missing_arch_shows_an_example() -> None:
+    assert_refused(
+        "",
+        "tool.aotcuda.arch: this key is missing; write for example "
+        'arch = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"]',
+    )
+
+
+def test_invalid_variable_is_named_instead_of_the_key() -> None:
+    assert message(top(""), AOTCUDA_ARCH="sm_80;sm80") == (
+        'AOTCUDA_ARCH: expected sm_XY (machine code) or compute_XY (PTX), found the string "sm80"; write "sm_80"'
+    )
+    assert message(top(""), AOTCUDA_ARCH=" ; ,") == (
+        "AOTCUDA_ARCH: the list names no target; write for example AOTCUDA_ARCH='sm_90;compute_75'"
+    )
+
+
+def test_two_modules_may_have_kernels_of_one_name() -> None:
     text = f'{ARCH}\n[modules.a]\nsource = "s"\n{K}\n[modules.ab]\nsource = "s"\n{K}'
     assert [one.name for one in parse(tomllib.loads(text), environ={}).modules] == ["a", "ab"]
 
 
-def test_common_options_are_blamed_where_they_are_written() -> None:
+def test_error_of_common_options_names_their_table() -> None:
     text = top("options.opt-level = 9").replace(K, f"{K}, options = {{ fastmath = true }}")
     assert message(text).startswith("tool.aotcuda.options.opt-level: ")
 
 
 @pytest.mark.parametrize("front_end", registry.names())
-def test_errors_end_with_what_the_front_end_takes(front_end: str) -> None:
+def test_errors_end_with_an_example_for_the_front_end(front_end: str) -> None:
     start = f'{ARCH}\n[modules."pkg.k"]\nfrontend = "{front_end}"'
-    taken = {"source": 'source = "k.cu"' if front_end == "cuda-cpp" else 'source = "pkg._k"'}
+    accepted = {"source": 'source = "k.cu"' if front_end == "cuda-cpp" else 'source = "pkg._k"'}
     for key in ("source", "functions", "kernels"):
-        others = [line for name, line in taken.items() if name != key]
-        told = message("\n".join([start, *others, f"{key} = 3", *([K] if key == "source" else [])]))
-        example = told.partition("; write for example ")[2]
+        others = [line for name, line in accepted.items() if name != key]
+        error = message("\n".join([start, *others, f"{key} = 3", *([K] if key == "source" else [])]))
+        example = error.partition("; write for example ")[2]
         if example:
-            taken[key] = example
+            accepted[key] = example
         else:
             assert key == "functions"
-            assert told.endswith("remove them, or move them to a module of another front end")
-    (found,) = parse(tomllib.loads("\n".join([start, *taken.values()])), environ={}).modules
+            assert error.endswith("remove them, or move them to a module of another front end")
+    (found,) = parse(tomllib.loads("\n".join([start, *accepted.values()])), environ={}).modules
     assert found.frontend == front_end
 
 
@@ -137,6 +132,6 @@ def test_long_values_are_shortened() -> None:
     assert message(top(f'load = "{"z" * 1000}"')).count("z") == 57
 
 
-def test_a_table_that_is_none() -> None:
+def test_configuration_that_is_not_a_table_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^tool\.aotcuda: expected a table, found the integer 3$"):
         parse(3, environ={})  # type: ignore[arg-type]

@@ -12,7 +12,10 @@ TEMPORARY = tempfile.gettempdir()
 EXPLAINED = {
     "row with groups": (
         "KeyError: <ufunc 'sqrt'>",
-        "k: kernels cannot call NumPy's sqrt (a.py:3); use the math module's function for one number, or an operator",
+        (
+            "k: kernels cannot call sqrt (a.py:3); use an operator or the math module's function for each number, or "
+            "write its computation out"
+        ),
     ),
     "hexadecimal sizes": (
         "ptxas error   : Entry function 'f' uses too much shared data (0x13880 bytes, 0xc000 max)",

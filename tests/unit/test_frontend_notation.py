@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -64,15 +63,6 @@ def test_gaps_are_spelled(notation: Any, dtype: np.dtype, before: int, behind: i
         for item in (dtype, moved)
     ]
     assert (spelled[0] == spelled[1]) == (before == behind == 0)
-
-
-@pytest.mark.parametrize("written", ["float*", "float *", "const_float *x", "int **", "float32*"])
-def test_pointers_of_c_are_told_what_to_write(notation: Any, written: str) -> None:
-    found = re.escape(written.removesuffix("x"))
-    expected = rf"^{found} is C's notation; write an array as float32\[::1\], a bare pointer as CPointer\(float32\)$"
-    for text in (f"void({written})", f"void(int32, {written}, int32)"):
-        with pytest.raises(ValueError, match=expected):
-            notation.parse(text, {})
 
 
 PADDED = [("a", "u1"), ("", "V3"), ("b", "f4")]

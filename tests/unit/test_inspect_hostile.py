@@ -1,7 +1,4 @@
-"""Inputs that were made to break `aotcuda inspect`: each ends in an answer, or in exit status 1 and one line.
-
-`bench/hostile_inspect.py` gives the same ones to it at their full size, counts seconds and memory, and flips every bit.
-"""
+"""Inputs that were made to break `aotcuda inspect`: each ends in an answer, or in exit status 1 and one line."""
 
 from __future__ import annotations
 

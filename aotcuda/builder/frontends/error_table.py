@@ -1,6 +1,6 @@
 """Explain the errors of all compilers and linkers in one line, by one table: place: fact; remedy.
 
-A row is worth its place if many users make the mistake and the compiler's own words do not name the remedy.
+The table has the commonest mistakes. All other errors keep the compiler's own words.
 """
 
 from __future__ import annotations
@@ -25,11 +25,6 @@ NEWER_LTOIR = "newer version of nvJitLink|LTOIR arch newer than target"
 """In the linker's log if an input was compiled by a newer CUDA, or for a newer GPU."""
 
 _SIZE = r"\bu?int\d+\b"
-_DIMENSIONS = "give it as many indices as its type has dimensions, which are two in float32[:, ::1]"
-_MEMORY = (
-    "it makes a list, dict or set, for which memory would be allocated on the GPU",
-    "use a tuple, an array that is an argument, or cuda.local.array of a constant size",
-)
 _NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
 
 
@@ -43,6 +38,7 @@ class Explanation:
 
 
 # A pattern over "TypeOfTheException: message", the fact with the pattern's groups, and the remedy.
+# docs/troubleshooting.md lists the mistakes.
 _ROWS = [
     # Numba's compilers.
     (
@@ -66,18 +62,8 @@ _ROWS = [
             r"Function\(<function (?:\w+\.)?array at [^>]*>\) found for signature:\s*>>> array\((?:shape=)?"
             rf"({_SIZE}|(?:Uni)?Tuple\((?:[^()]|\(\w+\))*?{_SIZE}(?:[^()]|\(\w+\))*\))"
         ),
-        "the size of an array must be known when it is compiled, and {0} is known at run time alone",
-        "make it a constant, or use cuda.shared.array(0, dtype), whose size the launch sets",
-    ),
-    (
-        r"unsupported opcode \(IMPORT_(?:NAME|FROM)\)",
-        "a function imports a module, which only the host can do",
-        "import it at the top of the file",
-    ),
-    (
-        r"unsupported opcode \((?:STORE|DELETE)_GLOBAL\)",
-        "a function sets or deletes a global variable, whose value is compiled in",
-        "write to an element of an array that is an argument",
+        "the size of a shared or local array must be a constant, and it is of type {0}",
+        "write a constant, or use cuda.shared.array(0, dtype), whose size the launch sets",
     ),
     (
         r"No conversion from (.+) to none for '\$.*return_(?:value|const)",
@@ -85,109 +71,31 @@ _ROWS = [
         "store the result in an array",
     ),
     (
-        r"No conversion from none to (.+) for '\$.*return_(?:value|const)",
-        "it returns nothing in some cases, and its signature returns {0}",
-        "make the two agree",
-    ),
-    (
-        r"No conversion from (.+) to (.+) for '\$.*return_(?:value|const)",
-        "it returns {0}, and its signature returns {1}",
-        "make the two agree",
-    ),
-    (
-        r"scipy [\d.]+\+ is required for linear algebra",
-        "NumPy's linear algebra is not compiled for GPUs",
-        "write its computation out",
-    ),
-    (
-        r"_array_allocate|numpy_empty_nd|lowering call to <built-in function (?:zeros|empty)>",
+        (
+            r"_array_allocate|numpy_empty_nd|lowering call to <built-in function (?:zeros|empty)>|"
+            r"Function\(<(?:built-in )?function (?:zeros|ones|empty|full)\b"
+        ),
         "it makes an array on the device, which a packaged kernel cannot do",
-        "pass one in",
+        "pass an array as an argument",
     ),
     (
         (
             r"NRT required but not enabled|\b(?:new_dict|DictType|ListType|build_list|build_map)\b|list\(undefined\)|"
-            r"has no attribute 'build_set'|assignment build_set\(|'add' of type range_iter_|"
-            r"'(?:dict|list|set|frozenset|bytearray|sorted)': Cannot determine Numba type|"
-            r"attribute '\w+' of type (?:reflected )?(?:list|set)\(|'bytes' object has no attribute 'type'|"
-            r"Unknown attribute '(?:List|Dict|Set)' of type Module\(<module 'numba\.typed'|"
-            r"attribute '\w+' of type Module\(<module 'collections'"
+            r"has no attribute 'build_set'|assignment build_set\(|"
+            r"'(?:dict|list|set)': Cannot determine Numba type|attribute '\w+' of type (?:reflected )?(?:list|set)\("
         ),
-        *_MEMORY,
-    ),
-    (
-        r"yield in a closure|\bGenerator'>|'NoneType' object has no attribute 'get_function_type'",
-        "generators are not compiled for GPUs",
-        "write a for loop over range(...)",
-    ),
-    (
-        r"unsupported opcode \(LOAD_BUILD_CLASS\)",
-        "it defines a class, which only the host can do",
-        "store values in a tuple or in a NumPy record",
-    ),
-    (
-        r"unsupported opcode \(UNPACK_EX\)",
-        "a starred name gets several values",
-        "name each of them, or use a slice of the tuple",
-    ),
-    # Dimensions of arrays and lengths of tuples.
-    (
-        r"cannot index array\(.*?, (\d+)d, \w+\) with (\d+) indices",
-        "a {0}-D array is indexed as a {1}-D one",
-        _DIMENSIONS,
-    ),
-    (
-        r"indexing (\d+)-D array with (\d+)-D index",
-        "a {0}-D array is indexed as a {1}-D one",
-        _DIMENSIONS,
-    ),
-    (
-        r"either a scalar linear index or (\d+) indices for memref.*, got (\d+)",
-        "a {0}-D array is indexed as a {1}-D one",
-        _DIMENSIONS,
-    ),
-    (
-        r"Cannot cast UniTuple\([^\n]*? x (\d+)\) to u?int\d+",
-        "a 1-D array is indexed as a {0}-D one",
-        _DIMENSIONS,
-    ),
-    (
-        r"Cannot cast Tuple\([^\n]*\) to u?int\d+",
-        "a 1-D array is indexed as one of several dimensions",
-        _DIMENSIONS,
+        "it makes a list, dict or set, for which memory would be allocated on the GPU",
+        "use a tuple, an array that is an argument, or cuda.local.array of a constant size",
     ),
     (
         (
-            rf">>> setitem\(array\(.*?, (\d+)d, \w+\), (?:{_NUMBER}|(?:Uni)?Tuple\(.*\)), array\(|"
-            rf"lowering setitem .* with types \[Array\(.*?, (\d+), .*, Array\("
+            r"cannot index array\(|indexing \d+-D array with \d+-D index|either a scalar linear index or \d+ indices|"
+            rf"Cannot cast (?:Uni)?Tuple\([^\n]*\) to u?int\d+|"
+            rf">>> setitem\(array\(.*?, \d+d, \w+\), (?:{_NUMBER}|(?:Uni)?Tuple\(.*\)), array\(|"
+            r"lowering setitem .* with types \[Array\(.*?, \d+, .*, Array\("
         ),
-        "an array is stored where one number belongs, since an index is missing",
-        _DIMENSIONS,
-    ),
-    (
-        r"KeyError: <ufunc '(add|subtract|multiply|divide|floor_divide|remainder|power|negative|maximum|minimum)'>",
-        "it computes with whole arrays, or calls NumPy's {0}",
-        "index each array, with as many indices as it has dimensions; for numbers write an operator",
-    ),
-    (
-        r"failed to unpack u?(?:int|float)\d+",
-        "one number is unpacked into several names",
-        "write one name; cuda.grid(2) gives two numbers, cuda.grid(1) one",
-    ),
-    (
-        r"wrong tuple length for .*expected (\d+), got (\d+)",
-        "a tuple of {1} is unpacked into {0} names",
-        "write as many names as it has values; .shape has one for each dimension",
-    ),
-    (
-        r"tuple index out of range",
-        "a tuple has no value of this index",
-        ".shape and .strides have one for each dimension, counted from 0",
-    ),
-    (
-        r"OverloadSelector object at \S+, \(List\(|NotImplementedError: lowering (?:static_)?getitem",
-        "a value of this type has no elements on a GPU, for example a global list",
-        "make it a tuple or a NumPy array",
+        "an array is indexed by fewer or more numbers than it has dimensions",
+        "give it as many indices as its type has dimensions, which are two in float32[:, ::1]",
     ),
     (
         (
@@ -198,14 +106,9 @@ _ROWS = [
         "if the parameter is an array, write an array type in the signature, such as float32[::1]",
     ),
     (
-        r"NotImplementedError: NotImplemented lowering call to",
-        "it calls a function for which numba-cuda-mlir has no code",
-        "write its computation out, or use the front end numba-cuda",
-    ),
-    (
-        r"KeyError: <ufunc '(\w+)'>",
-        "kernels cannot call NumPy's {0}",
-        "use the math module's function for one number, or an operator",
+        r"KeyError: <ufunc '(\w+)'>|Unknown attribute '(\w+)' of type Module\(<module '[\w.]+'",
+        "kernels cannot call {0}{1}",
+        "use an operator or the math module's function for each number, or write its computation out",
     ),
     (
         r"Untyped global name '(\w+)': Cannot determine Numba type of <class '(?:\w+\.)*(\w+)'>",
@@ -213,34 +116,11 @@ _ROWS = [
         "make it a number, a tuple or a NumPy array, or pass it as an argument",
     ),
     (
-        r"Unknown attribute '(\w+)' of type Module\(<module '([\w.]+)'",
-        "kernels cannot call {1}.{0}",
-        "write its computation out; pass arrays as arguments",
-    ),
-    (
         r"No implementation of [^\n]* found for signature:\s*>>> (.*)",
         "No implementation of {0}",
         "pass arguments of types that it accepts, or write its computation out",
     ),
-    (r"(Unknown attribute '\w+' of type [^\n]*)", "{0}", "use an attribute that this type has in kernels"),
-    # Triton.
-    (
-        r"tt\.return",
-        "it returns a value, as device functions do and kernels cannot",
-        "name a kernel that calls it",
-    ),
-    (
-        r"Cannot access global variable (\w+) from within @jit",
-        "it uses the global variable {0}, which is no constexpr",
-        "write {0} = tl.constexpr(...) where it is defined, or make it an argument",
-    ),
-    (
-        r"type (fp8\w+) not supported in this architecture. The supported fp8 dtypes are \(([^)]*)\)",
-        "this target does not have {0}",
-        "use one of {1}, or list targets that have it: sm_89 and later have fp8e4nv",
-    ),
     # NVRTC.
-    (r"^nvrtc: error: (.+)$", "{0}", "correct nvrtc-options, each of which is one option"),
     *[
         (
             rf'identifier "({names})" is undefined',
@@ -272,11 +152,6 @@ _ROWS = [
         "compile it for the lowest target, as with nvcc -dlto -arch, or list sm_{0}{1} and later ones in arch",
     ),
     (
-        r"\w+ '([^']+)' requires \.target (sm_\w+) or higher",
-        "it uses {0}, which GPUs before {1} do not have",
-        "list {1} and later ones in arch, or remove it of the code for older GPUs",
-    ),
-    (
         r"(?:Unresolved extern function|Undefined reference to) '([^']+)'",
         "nothing defines {0}, which is called or declared with declare_device",
         "link the file that defines it",
@@ -285,16 +160,6 @@ _ROWS = [
         r"Entry function '([^']+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)",
         "{0} has {1} bytes of shared memory of a fixed size, and {2} are the most",
         "make it smaller, or give it no size in the source and its bytes at the launch",
-    ),
-    (
-        r"uses too much global constant data \((0x\w+) bytes, (0x\w+) max\)",
-        "constants of all its code have {0} bytes, and an image has {1} for all of them",
-        "make arrays smaller or pass them as arguments, or make the kernels two modules",
-    ),
-    (
-        r"does not match type NVJITLINK_INPUT_(?:PTX|LTOIR|CUBIN|FATBIN|OBJECT|LIBRARY)(.+)$",
-        "{0} has other content than its suffix says",
-        "make it again",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Run one case of the suite, on a GPU or on the CPU, and compare what it leaves with the reference."""
+"""Run one case of the suite on a GPU, and compare the arrays after it with the reference."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from support import ptx
 from support.conformance import reference
 
 if TYPE_CHECKING:
@@ -16,9 +15,13 @@ if TYPE_CHECKING:
     from support.conformance.case import Case
 
 GUARD = 1 << 16
-"""Bytes before and behind each array on a GPU, which no kernel may change."""
+"""Bytes before and behind each array, which no kernel may change."""
 
 Arrays = dict[str, np.ndarray]
+
+
+class FaultError(Exception):
+    """A kernel writes outside of its arrays."""
 
 
 def differences(case: Case, found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> list[str]:
@@ -50,38 +53,31 @@ def _equal(found: Any, wanted: Any, ulps: int) -> bool:
     return bool(found == wanted)
 
 
-# On the CPU.
+def guarded(content: bytes | bytearray) -> np.ndarray:
+    """Return the bytes of an array between two guards."""
+    block = np.full(GUARD * 2 + len(content), 0xA5, np.uint8)
+    block[GUARD : GUARD + len(content)] = np.frombuffer(bytes(content), np.uint8)
+    return block
 
 
-def by_ptx(case: Case, program: ptx.Program, overload: Mapping[str, Any]) -> Arrays:
-    """Run a case on the CPU; returns its arrays.
+def inside(name: str, block: np.ndarray, start: int, value: np.ndarray) -> np.ndarray:
+    """Return the array between two guards, whose first element is `start` bytes behind the first guard.
 
     Raises:
-        ptx.FaultError: The kernel reads or writes outside of its arrays, or two of its threads race.
-        ptx.UnsupportedError: The kernel has an instruction that the interpreter does not have.
+        FaultError: A guard has changed.
     """
-    memory = ptx.Memory()
-    block = bytearray(overload["parameter_bytes"])
-    placed: dict[str, tuple[bytearray, int, np.ndarray]] = {}
-    for parameter, (name, value) in zip(overload["parameters"], case.arguments.items(), strict=True):
-        if isinstance(value, np.ndarray):
-            content, start = _flat(value)
-            address = memory.add(content)
-            placed[name] = (content, start, value)
-            _place_array(block, parameter, value, address + start)
-        else:
-            data = value.tobytes()
-            block[parameter["offset"] : parameter["offset"] + len(data)] = data
-    blocks, size = case.launch
-    threads = range(case.first, blocks * size)
-    program.run(overload["symbol"], bytes(block), memory, threads=threads, block=size, blocks=blocks)
-    return {
-        name: np.ndarray(value.shape, value.dtype, bytes(content), start, value.strides).copy()
-        for name, (content, start, value) in placed.items()
-    }
+    size = block.size - 2 * GUARD
+    changed = np.flatnonzero(np.concatenate([block[:GUARD], block[GUARD + size :]]) != 0xA5)
+    if changed.size:
+        place = int(changed[0])
+        away = place - GUARD if place < GUARD else place - GUARD + size
+        message = f"the kernel writes {away:+d} bytes from the start of {name}, which has {size}"
+        raise FaultError(message)
+    content = block[GUARD : GUARD + size].tobytes()
+    return np.ndarray(value.shape, value.dtype, content, start, value.strides).copy()
 
 
-def _flat(array: np.ndarray) -> tuple[bytearray, int]:
+def flat(array: np.ndarray) -> tuple[bytearray, int]:
     """Return the bytes that an array reaches over, and where its first element lies in them."""
     steps = [stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True)]
     low = sum(step for step in steps if step < 0)
@@ -91,7 +87,8 @@ def _flat(array: np.ndarray) -> tuple[bytearray, int]:
     return content, -low
 
 
-def _place_array(block: bytearray, parameter: Mapping[str, Any], array: np.ndarray, address: int) -> None:
+def place_array(block: bytearray, parameter: Mapping[str, Any], array: np.ndarray, address: int) -> None:
+    """Write the words of an array at this address into a parameter block, as the manifest's `parameter` says."""
     for number, word in enumerate(parameter["words"]):
         axis = int(word[-1]) if word[-1].isdigit() else 0
         values = {"zero": 0, "items": array.size, "itemsize": array.itemsize, "data": address}
@@ -106,44 +103,27 @@ def _place_array(block: bytearray, parameter: Mapping[str, Any], array: np.ndarr
         struct.pack_into("<q", block, parameter["offset"] + 8 * number, value)
 
 
-# On a GPU.
-
-
 def by_gpu(case: Case, kernel: Any, cupy: Any) -> Arrays:
-    """Run a case on the GPU; returns its arrays.
+    """Run a case on the GPU, and return its arrays.
 
     Raises:
-        ptx.FaultError: The kernel writes into the memory around its arrays.
+        FaultError: The kernel writes into the memory around its arrays.
         Exception: The launch fails, as the driver says.
     """
     if case.gpu:
         return _far(case, kernel, cupy)
-    guards, views, given = [], {}, []
+    placed, given = [], []
     for name, value in case.arguments.items():
         if not isinstance(value, np.ndarray):
             given.append(value.item())
             continue
-        content, start = _flat(value)
-        block = np.full(GUARD * 2 + len(content), 0xA5, np.uint8)
-        block[GUARD : GUARD + len(content)] = np.frombuffer(bytes(content), np.uint8)
-        device = cupy.asarray(block)
-        guards.append((name, device, len(content)))
-        views[name] = (device, GUARD + start, value)
+        content, start = flat(value)
+        device = cupy.asarray(guarded(content))
+        placed.append((name, device, start, value))
         given.append(_DeviceArray(device, GUARD + start, value))
     kernel[case.launch](*given)
     cupy.cuda.runtime.deviceSynchronize()
-    for name, device, size in guards:
-        after = device.get()
-        changed = np.flatnonzero(np.concatenate([after[:GUARD], after[GUARD + size :]]) != 0xA5)
-        if changed.size:
-            place = int(changed[0])
-            away = place - GUARD if place < GUARD else place - GUARD + size
-            message = f"the kernel writes {away:+d} bytes from the start of {name}, which has {size}"
-            raise ptx.FaultError(message)
-    return {
-        name: np.ndarray(value.shape, value.dtype, device.get().tobytes(), start, value.strides).copy()
-        for name, (device, start, value) in views.items()
-    }
+    return {name: inside(name, device.get(), start, value) for name, device, start, value in placed}
 
 
 class _DeviceArray:

@@ -32,23 +32,15 @@ _PRINTED = (
 )
 
 
-_POINTER = re.compile(r"[A-Za-z_]\w*\s*\*+(?=\s*(?:\w+\s*)?[,)])")
-
-
 _DIMENSIONS = re.compile(r"\[([\s\d:,+-]*:[\s\d:,+-]*)\]")
 _SIZED = re.compile(r"[A-Za-z_]\w*\[\s*\d*\s*\]")
-_ONE_TYPE = re.compile(r"\(([^(),]*)\)")
 
 
 def _reason(error: Exception, text: str) -> str:
     """Return the problem with `text`, for which evaluation raised `error`, in words of the notation if possible."""
-    if ";" in text:
-        return "it has a semicolon; write commas between types, and nothing after the last bracket"
     if found := _SIZED.search(text):
         name = found[0].partition("[")[0]
         return f"{found[0]} is no type, since arrays have no sizes here; write {name}[::1], or {name}[:, ::1] in 2D"
-    if found := _ONE_TYPE.fullmatch(text.strip()):
-        return f"brackets around one type are no list of arguments; write ({found[1]},) or void({found[1]})"
     reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
     return reason or "it must be made of Numba types, as void(float32[::1], int32)"
 
@@ -180,9 +172,7 @@ class Notation:
             raise ValueError(message) from error
 
     def _foreign(self, text: str, namespace: Mapping[str, object]) -> str | None:
-        """Return the remedy for a name in a signature that is NumPy's, Python's or C's name of a type."""
-        if found := _POINTER.search(text):
-            return f"{found[0]} is C's notation; write an array as float32[::1], a bare pointer as CPointer(float32)"
+        """Return the remedy for a name in a signature that is NumPy's or Python's name of a type."""
         for name in rules.names_in_type(text):
             first, *rest = name.split(".")
             if isinstance(getattr(self.types, first, None), self.types.Type | type):

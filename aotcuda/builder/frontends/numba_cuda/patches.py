@@ -24,7 +24,7 @@ from numba import cuda
 from numba.cuda import api, cuda_paths, cudaimpl, descriptor, dispatcher, target, types, vectorizers
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
-from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
+from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary
 from numba.cuda.core import (
     bytecode,
     byteflow,
@@ -53,7 +53,6 @@ from aotcuda.builder.frontends.numba import (
 )
 from aotcuda.builder.frontends.numba.user_lines import RaisesError
 from aotcuda.builder.frontends.numba_cuda import lazy_imports
-from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -255,7 +254,6 @@ def install() -> None:
     _catch_raises()
     _return_nothing_to_c()
     _keep_shims_apart()
-    _refuse_recursion()
     _know_assertions()
 
 
@@ -451,7 +449,6 @@ def _defer_eager_signatures() -> None:
         return original_compile(self, args, return_type)
 
     def get_call_template(self: Any, args: Any, kws: Any) -> Any:
-        _check_keywords(self.py_func)
         for arguments, return_type in self.__dict__.pop("_aotcuda_eager", ()):
             original_compile(self, arguments, return_type)
         return original_template(self, args, kws)
@@ -460,18 +457,6 @@ def _defer_eager_signatures() -> None:
     patches.disable_compile_unasked(dispatcher.CUDADispatcher)
     dispatcher.CUDADispatcher.compile_device = compile_device
     dispatcher.CUDADispatcher.get_call_template = get_call_template
-
-
-def _check_keywords(function: Any) -> None:
-    # Numba counts the parameters of a helper without those that are given by keyword only, and ends in an IndexError.
-    code = function.__code__
-    if code.co_kwonlyargcount:
-        names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        message = (
-            f"{function.__name__}, which it calls, takes {', '.join(names)} by keyword only, which Numba-CUDA cannot "
-            "compile; remove the * from its definition"
-        )
-        raise CompileError(message)
 
 
 def _defer_vectorize() -> None:
@@ -569,19 +554,6 @@ def _keep_shims_apart() -> None:
             _pieces.setdefault(key, value)
 
         stream.write_with_key = write_with_key
-
-
-def _refuse_recursion() -> None:
-    # Numba-CUDA compiles a function that calls itself for its own types. For others it needs what its code generator
-    # does not have, and reports it in terms of its own attributes.
-    def insert_unresolved_ref(self: Any, builder: Any, fnty: Any, name: str) -> None:
-        message = (
-            "a function that it calls is recursive and calls itself with other types than it was called with, which "
-            "Numba-CUDA cannot compile; convert the arguments to the same types (int32 plus a literal is int64)"
-        )
-        raise CompileError(message)
-
-    JITCUDACodegen.insert_unresolved_ref = insert_unresolved_ref
 
 
 def _know_assertions() -> None:

@@ -7,7 +7,7 @@
 - What a foreign function returns that returns nothing is None.
 - Foreign functions in the Numba ABI end the thread with their status, if it is not 0.
 - In debug builds, division by zero is raised.
-- Recursion that the compiler takes for another one is refused.
+- Functions that call each other are refused, since the compiler takes each call for one of the function itself.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ def _heed_status(fails: Fails) -> None:
 
 
 def _refuse_recursion() -> None:
-    # The compiler lowers every recursive call to one of the function that it is in, with its types.
+    # The compiler lowers every recursive call to a call of the function that contains it.
     original = MLIRLower.build_recursive_call
 
     def build_recursive_call(self: Any, target: Any, fn_type: Any, args: Any, kws: Any = None) -> Any:
@@ -346,14 +346,6 @@ def _refuse_recursion() -> None:
             message = (
                 "functions that it calls call each other in a circle, which numba-cuda-mlir cannot compile; make them "
                 "one function"
-            )
-            raise CompileError(message)
-        given = [types.unliteral(self.get_numba_type(arg.name)) for arg in args]
-        if not kws and given != [types.unliteral(ty) for ty in self.fndesc.argtypes]:
-            message = (
-                "a function that it calls is recursive and calls itself with other types than it was called with, "
-                "which numba-cuda-mlir cannot compile; convert the arguments to the same types (int32 plus a literal "
-                "is int64)"
             )
             raise CompileError(message)
         return original(self, target, fn_type, args, kws)

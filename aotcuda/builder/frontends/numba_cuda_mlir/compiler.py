@@ -18,7 +18,7 @@ from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kerne
 from aotcuda.builder.frontends.numba.link_items import Needs
 from aotcuda.builder.frontends.numba.user_lines import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import known_faults, llvm_ir, patches
-from aotcuda.builder.frontends.numba_cuda_mlir.types import check, check_result, constants, convention
+from aotcuda.builder.frontends.numba_cuda_mlir.types import check, constants, convention
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.errors import CompileError
 
@@ -67,7 +67,6 @@ class NumbaCudaMlir(NumbaFrontEnd):
     ) -> Any:
         """Implement NumbaFrontEnd.lower: to MLIR, and the metadata of what comes out holds the module."""
         check(inspect.signature(python).parameters, args)
-        check_result(result)
         options = jit.options
         optimised = options.opt_level > 0 and not options.debug
         settings = decorators.verify_target_options(

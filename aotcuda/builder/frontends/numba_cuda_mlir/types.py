@@ -6,7 +6,6 @@ IR", ranked memref types). A complex number is one parameter of two floats.
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir.numba_cuda import types
@@ -78,18 +77,6 @@ def constants(layout: Layout) -> dict[int, int]:
 
 def _is_number(ty: Any) -> bool:
     return ty in notation.formats or notation.is_complex(ty)
-
-
-def check_result(result: Any) -> None:
-    """Refuse a result that the installed release of the compiler cannot return, and ends with words of its own."""
-    nested = isinstance(result, types.BaseTuple) and any(isinstance(member, types.BaseTuple) for member in result)
-    release = metadata.version("numba-cuda-mlir")
-    if nested and tuple(map(int, release.split(".")[:2])) < (0, 6):
-        message = (
-            f"it returns a tuple in a tuple, which numba-cuda-mlir {release} cannot compile and 0.6.0 can; return one "
-            "tuple, or build with that release"
-        )
-        raise CompileError(message)
 
 
 def check(names: Iterable[str], args: Iterable[Any]) -> None:
