@@ -1,6 +1,7 @@
 """Ship GPU code in ordinary wheels: Python kernels compiled ahead of time, loaded and launched without a compiler.
 
-Every packaged module imports this one, so it imports nothing: `__getattr__` imports the module of a name at its first use.
+Every packaged module imports this one, so it imports nothing: `__getattr__` imports the module of a name at its first
+use.
 """
 
 from __future__ import annotations

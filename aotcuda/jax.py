@@ -65,8 +65,8 @@ def call(
         forall: The number of threads, in place of a grid, as in `kernel.forall(n)`.
         shared: Bytes of dynamic shared memory for each block.
         outputs: The names of the parameters that are results and not arguments, in the order of the results.
-        input_output_aliases: The number of an argument, with the number of the result that is the same array. The kernel
-            changes it in place; JAX copies the argument before, unless it is donated.
+        input_output_aliases: The number of an argument, with the number of the result that is the same array. The
+            kernel changes it in place; JAX copies the argument before, unless it is donated.
         vmap_method: The behaviour of `jax.vmap`: None refuses, `"sequential"` launches once for each element of the
             batch.
         command_buffer: Let XLA record the launch into its command buffers, CUDA graphs, together with its own kernels.
@@ -216,7 +216,7 @@ def _is_array(arg: object) -> bool:
 
 
 def _typestr(dtype: Any) -> str:
-    """Return the type string of a dtype as NumPy writes it, or the name of a dtype that NumPy lacks, such as bfloat16."""
+    """Return NumPy's type string of a dtype, or the name of a dtype that NumPy lacks, such as bfloat16."""
     found = np.dtype(dtype)
     return str(found.name if found.name in NAMED or found.kind == "V" else found.str)
 

@@ -63,14 +63,15 @@ def op(
 
     The arguments of the operator are the kernel's parameters, in order and under their names, without `outputs`. Arrays
     are `Tensor`; numbers are `int`, `float`, `bool` and `complex`, or `Scalar` where the packaged signatures differ in
-    their type. The operator returns the tensors that `outputs` names. The arguments of each launch select the signature.
+    their type. The operator returns the tensors that `outputs` names. The arguments of each launch select the
+    signature.
 
     Args:
         kernel: The kernel.
         grid: Blocks of the grid, as in `kernel[grid, block]`; or a function of the kernel's arguments that returns it.
         block: Threads of a block.
-        forall: The number of threads, in place of a grid: an int, a function of the kernel's arguments, or the name of a
-            tensor, for the number of its elements. A launch is fastest if `block` is given too.
+        forall: The number of threads, in place of a grid: an int, a function of the kernel's arguments, or the name of
+            a tensor, for the number of its elements. A launch is fastest if `block` is given too.
         shared: Bytes of dynamic shared memory for each block.
         mutates: The names of the tensors that the kernel writes to.
         outputs: The names of the tensors that the operator allocates and returns, in order. The value of each is a
@@ -92,8 +93,8 @@ def op(
     where = str(kernel)
     if type(kernel) is not Kernel:
         message = (
-            f"{where}: aotcuda.torch.op needs a kernel of a module that the build made; not Triton's, which are launched "
-            "by their grid alone, and not those in place, which are launched on Numba's default stream"
+            f"{where}: aotcuda.torch.op needs a kernel of a module that the build made; not Triton's, which are "
+            "launched by their grid alone, and not those in place, which are launched on Numba's default stream"
         )
         raise ArgumentError(message)
     framework_checks.check_configuration(kernel, grid, block, forall)

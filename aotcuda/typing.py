@@ -3,9 +3,9 @@
 No launch needs them, and the run time does not import this module.
 
 Types express less than kernels check: a launch also checks dtype, dimensions and layout of each array. The types of
-numbers are Python's and NumPy's; convert other numbers that the run time accepts, such as `fractions.Fraction`, for a type
-checker. Arrays that offer DLPack alone look like NumPy's arrays to a type checker, and those are not on a GPU: write
-`typing.cast(aotcuda.typing.DeviceArray, x)` for them.
+numbers are Python's and NumPy's; convert other numbers that the run time accepts, such as `fractions.Fraction`, for a
+type checker. Arrays that offer DLPack alone look like NumPy's arrays to a type checker, and those are not on a GPU:
+write `typing.cast(aotcuda.typing.DeviceArray, x)` for them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _CARVEOUT_DRIVER = (12, 5)
 
 
 def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
-    """Return the error text for a configuration beyond the limits of the GPU or the kernel; None if it is within them."""
+    """Return the error text for a configuration beyond the limits of the GPU or the kernel, else None."""
     device = kernel.device
     on = f"on {device}"
     for what, extents in (("grid", grid), ("block", block)):
@@ -193,7 +193,7 @@ class LaunchAttributes:
 
 
 def _priorities(device: Device) -> tuple[int, int]:
-    """Return the least and the greatest priority on a GPU; the greatest has the lower number. A context must be current."""
+    """Return the least and the greatest priority on a GPU, which is the lower number; a context must be current."""
     least, greatest = ctypes.c_int(), ctypes.c_int()
     driver = drivers.get()
     code = driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))

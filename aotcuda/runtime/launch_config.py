@@ -1,7 +1,7 @@
 """Check a launch configuration, fit it to a GPU and a kernel, and encode it for the driver.
 
-Its `CUlaunchConfig` is made once. `cuLaunchKernelEx` with it has four arguments and `cuLaunchKernel` eleven; ctypes needs
-time for each.
+Its `CUlaunchConfig` is made once. `cuLaunchKernelEx` with it has four arguments and `cuLaunchKernel` eleven; ctypes
+needs time for each.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Configuration:
         return max(*self.grid, *self.block, self.shared)
 
     def on_streams(self, *, cooperative: bool) -> OnStreams:
-        """Return the configuration for `Driver.launch` by the stream's handle; `cooperative`: all blocks run at once."""
+        """Return the argument of `Driver.launch` by the stream's handle; `cooperative`: all blocks run at once."""
         if not cooperative:
             return self._for_driver
         if self._cooperative is None:
@@ -195,7 +195,7 @@ class Configuration:
 
 
 def allow_once(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
-    """Return `configuration.for_kernel(kernel)`, checked by `allow` unless it was before."""
+    """Return `configuration.for_kernel(kernel)`; check it by `allow` the first time."""
     found = configuration.for_kernel(kernel)
     if configuration not in kernel.verified:
         found.allow(kernel, where)

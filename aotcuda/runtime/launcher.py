@@ -122,8 +122,8 @@ class Held(OfThisProcess):
         owner: The stream object.
     """
 
-    # A call finds the slot `__call__` in the class, and calls its value, the launcher. A method would be slower, because
-    # reading an attribute takes long in a class with `__getattr__`.
+    # A call finds the slot `__call__` in the class, and calls its value, the launcher. A method would be slower,
+    # because reading an attribute takes long in a class with `__getattr__`.
     __slots__ = ("__call__", "owner")
 
     owner: object

@@ -158,7 +158,7 @@ class Module:
         return Symbol(name, self._loader)
 
     def attribute(self, name: str) -> object:
-        """Return a kernel or function, and store it as an attribute of the module; the generated module's `__getattr__`.
+        """Return a kernel or function, and store it in the module; the generated module's `__getattr__`.
 
         In an editable install nothing is stored: the exports may change with the sources.
 
@@ -204,8 +204,8 @@ class Module:
         """Unload the images from the driver; the next launch loads them again.
 
         Other threads may launch meanwhile: `unload` waits up to a tenth of a second for launches in progress. If they
-        take longer, the next launch or `unload` removes the images. A process that forked after CUDA was started unloads
-        nothing, because the images belong to its parent.
+        take longer, the next launch or `unload` removes the images. A process that forked after CUDA was started
+        unloads nothing, because the images belong to its parent.
 
         Raises:
             CallbackError: A teardown callback raised; the images were unloaded all the same.
@@ -320,8 +320,8 @@ def load(
 ) -> Module:
     """Return the `Module` of a packaged module.
 
-    `aotcuda.load("mypkg.kernels")` imports that module and returns its `Module`; in a source tree that was never built it
-    makes the module. The other arguments are for generated modules.
+    `aotcuda.load("mypkg.kernels")` imports that module and returns its `Module`. In a source tree that was never built,
+    it makes the module. The other arguments are for generated modules.
 
     Args:
         name: The module's name.

@@ -1,7 +1,7 @@
 """Global scratch memory, which some kernels of Triton need at each launch; the program allocates it.
 
-If Triton is imported, `triton.set_allocator` sets the allocator; without Triton, `aotcuda.triton.set_allocator` does. As in
-Triton, an allocator takes bytes, alignment and stream, and returns an object with `data_ptr()`.
+If Triton is imported, `triton.set_allocator` sets the allocator; without Triton, `aotcuda.triton.set_allocator` does.
+As in Triton, an allocator takes bytes, alignment and stream, and returns an object with `data_ptr()`.
 """
 
 from __future__ import annotations

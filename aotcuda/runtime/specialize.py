@@ -27,7 +27,8 @@ def add_to_fast_path(
 ) -> None:
     """Add a specialization to the fast path in C after a launch with `args`, unless it is there for this context.
 
-    The fast path launches no debug kernels, and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the kernel.
+    The fast path launches no debug kernels, and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the
+    kernel.
     """
     library = loaded.library
     if library.synchronous:
@@ -52,7 +53,7 @@ def add_to_fast_path(
             from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
 
             fast_path.add(specializations, library, specialization, kernels, args, configuration.shared)
-    except BaseException:  # an interrupt: the next launch adds it
+    except BaseException:  # an interrupt: the next launch adds the specialization
         in_fast_path.discard(key)
         raise
 

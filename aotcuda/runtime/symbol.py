@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Symbol:
     """A `__device__` or `__constant__` variable of a module's images.
 
-    The first use loads the images, as a launch does. Each GPU has its own copy of a variable; methods use the copy of the
-    current context's GPU, or of GPU 0. Images that the JIT fallback compiled have variables of their own.
+    The first use loads the images, as a launch does. Each GPU has its own copy of a variable; methods use the copy of
+    the current context's GPU, or of GPU 0. Images that the JIT fallback compiled have variables of their own.
 
     Attributes:
         name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
