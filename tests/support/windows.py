@@ -6,7 +6,6 @@ import pytest
 
 SKIPPED = {
     "a process of Windows cannot fork": (
-        "test_a_child_forked_while_the_driver_starts_gets_an_error",
         "test_a_forked_child_finds_no_lock_held",
         "test_a_child_of_a_process_with_cuda_says_what_to_do",
         "test_a_fork_after_another_library_started_cuda_is_an_error",
