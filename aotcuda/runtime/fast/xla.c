@@ -128,7 +128,7 @@ static void *xla_run(XlaFrame *frame) {
                         "this program launches a packaged kernel that was not prepared in this process: it was traced "
                         "elsewhere, or where there was no GPU; trace it here");
     if (frame->args.size != call->args || frame->results.size != call->results) {
-        snprintf(message, sizeof message, "%s: XLA hands over %d arguments and %d results where %d and %d were traced", call->where,
+        snprintf(message, sizeof message, "%s: XLA passes %d arguments and %d results, and %d and %d were traced", call->where,
                  (int)frame->args.size, (int)frame->results.size, call->args, call->results);
         return xla_fail(frame, XLA_INVALID_ARGUMENT, message);
     }
