@@ -1,4 +1,4 @@
-"""Read 1,000 cache entries that were made to break out of the cache, as builds and launches read them.
+"""Read 1,000 damaged cache entries, as builds and launches read them, and count faults.
 
 Each entry is a valid one, changed by a seed in its names, kinds and contents (`tests/support/hostile_entries.py`). It
 is in a folder, or at a URL of fsspec, and is read by a build, or by the JIT fallback and `aotcuda cache list`,
