@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _BATCH = 256
-_LEGACY = 1  # CU_STREAM_LEGACY, the default stream, which is current where no other one is
+_LEGACY = 1  # CU_STREAM_LEGACY, the default stream
 _TARGETS = {"C": {"default": 0.4, "side": 1.0}, "Python": {"default": 5.0, "side": 7.0}}
 _SITUATIONS = ("default", "current", "given", "given, other current")
 
@@ -94,7 +94,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def _situation(library: str, situation: str) -> Iterator[Any]:
-    """Return the stream object to launch on, current or not as the situation has it; None for the default stream."""
+    """Give the stream to launch on, None for the default stream, and make it current if the situation asks for it."""
     if situation == "default":
         yield None
         return
@@ -135,7 +135,7 @@ def _compare(
                 warnings.simplefilter("ignore")
                 batch = make()
                 batch(3)
-        except Exception as error:  # noqa: BLE001 (whatever is wrong with a peer must not end the others)
+        except Exception as error:  # noqa: BLE001 (a fault of one peer must not end the others)
             missing.setdefault(
                 f"{name}, {library}, {situation}", f"{type(error).__name__}: {error}".splitlines()[0][:200]
             )
@@ -176,14 +176,14 @@ def _spread(values: list[float], middle: str, first: str, third: str) -> dict[st
 
 
 def _ordered_before(library: str, situation: str) -> int | None:
-    """Return the stream that a launch has to wait for, None for none: Numba's arrays are on no stream here."""
+    """Return the stream that a launch has to wait for, or None; Numba's arrays are on no stream here."""
     return _LEGACY if "other" in situation and library != "numba" else None
 
 
 def _ways(  # noqa: PLR0915 (each is a few lines of its own)
     case: peers.Case, library: str, situation: str, stream: Any, arrays: list[Any], tvm_ffi: Path | None
 ) -> Iterator[tuple[str, Callable[[], peers.Batch]]]:
-    """Every way to launch on that stream with that library's arrays."""
+    """Yield every way to launch on a stream with a library's arrays."""
     given = situation.startswith("given")
     brackets = "grid, block, stream" if given else "grid, block"
     values = {"k": case.packaged, "stream": stream, "grid": peers.GRID, "block": peers.BLOCK}

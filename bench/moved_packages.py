@@ -38,24 +38,24 @@ for name in ("cupy", "cupyx"):
     if find_spec(name) is None:
         stand_in(name)
 """
-"""What a build runs before it imports the sources: they may import CuPy, which needs a GPU to be of use."""
+"""Code that a build runs before it imports the sources, which may import CuPy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A package to record.
+    """A published package.
 
     Attributes:
         requirement: Its release.
         source: Its folder in the archive.
         command: The arguments of Python; `{moved}` is the folder of programs.
         needs: Further distributions, separated by spaces, which are installed without their dependencies.
-        kernel: A pattern of the lines with which a kernel begins; empty where launched kernels count alone.
-        unused: How many of these nothing in the package launches.
+        kernel: A pattern of the first lines of kernels; empty where only launched kernels are counted.
+        unused: The number of kernels that nothing in the package launches.
         stand_ins: A folder of stand-ins for further libraries that need a GPU.
         sdist: Take the sdist, which has the tests.
-        edit: A file, and what is appended to it after recording, for launches that would not be those of `cuda.jit`.
-        aim: The seconds that the recording should take at most.
+        edit: A file and the text that is appended to it after recording, for launches without `cuda.jit`.
+        aim: The most seconds that the recording should take.
     """
 
     requirement: str
@@ -146,7 +146,7 @@ def main() -> None:
 
 
 def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]:
-    """Return what recording a package found."""
+    """Record a package; return its figures."""
     project, libraries = folder / "project", folder / "libraries"
     shutil.rmtree(project, ignore_errors=True)
     release = unpack(package, folder, project)
@@ -227,7 +227,7 @@ def unpack(package: Package, folder: Path, project: Path) -> str:
 
 
 def change_imports(project: Path, package: Package) -> None:
-    """Have modules that name `cuda`, or `nb.cuda`, import it from `aotcuda.numba`."""
+    """Change imports of `cuda`, and uses of `nb.cuda`, to `aotcuda.numba`."""
     for file in sources(project, package):
         text = file.read_text()
         if "/tests/" not in str(file):

@@ -1,4 +1,4 @@
-"""A pack for published Triton packages that stay as they are: what it serves, its size, and first results.
+"""Compare unchanged Triton packages with a pack and without: first results, compilations and bits.
 
 1. `prepare` unpacks wheels, unchanged, and makes the pack's project. With `--recorded FOLDER` the variants and choices
    come from projects that `triton_packages.py record` has recorded.
@@ -31,7 +31,7 @@ import triton_packages
 
 _HERE = Path(__file__).resolve()
 _NAMES = {"liger-kernel": "liger_kernel", "fla-core": "fla", "conch-triton-kernels": "conch"}
-"""The packages of the pack, each with the name by which it is imported."""
+"""Packages of the pack -> the names by which they are imported."""
 
 _PACK = "some_pack"
 _PROJECT = f"""
@@ -148,7 +148,7 @@ def _figures(by_jit: Any, packed: Any) -> list[str]:
 
 
 def table(folder: Path, arguments: argparse.Namespace) -> int:
-    """Write what was seen as JSON, and print a table in Markdown."""
+    """Write the figures as JSON, and print a table in Markdown."""
     programs = {}
     print("| package | first result | ratio | compilations | configs timed | same bits |\n|---|---|---|---|---|---|")
     for name in _chosen(folder, arguments):

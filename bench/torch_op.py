@@ -65,7 +65,7 @@ def main() -> int:
     for name, operator in {"empty operator": empty, "operator": own, "operator with forall": sized}.items():
         try:
             ways[f"{name}, compiled"] = _compiled(operator, (x, y, out), backend)
-        except Exception as error:  # noqa: BLE001 (what a compiler lacks on a machine must not end the rest)
+        except Exception as error:  # noqa: BLE001 (a fault of a compiler must not end the others)
             missing[f"{name}, compiled"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     figures = _measure(ways, arguments.rounds)
     rows = [(name, found["median"], found["min"]) for name, found in figures.items()]
@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def _empty(library: torch.library.Library, name: str, schema: str, does: Callable[..., Any]) -> Any:
-    """Return an operator that does nothing else than `does`."""
+    """Return an operator that calls `does` alone."""
     import torch
 
     library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -113,7 +113,7 @@ def _loop(called: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Non
 
 
 def _compiled(operator: Any, args: tuple[Any, ...], backend: str) -> Callable[[], None]:
-    """One compiled function of many calls."""
+    """Return a compiled function that makes many calls."""
     import torch
 
     def many(x: Any, y: Any, out: Any) -> None:

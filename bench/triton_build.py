@@ -1,14 +1,13 @@
 """Compare the build of a wheel of Triton kernels with Triton's JIT: seconds, processor seconds, bytes.
 
 Triton compiles each variant that the wheel of `tests/packages/tritonkernels` has, in one process with an empty cache,
-as its JIT does, one after the other when they are first launched. What is counted of it is the whole process, import
-included, as a build's is. A build after an edit of one kernel takes the rest from the build cache.
+as its JIT does, one after the other. The times are of whole processes, imports included. A build after an edit of one
+kernel takes the other kernels from the build cache.
 
     python bench/triton_build.py                      # where aotcuda, Triton and build are installed; needs no GPU
     python bench/triton_build.py --import torch --import fla.ops.gla.chunk --before TREE --out FILE
 
-With `--import` the sources import these modules too, as those of packages do. `--before` also builds by another
-checkout.
+With `--import` the sources import these modules too, as packages do. `--before` also builds by another checkout.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ def main() -> int:
 def _built(
     targets: list[str], modules: list[str], tree: str = ""
 ) -> tuple[int, list[dict[str, Any]], dict[str, float]]:
-    """Bytes of the wheel, its modules' manifests, and what the build took, and one after an edit of one kernel."""
+    """Return the wheel's bytes, its manifests, and the times of a build and of one after an edit of one kernel."""
     with tempfile.TemporaryDirectory() as temporary:
         project = Path(shutil.copytree(_PROJECT, Path(temporary, "project"), ignore=shutil.ignore_patterns("dist")))
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", str(project)]
@@ -175,7 +174,7 @@ def _path(*folders: str) -> str:
 
 
 def _compiled(variants: list[dict[str, Any]], targets: list[str], modules: list[str]) -> dict[str, float]:
-    """Return what Triton takes to compile variants for the targets with machine code, and what its cache then has."""
+    """Compile variants by Triton for the targets with machine code; return its times and the bytes of its cache."""
     capabilities = [int(target[3:]) for target in targets if target.startswith("sm_")]
     with tempfile.TemporaryDirectory() as cache:
         environment = {"TRITON_CACHE_DIR": cache, "PYTHONPATH": _path(str(_PROJECT))}
@@ -192,7 +191,7 @@ def _compiled(variants: list[dict[str, Any]], targets: list[str], modules: list[
 
 
 def _timed(command: list[str], given: str, **environment: str) -> dict[str, float]:
-    """Seconds of a command, and processor seconds of it and all that it started."""
+    """Return the seconds of a command, and the processor seconds of its processes."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(
         command, check=True, input=given.encode(), stdout=subprocess.DEVNULL, env={**os.environ, **environment}

@@ -1,4 +1,4 @@
-"""Published Triton packages with nothing changed but imports: kernels that are packaged, and first results.
+"""Compare published Triton packages, with imports changed alone, with Triton's JIT: kernels and first results.
 
 1. `prepare` unpacks wheels, changes the imports of modules with kernels to `from aotcuda.triton import triton, tl`, and
    makes a project of each package.
@@ -82,7 +82,7 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("items", nargs="*", help="wheels for `prepare`, names of packages for the others")
-    parser.add_argument("--out", type=Path, help="where `one` writes what it saw")
+    parser.add_argument("--out", type=Path, help="the file that `one` writes")
     parser.add_argument("--threads", type=int, default=0, help="threads in which autotuners compile before they time")
     parser.add_argument("--limit", type=int, default=560, help="seconds for each program")
     arguments = parser.parse_args()
@@ -340,7 +340,7 @@ def _compile_together(threads: int) -> None:
 
 
 def table(folder: Path, names: list[str]) -> None:
-    """Write what was seen as JSON, and print a table in Markdown."""
+    """Write the figures as JSON, and print a table in Markdown."""
     seen = {name: _seen(folder / name) for name in names}
     head = ("package", "kernels launched, packaged", "first result: JIT, packaged", "compilations", "timings")
     rows = [(*head, "same bits", "build, Triton's compiles"), ("---",) * 7]

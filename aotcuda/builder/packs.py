@@ -1,4 +1,4 @@
-"""Describe packs: the packages of their kernels, and the index that programs read."""
+"""Describe packs: the packages of their kernels, and the index that `import mypack` reads."""
 
 from __future__ import annotations
 
