@@ -174,7 +174,7 @@ def test_stale_editable_dependency_is_refused(tmp_path: Path, change: str) -> No
         build_wheel(own, PYTHONPATH=str(library))
         return
     said = refused(own, PYTHONPATH=str(library)).said
-    what = "was edited" if change == "edited" else "went"
+    what = "was edited" if change == "edited" else "was removed"
     assert said == (
         f'tool.aotcuda.modules."pkg.user".link[0]: neighbour.k was built before {source} {what}; '
         "install that project again: pip install -e ..."

@@ -1,4 +1,4 @@
-"""The self-check of what is changed in the compilers."""
+"""Check the self-check of the private functions that patches replace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATCHES = {
     for name, one in registry.BUILT_IN.items()
     if one.tested  # nothing of the others is replaced
 }
-ADDED = {"insert_unresolved_ref", "id"}
+ADDED = {"id"}
 """Names that the compilers look up and do not have themselves."""
 
 
@@ -102,7 +102,7 @@ def test_the_extras_accept_the_tested_releases_from_first_to_last(name: str) -> 
     assert registry.BUILT_IN[name].requirements_by_release.keys() < {*tested}
 
 
-def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untested_version_is_refused_without_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private_parts, "version", lambda name: "0.31.0")
     monkeypatch.delenv("AOTCUDA_UNTESTED", raising=False)
     with pytest.raises(ToolchainError) as caught:
@@ -115,7 +115,7 @@ def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.M
     private_parts.check("numba-cuda", {"ast:NodeVisitor.visit": "(self, node)"})
 
 
-def test_a_release_that_cannot_be_imported_is_told_what_it_needs_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_error_names_further_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise AttributeError(name)
 
