@@ -1,7 +1,7 @@
-"""Leave out cuda.core, which Numba-CUDA imports to launch kernels: it takes a sixth of the import's time.
+"""Import Numba-CUDA without cuda.core, which it needs for launches alone, and which takes a sixth of the import's time.
 
-Its names are bound to stand-ins while Numba-CUDA is imported, which import the package when they are used. Should
-sources import cuda.core themselves, what they get is the package, and so does Numba-CUDA from then on.
+While Numba-CUDA is imported, the names of cuda.core are bound to stand-ins, which import the package when they are
+used. If sources import cuda.core, they get the package, and the stand-ins in Numba-CUDA are replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PACKAGE = "cuda.core"
 
 
 class _Absent(type):
-    """The class of the stand-ins of classes and functions; they are classes, since Numba-CUDA registers some."""
+    """The metaclass of stand-ins for classes and functions; they are classes because Numba-CUDA registers some."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -60,7 +60,7 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextmanager
 def left_out() -> Iterator[None]:
-    """Let the block import Numba-CUDA without cuda.core, unless that is imported already."""
+    """Import Numba-CUDA in the context without cuda.core, unless cuda.core was imported before."""
     if _PACKAGE in sys.modules:
         yield
         return
