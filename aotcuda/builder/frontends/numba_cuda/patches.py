@@ -41,7 +41,6 @@ from numba.cuda.cudadrv import devices, driver, nvvm
 from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.flags import CUDAFlags
 from numba.cuda.memory_management import nrt
-from numba.cuda.typing import typeof
 
 from aotcuda.builder.frontends.numba import (
     gpu,
@@ -52,7 +51,6 @@ from aotcuda.builder.frontends.numba import (
     target_dependence,
 )
 from aotcuda.builder.frontends.numba.user_lines import RaisesError
-from aotcuda.builder.frontends.numba_cuda import lazy_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +121,6 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
     bytecode.FunctionIdentity._unique_ids = itertools.count(first)
     cudaimpl._unique_smem_id = _warm.shared
     if _warm.is_extended is None:
-        lazy_imports.put_back(typeof.typeof_impl)
         _warm.is_extended = _registrations() != _warm.registered
     _current.capability = goal.capability
     _current.tag = digest[:6].hex()
