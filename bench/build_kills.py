@@ -1,10 +1,10 @@
-"""Stop builds at random moments while they fill the build cache, look at what they leave, and build again.
+"""Compare builds after builds that were stopped at random moments with builds without a cache.
 
 Each round starts a build of a small project in a process of its own, waits a random time, and sends SIGINT, SIGTERM,
 SIGHUP or SIGKILL to that process alone. The build cache is empty at first, or lacks half of its entries. Every second
-source has started a daemon, and every fourth one ignores the signals that can be ignored. A round fails
+source starts a daemon, and every fourth one ignores the signals that can be ignored. A round fails
 
-- if a process of the build is left two seconds later (`--limit`, for a machine that does other work as well),
+- if a process of the build still runs two seconds later (`--limit`, for a machine that does other work as well),
 - if an interrupted build has printed more or less than one line, has changed the project's folder, or has left a
   temporary file,
 - if the next build, with what is left in the cache, fails, prints a warning, or gives other files than a build without
@@ -41,7 +41,7 @@ ROUTES = {
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 LINE = "aotcuda: build interrupted; nothing was written\n"
 EMPTY_EACH = 5
-"""After so many rounds the cache is emptied."""
+"""The number of rounds after which the cache is emptied."""
 
 DAEMON = """
 import os, signal
@@ -65,7 +65,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=2, help="seconds until no process may be left (%(default)s)")
     arguments = parser.parse_args()
     here = machine.describe()
-    # What a shell starts in the background ignores SIGINT, under nohup SIGHUP too, and so would the builds.
+    # Programs in the background ignore SIGINT, under nohup SIGHUP too, and their children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     chance = random.Random(arguments.seed)
@@ -109,7 +109,7 @@ def main() -> int:
 
 @dataclass
 class Bench:
-    """The project whose builds are stopped.
+    """A project whose builds are stopped.
 
     Attributes:
         folder: The folder of everything.

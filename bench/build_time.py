@@ -3,12 +3,12 @@
     python bench/build_time.py [--runs 5] [--thousand] [--before TREE]
 
 - cold: fifty kernels for five GPU generations, without a build cache; nvcc gets one file, and two threads.
-- filling a cache: the same, with a build cache that is empty before, as the first build of a user has it.
-- again, edited: the same after nothing was changed, and after one kernel was edited, with a build cache that is filled.
+- filling a cache: the same with an empty build cache, as in the first build of a user.
+- again, edited: the same with a full build cache, after no change and after an edit of one kernel.
 - with --thousand: twenty modules of fifty kernels each, cold and after one kernel was edited; nvcc gets twenty files of
   fifty.
 - quickstart: the example, cold.
-- back end: the fifty without aotcuda, of which the times of builds are a part.
+- back end: hatchling's build of the fifty without aotcuda; all other times include it.
 
 All cases take turns, and every second turn is in the opposite order. TREE is a checkout of another commit. It runs on
 the same Python with the same compilers; its figures begin with "before":
@@ -18,11 +18,11 @@ the same Python with the same compilers; its figures begin with "before":
 On two idle cores a run takes about a quarter of a minute for each state. With --thousand it takes two minutes more for
 each state, and one for nvcc. Before the first run each case is built once or twice.
 
-Where there is a driver, nvJitLink has it keep what it makes (CUDA_CACHE_PATH), and the second of two cold builds would
-not be cold. So the driver's cache is turned off.
+A driver caches the code that nvJitLink makes (CUDA_CACHE_PATH), and the second of two cold builds would not be cold.
+So the driver's cache is off.
 
-Memory is the proportional set size of all processes of a build together, looked at every 50 ms in a run that is not
-timed.
+Memory is the largest sum of the proportional set sizes of a build's processes, read every 50 ms in a run without a
+clock.
 """
 
 from __future__ import annotations
@@ -81,16 +81,14 @@ def main() -> int:
     print()
     machine.table(("MiB at most", "at once"), [(name, peak // _MIB) for name, peak in peaks.items()])
     met = _met({name: item["median"] for name, item in figures.items()}, peaks)
-    machine.verdicts(met, {})
     commits = {label.partition(":")[0] or "now": _commit(tree) for label, tree in states.items()}
-    machine.write(
-        arguments.out, here, unit="seconds", commits=commits, figures=figures, memory_bytes=peaks, measures=met
+    return machine.report(
+        arguments.out, here, met, unit="seconds", commits=commits, figures=figures, memory_bytes=peaks
     )
-    return 0 if all(met.values()) else 1
 
 
 class State:
-    """A state of aotcuda: a checkout, with projects and a build cache of its own."""
+    """A checkout of aotcuda with its own projects and build cache."""
 
     def __init__(self, tree: Path, folder: Path) -> None:
         machine.write_bytecode(tree)

@@ -1,10 +1,10 @@
-"""Runs the commands of docs/ci.md, part by part, with the quickstart as the project; writes what became of each.
+"""Run the commands of docs/ci.md, part by part, with the quickstart as the project; write each exit status.
 
     python bench/ci_pages.py [--out FILE]
 
-Steps that only GitHub or an image builder can do (`uses:`, `FROM`, `CMD`) are left out. `COPY` copies; the folders at
-an image's root are in a temporary one, and the page's names for them are replaced in its commands. The part without a
-network gets no index and, if the machine lets this process have one, a namespace without any network.
+Steps that only GitHub or an image builder can do (`uses:`, `FROM`, `CMD`) are skipped. `COPY` copies. A temporary
+folder replaces the root of an image, also in the commands. The part without a network has no index and, if the machine
+allows it, a namespace without a network.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def commands(text: str) -> dict[str, list[str]]:
 
 
 class Part:
-    """Runs the commands of a part.
+    """A part of the page.
 
     Attributes:
-        results: What became of each.
+        results: The commands that were run, each with its exit status.
     """
 
     def __init__(self, name: str, folder: Path, environment: Path, variables: dict[str, str], *, offline: bool) -> None:
@@ -68,7 +68,7 @@ class Part:
             self._variables |= {"PIP_CONFIG_FILE": os.devnull, "UV_OFFLINE": "1"}
 
     def run(self, command: str, given: str | None = None) -> None:
-        """Run a command of the page; `given` is what is run in its place."""
+        """Run a command of the page, or `given` in its place."""
         begin = time.monotonic()
         done = subprocess.run(
             [*self._prefix, "bash", "-ec", given or command],

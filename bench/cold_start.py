@@ -1,13 +1,11 @@
-"""Measure the time from the start of a process to the first result on the GPU, in parts, and compare with peers.
+"""Compare the time from the start of a process to its first result on the GPU with C and other tools, in parts.
 
-Each run is a fresh process; `bench/cold_ways.py` has the programs and defines the parts. Starting the driver and
-making the context is the same for everyone and takes tenths of a second, so it is a part of its own: `beyond` is all
-the rest, but for the start of the process and the program's own data. So that an import that starts the driver
-(`load = "import"`) is not charged for that, the context is there before the packaged module is imported. Of the two
-ways that import first, as programs do, `beyond` is what is left after taking off what `driver alone` took for its
-context in the same turn.
+Each run is a fresh process; `bench/cold_ways.py` has the programs and defines the parts. The start of the driver and of
+its context is the same for all and takes tenths of a second. So `beyond` is the time without it, without the start of
+the process and without the program's data. The context is made before the packaged module is imported, since an import
+with `load = "import"` starts the driver.
 
-    python bench/cold_start.py                     # needs a GPU and the wheel of bench/prepare.py, installed
+    python bench/cold_start.py                     # needs a GPU and the wheel of bench/kernels, installed
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ import machine
 import peers
 from cold_ways import Way
 
-# What no launch can do without; "data" is the program's own.
 _COMMON = ("start", "context", "data")
 _CACHES = ("CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "WARP_CACHE_PATH", "NUMBA_CACHE_DIR")
 _LIMIT = 15
@@ -69,57 +66,40 @@ def main() -> int:
     for name in ("aotcuda, first-use", "aotcuda, import"):
         if name in figures:
             met[f"{name}: at most {_LIMIT} ms beyond the driver's own start"] = figures[name]["beyond"] <= _LIMIT
-    for text, verdict in met.items():
-        print(f"{text}: {'met' if verdict else 'MISSED'}")
-    for name, reason in missing.items():
-        print(f"left out: {name}: {reason}")
-    machine.write(
-        arguments.out,
-        here,
-        unit="ms",
-        peers=peers.versions(),
-        figures=figures,
-        notes=notes,
-        missing=missing,
-        measures=met,
+    return machine.report(
+        arguments.out, here, met, missing, unit="ms", peers=peers.versions(), figures=figures, notes=notes
     )
-    return 0 if met and all(met.values()) else 1
 
 
 def _measure(
     ways: dict[str, Way], runs: dict[str, int], folder: Path, missing: dict[str, str]
 ) -> tuple[dict[str, Parts], dict[str, Any]]:
-    """By way: the median of each part, and the program's remarks. Ways that do not work here are added to `missing`."""
+    """Return medians of the parts and notes of each way; ways that fail here are added to `missing`."""
     cold_ways.write_probes(folder / "probes")
     program = _compile(folder)
     found: dict[str, list[Parts]] = {name: [] for name in ways}
     notes: dict[str, Any] = {}
     for turn in range(max(runs.values()) + 1):
-        alone = 0.0  # what the first way, "driver alone", took for its context
         for name, way in ways.items():
             if name in missing or turn > runs[name]:
                 continue
-            cache = folder / (name if way.warm else f"{name} {turn}")
             try:
-                parts, result, noted = _run(way, program, folder / "probes", cache)
+                parts, result, noted = _run(way, program, folder / "probes", folder / name)
             except _FailedError as error:
                 missing[name] = str(error)
                 continue
             if result != cold_ways.RESULT:
                 sys.exit(f"{name} gave {result}")
-            alone = alone or parts["context"]
             parts["beyond"] = sum(value for part, value in parts.items() if part not in _COMMON)
-            if way.starts_driver:
-                parts["beyond"] += parts["context"] - alone
             if noted:
                 notes[name] = noted
-            if turn:  # the first one warms the file cache, and the peers' own
+            if turn:  # the first one fills the caches of files and of peers
                 found[name].append(parts)
     return {name: _figures(items) for name, items in found.items() if items}, notes
 
 
 def _figures(items: list[Parts]) -> Parts:
-    """Return the median of each part, and the quartiles of what matters."""
+    """Return the median of each part, and the quartiles of `beyond`."""
     spread = machine.summary([item["beyond"] for item in items])
     medians = {part: round(median([item[part] for item in items]), 2) for part in items[0]}
     return {**medians, "beyond_q1": round(spread["q1"], 2), "beyond_q3": round(spread["q3"], 2)}
@@ -130,7 +110,7 @@ class _FailedError(Exception):
 
 
 def _run(way: Way, program: Path | None, probes: Path, cache: Path) -> tuple[Parts, list[float], dict[str, Any]]:
-    """Milliseconds of each part, the result, and the notes of one run."""
+    """Return the milliseconds of each part, the result, and the notes of one run."""
     if way.code:
         command = [sys.executable, "-c", way.code]
     elif program is not None:

@@ -1,9 +1,9 @@
-"""The programs whose first results `bench/cold_start.py` times: each multiplies, adds, and prints when it did what.
+"""The programs that `bench/cold_start.py` times from their start to their first result.
 
-All print the same: a list of marks, which are names of parts and the clock at their end, the result, and notes. The
-parts are `start` (of the process, up to its first line), `import`, `context` (starting the driver and the GPU's
-context), `data` (three small arrays on the GPU), `load` (everything that can be had before a launch: compiling,
-loading), `launch` (the first one, until it is queued) and `result` (until the numbers are on the host).
+Each multiplies and adds on the GPU, and prints marks, the result, and notes. A mark is the name of a part and the clock
+at its end. The parts are `start` (from the process's start to its first line), `import`, `context` (start of the driver
+and of the GPU's context), `data` (three small arrays on the GPU), `load` (compiling and loading before the launch),
+`launch` (until the first launch is queued) and `result` (until the numbers are on the host).
 """
 
 from __future__ import annotations
@@ -25,15 +25,11 @@ class Way(NamedTuple):
     Attributes:
         code: Python, or "" for the program in C.
         environment: Further variables of the process.
-        warm: Whether the caches on disk (of compilers) are those of the runs before; else they are empty.
-        starts_driver: Whether its import may start the driver, so that `import` and `context` cannot be separated.
-        module: What has to be installed; "" for nothing.
+        module: The module that has to be installed; "" for none.
     """
 
     code: str
     environment: dict[str, str] = {}  # noqa: RUF012 (never changed)
-    warm: bool = True
-    starts_driver: bool = False
     module: str = ""
 
 
@@ -51,7 +47,7 @@ import json
 print(json.dumps([marks, result, notes]))
 """
 
-# The driver's own calls: what a program without any library needs for memory and a context.
+# Calls of the driver, for memory and a context in programs without a library.
 _DRIVER = """
 import array, ctypes
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -103,8 +99,7 @@ mark("result")
 notes["image"] = k.__aotcuda__.chosen[0].arch
 """
 
-_AFTER = _HEAD + _DRIVER + _START + _BUFFERS + _IMPORT + _LAUNCH + _TAIL
-_BEFORE = _HEAD + _DRIVER + _IMPORT + _START + _BUFFERS + _LAUNCH + _TAIL
+_OWN = _HEAD + _DRIVER + _START + _BUFFERS + _IMPORT + _LAUNCH + _TAIL
 
 _SOURCE = r"""
 extern "C" __global__ void axpy(float a, const float *x, const float *y, float *out, long long n)
@@ -204,7 +199,7 @@ mark("result")
     + _TAIL
 )
 
-# What the launch would do, but in two steps: compile, or load from Numba's cache; then launch.
+# A launch in two steps: compile, or load from Numba's cache; then launch.
 _NUMBA = (
     _HEAD
     + """
@@ -236,10 +231,10 @@ mark("load")
 """
 
 
-def _numba(probe: str) -> str:
+def _numba() -> str:
     imports = "from numba import config, cuda"
     note = 'notes["cache hits"] = sum(kernel.stats.cache_hits.values())'
-    return _fill(_NUMBA, imports=imports, probe=probe, load=_NUMBA_LOAD, note=note)
+    return _fill(_NUMBA, imports=imports, probe="cold_numba", load=_NUMBA_LOAD, note=note)
 
 
 def _mlir() -> str:
@@ -248,7 +243,7 @@ def _mlir() -> str:
 
 
 def _fill(template: str, **values: str) -> str:
-    """`str.format`, but for templates with other braces in them."""
+    """Fill a template as `str.format` does, though it has other braces."""
     for name, value in values.items():
         template = template.replace(f"{{{name}}}", value)
     return template
@@ -264,8 +259,7 @@ def axpy(a, x, y, out):
 """
 
 _PROBES = {
-    "cold_numba": _JIT.format(module="numba", options=""),
-    "cold_numba_cached": _JIT.format(module="numba", options="cache=True"),
+    "cold_numba": _JIT.format(module="numba", options="cache=True"),
     "cold_mlir": _JIT.format(module="numba_cuda_mlir", options=""),
     "cold_triton": """
 import triton
@@ -284,28 +278,22 @@ def axpy(a: float, x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.a
     out[i] = a * x[i] + y[i]
 """,
 }
-"""Modules that hold the peers' kernels: they read them from files."""
+"""Modules with the kernels of peers that read them from files."""
 
 OURS: dict[str, Way] = {
     "driver alone": Way(_HEAD + _DRIVER + _START + _BUFFERS + f"result = {RESULT}\n" + _TAIL),
     "C, the same image": Way(""),
-    "aotcuda, first-use": Way(_AFTER, {"AOTCUDA_LOAD": "first-use"}),
-    "aotcuda, import": Way(_AFTER, {"AOTCUDA_LOAD": "import"}),
-    "aotcuda, first-use, in Python": Way(_AFTER, {"AOTCUDA_LOAD": "first-use", "AOTCUDA_EXTENSION": "0"}),
-    "aotcuda, first-use, before the driver": Way(_BEFORE, {"AOTCUDA_LOAD": "first-use"}, starts_driver=True),
-    "aotcuda, import, before the driver": Way(_BEFORE, {"AOTCUDA_LOAD": "import"}, starts_driver=True),
+    "aotcuda, first-use": Way(_OWN, {"AOTCUDA_LOAD": "first-use"}),
+    "aotcuda, import": Way(_OWN, {"AOTCUDA_LOAD": "import"}),
+    "aotcuda, first-use, in Python": Way(_OWN, {"AOTCUDA_LOAD": "first-use", "AOTCUDA_EXTENSION": "0"}),
 }
 
 PEERS: dict[str, Way] = {
-    "CuPy RawKernel, compiled": Way(_CUPY, warm=False, module="cupy"),
     "CuPy RawKernel, from its cache": Way(_CUPY, module="cupy"),
-    "PyTorch and Triton, compiled": Way(_TRITON, warm=False, module="triton"),
     "PyTorch and Triton, from its cache": Way(_TRITON, module="triton"),
     "cuda.core, compiled": Way(_CUDA_CORE, module="cuda.core"),
-    "Warp, compiled": Way(_WARP, warm=False, module="warp"),
     "Warp, from its cache": Way(_WARP, module="warp"),
-    "numba-cuda": Way(_numba("cold_numba"), module="numba_cuda"),
-    "numba-cuda, cache=True": Way(_numba("cold_numba_cached"), module="numba_cuda"),
+    "numba-cuda, cache=True": Way(_numba(), module="numba_cuda"),
     "numba-cuda-mlir": Way(_mlir(), module="numba_cuda_mlir"),
 }
 
@@ -340,7 +328,7 @@ def c_program() -> str:
 def packaged() -> Path:
     """Return the fatbin of the benchmark's kernels, where they are installed."""
     spec = find_spec("benchkernels")
-    assert spec is not None and spec.origin is not None, "install the wheel that bench/prepare.py builds"
+    assert spec is not None and spec.origin is not None, "install the wheel of bench/kernels"
     return Path(spec.origin).parent / "kernels.aotcuda" / "kernels.fatbin"
 
 

@@ -42,7 +42,7 @@ COMPILERS = ("numba-cuda", "numba-cuda-mlir")
 SECOND = "numba-cuda"
 """The compiler whose results are the oracle of the cases in which Numba differs from Python on purpose."""
 SILENCE = 60
-"""Seconds after which a case that has not ended is given up."""
+"""The seconds that a case may take."""
 CHUNK = 250
 """Cases of one chain of processes."""
 PAGE = ROOT / "docs" / "frontends.md"

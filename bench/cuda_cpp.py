@@ -3,7 +3,7 @@
     python bench/cuda_cpp.py build FOLDER     where aotcuda[cpp-cu13] and nvcc are installed; needs no GPU
     python bench/cuda_cpp.py time FOLDER      on a machine with a GPU and CuPy, with the same folder
 
-The first makes a wheel, and a cubin of the same file by nvcc. The second compares them, and writes the result.
+`build` makes a wheel, and a cubin of the same file by nvcc. `time` compares them, and writes the result.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import gpu_time
 import machine
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def main() -> int:
         "so does one whose length is the array's": launches["aotcuda, n taken from out"] <= launches["RawKernel"],
     }
     met |= {f"{name}: GPU time within 2 % of nvcc's": ours <= 1.02 * theirs for name, (ours, theirs) in gpu.items()}
-    machine.verdicts(met, {})
-    machine.write(arguments.out, here, launch_microseconds=launches, gpu_microseconds=gpu, measures=met)
-    return 0 if all(met.values()) else 1
+    return machine.report(arguments.out, here, met, launch_microseconds=launches, gpu_microseconds=gpu)
 
 
 def _build(folder: Path, nvcc: str) -> None:
@@ -143,10 +141,10 @@ def _measure(folder: Path, turns: int) -> tuple[dict[str, float], dict[str, tupl
         "RawKernel": lambda: kernel((1,), (256,), (a, small, small, small, few)),
     }
     launches = dict.fromkeys(ways, float("inf"))
-    synchronize = cupy.cuda.runtime.deviceSynchronize
     for _ in range(turns):
         for name, launch in ways.items():
-            launches[name] = min(launches[name], _host(launch, synchronize))
+            taken_us = machine.host_time(launch, cupy.cuda.runtime.deviceSynchronize, 256)
+            launches[name] = min(launches[name], taken_us)
     pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         "axpy": (
             lambda: k.axpy[blocks, 256](2.0, x, y, out, N),
@@ -157,33 +155,11 @@ def _measure(folder: Path, turns: int) -> tuple[dict[str, float], dict[str, tupl
             lambda: nvcc.get_function("special")((blocks,), (256,), (x, out, n)),
         ),
     }
-    gpu = {name: (_gpu(cupy, ours, turns), _gpu(cupy, theirs, turns)) for name, (ours, theirs) in pairs.items()}
+    gpu = {}
+    for name, (ours, theirs) in pairs.items():
+        both = gpu_time.measure(cupy, {"aotcuda": ours, "nvcc": theirs}, turns)
+        gpu[name] = (both["aotcuda"], both["nvcc"])
     return {name: round(value, 2) for name, value in launches.items()}, gpu
-
-
-def _host(launch: Callable[[], object], synchronize: Callable[[], object]) -> float:
-    """Microseconds of host time a launch, in a batch that the queue holds."""
-    synchronize()
-    started = time.perf_counter()
-    for _ in range(256):
-        launch()
-    seconds = time.perf_counter() - started
-    synchronize()
-    return seconds / 256 * 1e6
-
-
-def _gpu(cupy: Any, launch: Callable[[], object], turns: int) -> float:
-    """Microseconds on the GPU, the least of some turns."""
-    least = float("inf")
-    for _ in range(turns):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        for _ in range(20):
-            launch()
-        end.record()
-        end.synchronize()
-        least = min(least, cupy.cuda.get_elapsed_time(start, end) * 1000 / 20)
-    return round(least, 2)
 
 
 if __name__ == "__main__":

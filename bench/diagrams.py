@@ -10,7 +10,7 @@ ARCH = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")
 """The list of the tutorial and of the README."""
 
 LATER = (99, 0)
-"""A stand-in for what is not built yet."""
+"""A compute capability that no GPU has yet."""
 
 GPUS = (
     ("T4, RTX 2080", (7, 5)),
@@ -27,7 +27,7 @@ GPUS = (
 
 
 def way() -> str:
-    """From pyproject.toml to a launch."""
+    """Draw the steps from pyproject.toml to a launch."""
     picture = Picture(860, 340, "The way of a kernel from pyproject.toml to a launch")
     picture.text(12, 24, "Where it is built: no GPU, no driver", "strong")
     picture.text(12, 206, "Where it is installed: NVIDIA's driver, no compiler", "strong")
@@ -54,7 +54,7 @@ def way() -> str:
 
 
 def wheel() -> str:
-    """Return what a wheel gains, and what reads which part of it."""
+    """Draw the files that a wheel gains, each with its readers."""
     files = [
         ("kernels.py", "a few generated lines: they name the manifest and hold its digest", "import"),
         ("kernels.pyi", "a class for each kernel", "editors, type checkers"),
@@ -83,7 +83,7 @@ def wheel() -> str:
 
 
 def choice() -> str:
-    """Return which image each GPU takes, as the run time itself chooses."""
+    """Draw the image that each GPU takes, by the run time's own choice."""
     images = [
         {
             "arch": name,

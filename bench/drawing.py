@@ -1,7 +1,7 @@
 """Draw diagrams as SVG: text, boxes and arrows, in the colours of the page that contains them.
 
-Inside a page of the site the variables of its theme give ink and paper, so its switch for light and dark holds. As an
-`<img>` a picture sees no variables: it takes what the reader's system prefers, on a paper of its own.
+Inside a page of the site, the variables of its theme give the colours of ink and paper. As an `<img>` a picture has no
+variables, and takes the light or dark colours that the reader's system prefers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STYLE = """\
 
 @dataclass
 class Picture:
-    """A picture of a size in pixels, and what says in words what it shows."""
+    """A picture with its size in pixels, and a title that describes it."""
 
     width: int
     height: int
@@ -43,27 +43,27 @@ class Picture:
     parts: list[str] = field(default_factory=list)
 
     def text(self, x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> None:
-        """Return a line of text on its base line; `kind` has classes of `STYLE`."""
+        """Draw a line of text on its base line; `kind` has classes of `STYLE`."""
         self.parts.append(f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}">{escape(text)}</text>')
 
     def lines(self, x: float, y: float, lines: list[tuple[str, str]], step: float = 18) -> None:
-        """Lines of text below each other, each with its classes."""
+        """Draw lines of text below each other, each with its classes."""
         for number, (text, kind) in enumerate(lines):
             self.text(x, y + number * step, text, kind)
 
     def rectangle(self, x: float, y: float, width: float, height: float, kind: str, radius: float = 0) -> None:
-        """Return a rectangle."""
+        """Draw a rectangle."""
         corner = f' rx="{radius:g}"' if radius else ""
         size = f'width="{max(width, 0):.1f}" height="{height:g}"'
         self.parts.append(f'<rect x="{x:.1f}" y="{y:g}" {size}{corner} class="{kind}"/>')
 
     def line(self, points: list[tuple[float, float]], kind: str) -> None:
-        """Return a line through points."""
+        """Draw a line through points."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polyline points="{path}" class="{kind}" fill="none"/>')
 
     def arrow(self, points: list[tuple[float, float]]) -> None:
-        """Return a line with a head at its last point, where it runs straight across or straight down."""
+        """Draw a line with a head at its last point; the last part runs straight across or straight down."""
         (x0, y0), (x, y) = points[-2:]
         self.line(points, "arrow")
         across = abs(x - x0) > abs(y - y0)

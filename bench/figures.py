@@ -16,6 +16,7 @@ from typing import Any
 
 COLOURS = {"own": "#5a9a1e", "other": "#8b95a1", "base": "#4a76a8"}
 INK = "#767e89"
+_INK_OF_SITE = f"var(--color-foreground-secondary, {INK})"  # the site has a light and a dark style
 _NOTE = 110
 """Characters of a note that fit into a line."""
 
@@ -97,6 +98,7 @@ def render(chart: Chart) -> str:
         figure.savefig(out, format="svg", transparent=True, metadata=metadata)
         plt.close(figure)
     text = "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    text = text.replace(f": {INK}", f": {_INK_OF_SITE}")
     label = html.escape(chart.title, quote=True)
     return f'<svg role="img" aria-label="{label}"{text.partition("<svg")[2]}\n'
 

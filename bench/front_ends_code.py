@@ -1,12 +1,11 @@
-"""The code of numba-cuda and of numba-cuda-mlir for the same kernels: registers, stack and shared memory, and GPU time.
+"""Compare the code of numba-cuda with that of numba-cuda-mlir: registers, stack and shared memory, and GPU time.
 
-python bench/front_ends_code.py build FOLDER     where both compilers and cuobjdump are installed; needs no GPU
-python bench/front_ends_code.py time FOLDER      on a machine with a GPU and CuPy, with the same folder
+    python bench/front_ends_code.py build FOLDER     # where both compilers and cuobjdump are installed; needs no GPU
+    python bench/front_ends_code.py time FOLDER      # on a machine with a GPU and CuPy, with the same folder
 
-The kernels are those of bench/kernels, of examples/quickstart and of the packages under tests/packages, as far as both
-compile them; each package is built by both front ends from the same sources, with the other `cuda` imported. What the
-images use is what NVIDIA's cuobjdump says. Times are of the kernels of bench/kernels that compute something, launched
-in turns on the same arrays.
+Both compile the kernels of bench/kernels, of examples/quickstart and of packages under tests/packages, from the same
+sources with another import of `cuda`. NVIDIA's cuobjdump reads the resources from the images. Four kernels of
+bench/kernels are timed, in turn on the same arrays.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def main() -> int:
 
 
 def _build(folder: Path) -> dict[str, dict[str, dict[str, int]]]:
-    """Build all packages by both; what each kernel uses, by package and symbol, then by front end."""
+    """Build all packages by both; return the resources by package and symbol, then by front end."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for package, project in PROJECTS.items():
         used = {name: _resources(_wheel(package, project, name, folder)) for name in FRONT_ENDS}
@@ -88,7 +87,7 @@ def _wheel(package: str, project: Path, front_end: str, folder: Path) -> Path:
         copy = Path(shutil.copytree(project, Path(temporary, package), ignore=ignored))
         if front_end == MLIR:
             front_ends.port(copy, front_ends.absent(package))
-        if package == "benchkernels":  # both are imported by one process
+        if package == "benchkernels":  # one process imports both
             _rename(copy, package, _module(front_end))
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(copy)]
         environment = {**os.environ, "AOTCUDA_ARCH": ARCH}
@@ -108,7 +107,7 @@ def _rename(project: Path, name: str, other: str) -> None:
 
 
 def _resources(wheel: Path) -> dict[str, dict[str, int]]:
-    """By module and symbol of a kernel, what it uses."""
+    """Return the resources of each kernel, by module and symbol."""
     images: Any = importlib.import_module("support.images")
     fatbin: Any = importlib.import_module("aotcuda.binary.fatbin")
     found: dict[str, dict[str, int]] = {}
@@ -118,14 +117,14 @@ def _resources(wheel: Path) -> dict[str, dict[str, int]]:
                 continue
             (image,) = [entry.content for entry in fatbin.read(archive.read(name), name) if entry.arch == ARCH]
             for symbol, usage in images.resource_usage(image).items():
-                if symbol.startswith("__cuda"):  # a function of the toolkit's that was not inlined
+                if symbol.startswith("__cuda"):  # the toolkit's functions, where they are not inlined
                     continue
                 found[f"{module[1]}.{symbol}"] = {what: int(usage[key]) for what, key in RESOURCES.items()}
     return found
 
 
 def _totals(figures: dict[str, dict[str, dict[str, int]]]) -> dict[str, Any]:
-    """In how many kernels the second one takes more, as much, or less of each, and the sums."""
+    """Return sums, and how many kernels of numba-cuda-mlir take more, as much, or less of each resource."""
     totals: dict[str, Any] = {"kernels": len(figures)}
     for what in RESOURCES:
         pairs = [(item[NUMBA][what], item[MLIR][what]) for item in figures.values()]
@@ -150,7 +149,7 @@ def _print(figures: dict[str, dict[str, dict[str, int]]]) -> None:
 
 
 def _times(folder: Path, turns: int, scale: int) -> dict[str, dict[str, float]]:
-    """Microseconds on the GPU by kernel, then by front end; both agree in their results."""
+    """Return microseconds on the GPU by kernel, then by front end; exit if their results differ."""
     cupy: Any = importlib.import_module("cupy")
     modules: dict[str, Any] = {}
     for name in FRONT_ENDS:

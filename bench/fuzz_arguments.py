@@ -6,10 +6,9 @@
     python bench/fuzz_arguments.py --seed 17 --seeds 1      # one seed again
 
 `tests/support/argument_fuzz.py` generates the arguments. Each seed is one run of hypothesis with so many cases of 25
-tuples; it gives the same cases again with the same versions of hypothesis and Python. `--sanitize` starts this script
-anew with the sanitizers' libraries loaded before all others, as Python itself is not built with them; what they find
-ends it. The report names the seeds, the differences, and how many launches each path took: a path that takes few is not
-tried.
+tuples, and gives the same cases again with the same versions of hypothesis and Python. `--sanitize` starts this script
+anew with the sanitizers' libraries loaded first, since Python is not built with them; a finding ends the process. The
+report names the seeds, the differences, and the launches of each path: a path with few launches was not tested.
 """
 
 from __future__ import annotations
@@ -108,21 +107,9 @@ def _in_parallel(arguments: Any) -> int:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         reports = [Path(folder, f"{job}.json") for job in range(arguments.jobs)]
-        flags = ["--sanitize"] if arguments.sanitize else []
+        command = [sys.executable, __file__, f"--seeds={each}", *(["--sanitize"] if arguments.sanitize else [])]
         processes = [
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    __file__,
-                    "--seed",
-                    str(arguments.seed + each * job),
-                    "--seeds",
-                    str(each),
-                    *flags,
-                    "--out",
-                    str(report),
-                ]
-            )
+            subprocess.Popen([*command, f"--seed={arguments.seed + each * job}", f"--out={report}"])
             for job, report in enumerate(reports)
         ]
         codes = [process.wait() for process in processes]

@@ -1,10 +1,10 @@
-"""The kernels' own time on the GPU: packaged, JIT-compiled by Numba from the same source, and written in CUDA C++.
+"""Compare packaged kernels with Numba's JIT of the same source and with CUDA C++: microseconds on the GPU.
 
-Four kernels: axpy, a tiled matrix product, a reduction and a stencil, over arrays that do not fit the caches. All
-three forms get the same arrays, grids and blocks, run in turns, and must agree in their results. A figure is the median
+The kernels are axpy, a tiled matrix product, a reduction and a stencil, over arrays that do not fit the caches. All
+three forms get the same arrays, grids and blocks, run in turn, and must agree in their results. A figure is the median
 over the turns of the time between two events with several launches between them.
 
-    python bench/gpu_time.py               # needs a GPU, CuPy, numba-cuda and the wheel of bench/prepare.py, installed
+    python bench/gpu_time.py               # needs a GPU, CuPy, numba-cuda and the wheel of bench/kernels, installed
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ extern "C" __global__ void stencil(const float *x, float *out, int rows, int col
 """
 
 _LIMITS = {"numba-cuda": 1.00, "CUDA C++": 1.05}
-_NOISE = 0.01  # two runs of one binary differ by as much
+_NOISE = 0.01  # the difference between two runs of one binary
 _LAUNCHES = 10
 
 
@@ -107,22 +107,12 @@ def main() -> int:
         for way, ratio in ratios.items():
             met[f"{name}: at most {_LIMITS[way]:.2f} times {way}"] = ratio <= _LIMITS[way] + _NOISE
     machine.table(("us", "packaged", *_LIMITS, *(f"over {way}" for way in _LIMITS)), rows)
-    for text, verdict in met.items():
-        print(f"{text}: {'met' if verdict else 'MISSED'}")
-    machine.write(
-        arguments.out,
-        here,
-        unit="microseconds on the GPU",
-        compiler=compiler,
-        noise=_NOISE,
-        figures=figures,
-        measures=met,
-    )
-    return 0 if all(met.values()) else 1
+    unit = "microseconds on the GPU"
+    return machine.report(arguments.out, here, met, unit=unit, compiler=compiler, noise=_NOISE, figures=figures)
 
 
 def cases(cupy: Any, scale: int) -> dict[str, tuple[Any, Any, tuple[Any, ...], tuple[Any, ...], Any]]:
-    """By kernel: grid, block, the arguments of Python kernels, those of CUDA C++, and the array of the result."""
+    """Return for each kernel its grid, block, arguments in Python and in CUDA C++, and the array of the result."""
     line, side, sheet = 2**26 // scale, 2048 // scale, 8192 // scale
     x, y, out = (cupy.random.random(line, dtype="float32") for _ in range(3))
     a, b, c = (cupy.random.random((side, side), dtype="float32") for _ in range(3))
@@ -152,7 +142,7 @@ def _numba_kernels() -> Any:
 
 
 def _for_numba(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the same arguments, as the packaged signature types them: Numba would make a float64 of a Python float."""
+    """Return the arguments with the types of the packaged signature; Numba types a Python float as float64."""
     float32 = importlib.import_module("numpy").float32
     return tuple([float32(value) if isinstance(value, float) else value for value in arguments])
 
@@ -180,12 +170,12 @@ def agree(cupy: Any, name: str, ways: dict[str, Callable[[], object]], out: Any)
 
 
 def measure(cupy: Any, ways: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
-    """Microseconds a launch, by way."""
+    """Return the microseconds of a launch by each way."""
     times: dict[str, list[float]] = {way: [] for way in ways}
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     for turn in range(turns + 1):
         for way, launch in ways.items():
-            launch()  # the queue is not empty when the clock starts: no launch is waited for
+            launch()  # fills the queue, so that no launch is waited for when the clock starts
             begin.record()
             for _ in range(_LAUNCHES):
                 launch()

@@ -1,8 +1,8 @@
-"""Read 1,000 cache entries that were made to break out of the cache, as builds and launches read them.
+"""Read 1,000 damaged cache entries, as builds and launches read them, and count faults.
 
 Each entry is a valid one, changed by a seed in its names, kinds and contents (`tests/support/hostile_entries.py`). It
-is in a folder, or at a URL of fsspec, and is read by a whole build, by the steps of a build, or by the JIT fallback
-and `aotcuda cache list`, `inspect`, `doctor` and `cache clear`. Faults are files written outside of the cache and the
+is in a folder, or at a URL of fsspec, and is read by a build, or by the JIT fallback and `aotcuda cache list`,
+`inspect`, `doctor` and `cache clear`. Faults are files written outside of the cache and the
 output folder, code that runs, and tracebacks; there must be none.
 
     python bench/hostile_entries.py                   # about five minutes
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from support.hostile_entries import PLACES, Project, spoilt
 
-WAYS = [*((kind, place) for kind in ("build", "value") for place in PLACES), ("fallback", "folder")]
+ENTRIES = [*(("build", place) for place in PLACES), ("fallback", "folder")]
 FAULTS = {"written": "files written outside", "code ran": "code run", "traceback": "tracebacks"}
 
 
@@ -30,15 +30,15 @@ def main() -> int:
     parser = machine.parser(__doc__, "hostile_entries")
     parser.add_argument("--entries", type=int, default=1000)
     arguments = parser.parse_args()
-    counts: dict[str, Counter[str]] = {f"{kind}, {place}": Counter() for kind, place in WAYS}
+    counts: dict[str, Counter[str]] = {f"{kind}, {place}": Counter() for kind, place in ENTRIES}
     faults: Counter[str] = Counter(dict.fromkeys(FAULTS.values(), 0))
     with tempfile.TemporaryDirectory() as folder:
         project = Project(Path(folder))
         for seed in range(arguments.entries):
-            kind, place = WAYS[seed % len(WAYS)]
+            kind, place = ENTRIES[seed % len(ENTRIES)]
             read = getattr(project, f"read_{kind}")
             outcome = read(place, spoilt(seed, project.outside, kind, place))
-            counts[f"{kind}, {place}"].update(["entries", outcome.came])
+            counts[f"{kind}, {place}"].update(["entries", outcome.result])
             for text in outcome.faults:
                 faults[FAULTS.get(text.partition(":")[0], text)] += 1
                 print(f"entry {seed} ({kind}, {place}): {text}")

@@ -1,12 +1,11 @@
-"""Compare a packaged kernel inside a JAX program with plain JAX, in microseconds a step.
+"""Compare a packaged kernel inside a JAX program with plain JAX: microseconds a step.
 
-The kernel is `a * x + y` over 1000 elements, and over 16 million. A program makes many of them, each of what the one
-before wrote. In plain JAX it is written in jax.numpy, each step behind `optimization_barrier`, so that XLA makes a
-kernel of each as well; and once without, where XLA may make one kernel of all. "Recorded" are launches that XLA may put
-into its command buffers (CUDA graphs), as it does with kernels of its own; "own launches" are the same kernel's without
-JAX, one after the other: what the kernel itself takes.
+The kernel is `a * x + y`, over 1,000 elements and over 16 million. A program runs many of them in a chain. In plain JAX
+each step stands behind `optimization_barrier`, so that XLA makes a kernel of each, and once without, where XLA may make
+one kernel of all. "Recorded" launches may go into XLA's command buffers (CUDA graphs), as XLA's own kernels do. "Own
+launches" are launches of the kernel without JAX.
 
-    python bench/prepare.py /tmp/bench && pip install /tmp/bench/*.whl     # on any machine with aotcuda[cu13]
+    python -m build -nw bench/kernels -o /tmp/bench && pip install /tmp/bench/*.whl  # on any machine with aotcuda[cu13]
     python bench/jax_call.py                                               # on a machine with a GPU and jax[cuda13]
 """
 
@@ -75,18 +74,9 @@ def main() -> int:
         "16 million elements: at most 1.1 of plain JAX, a kernel each": large["packaged"]["median"]
         <= 1.1 * large["plain JAX"]["median"],
     }
-    machine.verdicts(met, {})
-    machine.write(
-        arguments.out,
-        here,
-        unit="microseconds a step, the whole program and its end included",
-        steps=_STEPS,
-        rounds=arguments.rounds,
-        jax=jax.__version__,
-        figures=figures,
-        measures=met,
-    )
-    return 0 if all(met.values()) else 1
+    unit = "microseconds a step, the whole program and its end included"
+    settings = {"unit": unit, "steps": _STEPS, "rounds": arguments.rounds, "jax": jax.__version__}
+    return machine.report(arguments.out, here, met, **settings, figures=figures)
 
 
 def _program(step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -1,217 +1,296 @@
-"""Measure the host time of a launch in microseconds, and compare aotcuda with C and every installed peer.
+"""Compare launches of aotcuda with C, CuPy, Triton, Warp, Numba and apache-tvm-ffi: microseconds of host time.
 
-All ways launch the same kernel in the same process, in turns, in batches that the driver's queue can hold, with the GPU
-idle before each; a figure is the median over the turns. Those that matter are the differences to C.
+One scalar and three arrays. Each block is a batch of launches from C and one by each way, in turn, on one stream, with
+the GPU idle before each. The figure is the median over the blocks of the time above C in the same block, with the
+quartiles of these differences. Inside `with stream`, that stream is the library's current one.
 
-    python bench/prepare.py /tmp/bench && pip install /tmp/bench/*.whl     # on any machine with aotcuda[cu13]
-    python bench/launch.py                                                 # on a machine with a GPU
+If a stream is given and another one is current, the launch has to wait for the current one, as the protocols of arrays
+ask, and CuPy's current stream has to wait for the launch. One row is C that does this by the same calls of the driver;
+`over_c_ordered` is the time above that row.
+
+    python -m build -nw bench/kernels -o /tmp/bench && pip install /tmp/bench/*.whl  # on any machine with aotcuda[cu13]
+    python bench/launch.py                                                        # on a machine with a GPU
+    AOTCUDA_EXTENSION=0 python bench/launch.py --out docs/results/launch_python.json    # the general path
+
+With `--tvm-ffi`, the library of bench/tvm_ffi/axpy.cc (which says how to make it) is compared too.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import importlib
-import importlib.util
 import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 import machine
 import peers
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from aotcuda.runtime import fast as extension
 
-_BATCH = 256  # the queue of a stream holds about a thousand
-_BASE = "C, one buffer"
-_LIMITS = {"aotcuda, C": 1.0, "aotcuda, Python": 5.0}
-_ROUND = 1000  # launches with the same arrays, when many are made to see whether the memory grows
-# What the memory may grow by: a byte for each of a million launches, and less than an object for each round of them.
-_FLAT = {"kilobytes": 1024, "objects": 999}
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BATCH = 256
+_LEGACY = 1  # CU_STREAM_LEGACY, the default stream
+_TARGETS = {"C": {"default": 0.4, "side": 1.0}, "Python": {"default": 5.0, "side": 7.0}}
+_SITUATIONS = ("default", "current", "given", "given, other current")
 
 
 def main() -> int:
-    parser = machine.parser(__doc__, "launch")
-    parser.add_argument("--turns", type=int, default=25)
-    parser.add_argument("--counts", type=int, nargs="*", default=[0, 1, 4, 8, 16], help="numbers of arrays")
-    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only C, and ways with one of these in the name")
-    parser.add_argument("--launches", type=int, default=1_000_000, help="after which the memory's growth is looked at")
+    parser = machine.parser(__doc__, "launch_c")
+    parser.add_argument("--blocks", type=int, default=40)
+    parser.add_argument("--only", nargs="*", default=[], metavar="TEXT", help="ways with one of these in the name")
+    parser.add_argument("--tvm-ffi", type=Path, help="the library of bench/tvm_ffi/axpy.cc")
     arguments = parser.parse_args()
     here = machine.describe()
-    synchronize = machine.synchronize()
+    path = "C" if extension.in_use() is not None else "Python"
     kernels = importlib.import_module("benchkernels.kernels")
-    cases = {"axpy": ("axpy", 3)} | {f"{count} arrays": (f"arrays{count}", count) for count in arguments.counts}
     figures: dict[str, dict[str, dict[str, float]]] = {}
     missing: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for title, (name, count) in cases.items():
-            case = peers.Case(kernels, name, count, Path(folder))
-            batches = _batches(case, missing, arguments.only)
-            figures[title] = _measure(batches, arguments.turns, synchronize)
-            _print(title, figures[title])
-    overloads = _overloads(kernels, arguments.turns, synchronize)
-    growth = _growth(kernels, arguments.launches // _ROUND, synchronize)
-
+        case = peers.Case(kernels, Path(folder))
+        for library in ("cupy", "torch", "numba"):
+            for situation in _SITUATIONS:
+                name = f"{library}, {situation}"
+                try:
+                    with _situation(library, situation) as stream:
+                        figures[name] = _compare(case, library, situation, stream, arguments, missing)
+                except ImportError as error:
+                    missing[library] = str(error)
+                    break
+                _print(name, figures[name])
     met = {}
-    for way, limit in _LIMITS.items():
-        for library in ("cupy", "torch"):
-            found = figures["axpy"].get(f"{way}, {library}")
-            if found is not None:
-                met[f"{way}, {library}: at most {limit} us over C"] = found["over_c"] <= limit
-    for way, grown in growth.items():
-        flat = all(grown[what] <= most for what, most in _FLAT.items())
-        met[f"{way}: memory flat over {grown['launches']:,} launches"] = flat
-    machine.verdicts(met, missing)
-    machine.write(
+    for name, found in figures.items():
+        library, _, situation = name.partition(", ")
+        limit = _TARGETS[path]["default" if situation == "default" else "side"]
+        for way, item in found.items():
+            if way.startswith("aotcuda"):
+                met[f"{name}: {way}: at most {limit} us over C"] = item["over_c"] <= limit
+                if "over_c_ordered" in item:
+                    met[f"{name}: {way}: at most {limit} us over C that orders both"] = item["over_c_ordered"] <= limit
+                peer = found.get("apache-tvm-ffi")
+                if situation == "default" and peer is not None and path == "C":
+                    met[f"{name}: {way}: no more than apache-tvm-ffi, within the spread"] = item["q1"] <= peer["q3"]
+    return machine.report(
         arguments.out,
         here,
-        unit="microseconds of host time a launch",
+        met,
+        missing,
+        unit="microseconds of host time a launch; over_c is the median of paired differences, q1, q3 their quartiles; "
+        "over_c_ordered, q1_ordered, q3_ordered the same over C whose launches order the two streams, too",
         batch=_BATCH,
+        blocks=arguments.blocks,
+        fast_path=path,
         peers=peers.versions(),
         figures=figures,
-        overloads=overloads,
-        memory=growth,
-        missing=missing,
-        measures=met,
     )
-    return 0 if all(met.values()) else 1
 
 
-def _batches(case: peers.Case, missing: dict[str, str], only: list[str] | None) -> dict[str, peers.Batch]:
-    """Every way to launch this kernel that works here, each as a function from a number of launches to seconds."""
-    found: dict[str, peers.Batch] = {}
-    arrays = case.cupy() if _has("cupy") else case.torch() if _has("torch") else case.numba()
-    for name, batch in peers.c_batches(case, arrays):
-        try:
-            batch(3)
-        except peers.MissingError as error:
-            missing.setdefault(name, str(error))
-        else:
-            found[name] = batch
-    for make_all in (peers.aotcuda_launches, peers.others, peers.warps):
-        for name, make in make_all(case):
-            if only and not any(text in name for text in only):
-                continue
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    function, args = make()
-                    batch = peers.called(function, args)
-                    batch(3)
-            except Exception as error:  # noqa: BLE001 (whatever is wrong with a peer must not end the others)
-                missing.setdefault(name, f"{type(error).__name__}: {error}".splitlines()[0][:200])
-            else:
-                found[name] = batch
-    return found
+@contextlib.contextmanager
+def _situation(library: str, situation: str) -> Iterator[Any]:
+    """Give the stream to launch on, None for the default stream, and make it current if the situation asks for it."""
+    if situation == "default":
+        yield None
+        return
+    if library == "torch":
+        import torch
 
-
-def _measure(
-    batches: dict[str, peers.Batch], turns: int, synchronize: Callable[[], object]
-) -> dict[str, dict[str, float]]:
-    """By way: median and least microseconds a launch, and what it takes more than C."""
-    times: dict[str, list[float]] = {name: [] for name in batches}
-    for turn in range(turns + 2):
-        for name, batch in batches.items():
-            synchronize()
-            seconds = batch(_BATCH)
-            if turn >= 2:
-                times[name].append(seconds / _BATCH * 1e6)
-    synchronize()
-    base = median(times[_BASE])
-    return {
-        name: {
-            "median": round(median(values), 3),
-            "min": round(min(values), 3),
-            "over_c": round(median(values) - base, 3),
-            "ratio": round(median(values) / base, 2),
-        }
-        for name, values in times.items()
-    }
-
-
-def _overloads(kernels: Any, turns: int, synchronize: Callable[[], object]) -> dict[str, float]:
-    """One overload against twelve, and against twelve whose types change from launch to launch."""
-    if not _has("cupy"):
-        return {}
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream) if "other" not in situation else contextlib.nullcontext():
+            yield stream
+        return
     import cupy
 
-    single = [cupy.zeros(peers.ELEMENTS, "float32") for _ in range(3)]
-    double = [cupy.zeros(peers.ELEMENTS, "float64") for _ in range(3)]
-    one, many = kernels.axpy[peers.GRID, peers.BLOCK], kernels.axpy_many[peers.GRID, peers.BLOCK]
-
-    def alternate() -> None:
-        many(2.0, *single)
-        many(2.0, *double)
-
-    batches = {
-        "one overload": peers.called(one, (2.0, *single)),
-        "the last of twelve": peers.called(many, (2.0, *single)),
-        "two of twelve in turn, each": lambda count: peers.called(alternate, ())(count // 2),
-    }
-    times: dict[str, list[float]] = {name: [] for name in batches}
-    for _ in range(turns):
-        for name, batch in batches.items():
-            synchronize()
-            times[name].append(batch(_BATCH) / _BATCH * 1e6)
-    found = {name: round(median(values), 3) for name, values in times.items()}
-    print("\nOverloads, us a launch")
-    machine.table(("", "us"), list(found.items()))
-    return found
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream if "other" not in situation else contextlib.nullcontext():
+        yield stream
 
 
-def _growth(kernels: Any, rounds: int, synchronize: Callable[[], object]) -> dict[str, dict[str, int]]:
-    """Return the growth of the process in many launches, in kilobytes and in blocks of Python's allocator.
+def _handle(stream: Any) -> int:
+    return 0 if stream is None else int(getattr(stream, "ptr", None) or stream.cuda_stream)
 
-    Each round has arrays and a launcher of its own, of CuPy and PyTorch in turn, so that what a launch keeps of its
-    arguments shows too.
-    """
-    libraries = [name for name in ("cupy", "torch") if _has(name)]
-    if not libraries or not rounds:
-        return {}
-    case = peers.Case(kernels, "axpy", 3, Path())
-    found: dict[str, dict[str, int]] = {}
-    for way, make in peers.launchers(case).items():
 
-        def launch(count: int, make: Callable[[], Callable[..., object]] = make) -> None:
-            for number in range(count):
-                peers.called(make(), (2.0, *getattr(case, libraries[number % len(libraries)])()))(_ROUND)
-                synchronize()
-
-        try:
-            launch(20)  # pools and caches have what they keep
-        except peers.MissingError:
+def _compare(
+    case: peers.Case, library: str, situation: str, stream: Any, arguments: Any, missing: dict[str, str]
+) -> dict[str, dict[str, float]]:
+    if library == "numba" and situation == "current":
+        return {}  # Numba has no current stream
+    arrays = getattr(case, library)()
+    other = _ordered_before(library, situation)
+    by_c = dict(peers.c_batches(case, arrays, _handle(stream), other, mutual=library == "cupy"))
+    base, ordered = next(iter(by_c.values())), by_c.get(peers.ORDERED)
+    base(3)
+    ways: dict[str, peers.Batch] = {}
+    for name, make in _ways(case, library, situation, stream, arrays, arguments.tvm_ffi):
+        if arguments.only and not any(text in name for text in arguments.only):
             continue
-        gc.collect()
-        kilobytes, objects = machine.resident(), sys.getallocatedblocks()
-        begin = time.perf_counter()
-        launch(rounds)
-        seconds = time.perf_counter() - begin
-        gc.collect()
-        found[way] = {
-            "launches": rounds * _ROUND,
-            "kilobytes": machine.resident() - kilobytes,
-            "objects": sys.getallocatedblocks() - objects,
-        }
-        grown = f"{found[way]['kilobytes']:+d} kB, {found[way]['objects']:+d} objects"
-        print(f"\n{way}, memory after {rounds * _ROUND:,} launches ({seconds:.1f} s): {grown}")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                batch = make()
+                batch(3)
+        except Exception as error:  # noqa: BLE001 (a fault of one peer must not end the others)
+            missing.setdefault(
+                f"{name}, {library}, {situation}", f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            )
+        else:
+            ways[name] = batch
+    synchronize = machine.synchronize()
+    if ordered is not None:
+        ordered(3)
+        ways = {peers.ORDERED: ordered, **ways}
+    differences: dict[str, list[float]] = {name: [] for name in ways}
+    bases = []
+    gc.collect()
+    gc.disable()
+    for block in range(arguments.blocks + 3):
+        synchronize()
+        least = base(_BATCH)
+        for name, batch in ways.items():
+            synchronize()
+            seconds = batch(_BATCH)
+            if block >= 3:
+                differences[name].append((seconds - least) / _BATCH * 1e6)
+        if block >= 3:
+            bases.append(least / _BATCH * 1e6)
+    gc.enable()
+    synchronize()
+    found = {"C": {"median": round(median(bases), 3)}}
+    for name, values in differences.items():
+        found[name] = _spread(values, "over_c", "q1", "q3")
+        if ordered is not None and name != peers.ORDERED:
+            over = [value - more for value, more in zip(values, differences[peers.ORDERED], strict=True)]
+            found[name] |= _spread(over, "over_c_ordered", "q1_ordered", "q3_ordered")
     return found
+
+
+def _spread(values: list[float], middle: str, first: str, third: str) -> dict[str, float]:
+    q1, _, q3 = quantiles(values, n=4)
+    return {middle: round(median(values), 3), first: round(q1, 3), third: round(q3, 3)}
+
+
+def _ordered_before(library: str, situation: str) -> int | None:
+    """Return the stream that a launch has to wait for, or None; Numba's arrays are on no stream here."""
+    return _LEGACY if "other" in situation and library != "numba" else None
+
+
+def _ways(  # noqa: PLR0915 (each is a few lines of its own)
+    case: peers.Case, library: str, situation: str, stream: Any, arrays: list[Any], tvm_ffi: Path | None
+) -> Iterator[tuple[str, Callable[[], peers.Batch]]]:
+    """Yield every way to launch on a stream with a library's arrays."""
+    given = situation.startswith("given")
+    brackets = "grid, block, stream" if given else "grid, block"
+    values = {"k": case.packaged, "stream": stream, "grid": peers.GRID, "block": peers.BLOCK}
+
+    def kept() -> peers.Batch:
+        run = case.packaged[(peers.GRID, peers.BLOCK, stream) if given else (peers.GRID, peers.BLOCK)]
+        return peers.loop("f({args})", arrays, f=run)
+
+    def written_out() -> peers.Batch:
+        return peers.loop(f"k[{brackets}]({{args}})", arrays, **values)
+
+    def by_handle() -> peers.Batch:
+        return peers.loop(f"k[{brackets}]({{args}})", arrays, **{**values, "stream": _handle(stream)})
+
+    yield f"aotcuda, k[{brackets}] kept", kept
+    yield f"aotcuda, k[{brackets}](...) each time", written_out
+    if given:
+        yield "aotcuda, the same with a handle", by_handle
+
+    def numba() -> peers.Batch:
+        cuda = peers.numba_cuda()
+        module = case.module("numba")
+        module.grid = cuda.grid
+        kernel = cuda.jit(module.probe)
+        where = cuda.external_stream(_handle(stream)) if stream is not None else 0
+        return peers.loop("k[grid, block, stream]({args})", arrays, **{**values, "k": kernel, "stream": where})
+
+    yield "numba-cuda, k[grid, block, stream](...)", numba
+    if "other" in situation:
+        return
+
+    def raw_kernel() -> peers.Batch:
+        import cupy
+
+        kernel = cupy.RawKernel(peers.CUDA_SOURCE, "probe")
+        values = (cupy.float32(2), *arrays, cupy.int64(peers.ELEMENTS))
+        return peers.loop(
+            "f(grid, block, values)", [], f=kernel, grid=(peers.GRID,), block=(peers.BLOCK,), values=values
+        )
+
+    def triton() -> peers.Batch:
+        import triton
+
+        kernel = triton.jit(case.module("triton").probe)
+        return peers.loop(
+            "k[grid]({args}, n, block)", arrays, **{**values, "k": kernel, "grid": (peers.GRID,), "n": peers.ELEMENTS}
+        )
+
+    def through_tvm_ffi() -> peers.Batch:
+        import tvm_ffi as ffi
+
+        module = ffi.load_module(str(tvm_ffi))
+        driver = ctypes.CDLL("libcuda.so.1")
+        plan = case.packaged._loader.current.table("axpy").overloads[0]
+        kernel = plan.kernels[0].kernel
+        address = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value
+        module.setup(address, kernel.value, peers.GRID, peers.BLOCK)
+        return peers.loop("f({args})", arrays, f=module.axpy)
+
+    def cuda_core() -> peers.Batch:
+        from cuda.core import Device, LaunchConfig, Program, ProgramOptions, Stream, launch
+
+        device = Device()
+        device.set_current()
+        major, minor = device.compute_capability
+        options = ProgramOptions(arch=f"sm_{major}{minor}")
+        kernel = Program(peers.CUDA_SOURCE, "c++", options=options).compile("cubin").get_kernel("probe")
+        where = device.default_stream if stream is None else Stream.from_handle(_handle(stream))
+        pointers = [array.data.ptr for array in arrays]
+        config = LaunchConfig(grid=peers.GRID, block=peers.BLOCK)
+        values = {f"p{at}": pointer for at, pointer in enumerate(pointers)}
+        two, n = ctypes.c_float(2.0), ctypes.c_longlong(peers.ELEMENTS)
+        text = f"f(stream, config, kernel, two, {', '.join(values)}, n)"
+        return peers.loop(text, [], f=launch, stream=where, config=config, kernel=kernel, two=two, n=n, **values)
+
+    def warp() -> peers.Batch:
+        import warp as wp
+
+        wp.config.log_level = wp.LOG_WARNING
+        wp.config.kernel_cache_dir = wp.config.kernel_cache_dir or str(case.folder / "warp")
+        kernel, device = case.module("warp").probe, wp.get_device("cuda:0")
+        own = [wp.zeros(peers.ELEMENTS, dtype=float, device=device) for _ in range(3)]
+        where = device.null_stream if stream is None else wp.Stream(device, cuda_stream=_handle(stream))
+        text = "f(k, dim=n, inputs=[2.0, a0, a1, a2], stream=stream, block_dim=block)"
+        named = {f"a{at}": array for at, array in enumerate(own)}
+        return peers.loop(text, [], f=wp.launch, k=kernel, n=peers.ELEMENTS, stream=where, block=peers.BLOCK, **named)
+
+    if library == "cupy":
+        yield "CuPy RawKernel (nothing checked)", raw_kernel
+        yield "cuda.core.launch (pointers)", cuda_core
+        yield "Warp, own arrays", warp
+    if library == "torch":
+        yield "Triton", triton
+        if tvm_ffi is not None:
+            yield "apache-tvm-ffi", through_tvm_ffi
 
 
 def _print(title: str, figures: dict[str, dict[str, float]]) -> None:
-    print(f"\n{title}, us a launch")
-    rows: list[tuple[object, ...]] = [
-        (name, item["median"], item["min"], item["over_c"], item["ratio"]) for name, item in figures.items()
-    ]
-    machine.table(("", "median", "min", "over C", "times C"), rows)
+    if not figures:
+        return
+    print(f"\n{title}: C {figures['C']['median']} us a launch")
+    rows = [(name, item["over_c"], item["q1"], item["q3"]) for name, item in figures.items() if name != "C"]
+    machine.table(("over C, us", "median", "q1", "q3"), rows)
+    rows = [(name, *list(item.values())[3:]) for name, item in figures.items() if "over_c_ordered" in item]
+    if rows:
+        machine.table((f"over {peers.ORDERED}, us", "median", "q1", "q3"), rows)
     sys.stdout.flush()
-
-
-def _has(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
-os.environ["AOTCUDA_BUILD_CACHE"] = "0"  # builds are measured, and not what an earlier one left
+os.environ["AOTCUDA_BUILD_CACHE"] = "0"  # no build takes the code of an earlier one
 _PACKAGES = ("aotcuda", "numba-cuda", "numba", "numpy", "cuda-bindings", "cuda-toolkit", "hatchling", "build")
 _COMPILERS = ("cuda", "hatchling", "llvmlite", "numba", "numba_cuda", "numpy", "packaging", "pathspec", "pluggy")
 
@@ -50,7 +50,7 @@ def driver() -> ctypes.CDLL | None:
 
 
 def synchronize() -> Callable[[], object]:
-    """Return what waits for the current context's GPU; without a driver the script ends."""
+    """Return the function that waits for the GPU of the current context; exit without a driver."""
     library = driver()
     if library is None:
         sys.exit("this needs a GPU and its driver")
@@ -58,7 +58,7 @@ def synchronize() -> Callable[[], object]:
 
 
 def host_time(launch: Callable[[], object], synchronize: Callable[[], object], launches: int) -> float:
-    """Microseconds of host time for a launch, in a batch that begins with an idle GPU."""
+    """Return the microseconds of host time for a launch, in a batch that begins with an idle GPU."""
     launch()
     synchronize()
     start = time.perf_counter()
@@ -70,7 +70,7 @@ def host_time(launch: Callable[[], object], synchronize: Callable[[], object], l
 
 
 def gpu_times(torch: Any, ways: dict[str, Callable[[], object]], launches: int) -> dict[str, float]:
-    """Microseconds of the GPU's for a launch by each way, in turns, and the median of the first's ratios to the second.
+    """Return microseconds on the GPU for a launch by each of two ways, and the median of the ratios of their pairs.
 
     Args:
         torch: PyTorch.
@@ -91,7 +91,7 @@ def gpu_times(torch: Any, ways: dict[str, Callable[[], object]], launches: int) 
 
 
 def _gpu_time(torch: Any, launch: Callable[[], object], launches: int) -> float:
-    """Microseconds of the GPU's for a launch; it waits until a batch is queued, and not for the host in between."""
+    """Return microseconds on the GPU for a launch; the batch starts when all of it is queued."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     torch.cuda._sleep(20_000_000)  # cycles, about ten milliseconds: longer than queueing takes
@@ -103,31 +103,16 @@ def _gpu_time(torch: Any, launch: Callable[[], object], launches: int) -> float:
     return float(begin.elapsed_time(end)) * 1000 / launches
 
 
-def resident() -> int:
-    """Kilobytes that this process has in memory."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
-
-
-def verdicts(met: dict[str, bool], missing: dict[str, str]) -> None:
-    """Print which measures were met, and what was left out for which reason."""
-    print()
-    for text, verdict in met.items():
-        print(f"{text}: {'met' if verdict else 'MISSED'}")
-    for peer, reason in missing.items():
-        print(f"left out: {peer}: {reason}")
-
-
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a process whose start is measured; its first run leaves bytecode."""
+    """Return the environment of a process whose start is measured; its first run writes bytecode."""
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **more}
 
 
 def write_bytecode(*trees: Path) -> None:
     """Compile the compilers and the checkouts `trees` to bytecode, as pip leaves them.
 
-    uv installs packages without bytecode, and PYTHONDONTWRITEBYTECODE keeps it so. Each worker would then compile 850
-    modules of Numba, for as long as it does everything else that a small build needs.
+    uv installs packages without bytecode. Each worker would compile 850 modules of Numba, which takes as long as the
+    rest of a small build.
     """
     installed = Path(sysconfig.get_path("purelib"))
     own = [tree / name for tree in trees for name in ("aotcuda", "hatch_plugin/hatch_aotcuda")]
@@ -150,8 +135,25 @@ def write(path: Path, machine: dict[str, Any], **figures: object) -> None:
     print(f"\nwritten to {path}")
 
 
+def report(
+    path: Path,
+    machine: dict[str, Any],
+    measures: dict[str, bool],
+    missing: dict[str, str] | None = None,
+    **figures: Any,
+) -> int:
+    """Print the aims that are met and the peers that are missing, and write all as JSON; return the exit status."""
+    print()
+    for text, verdict in measures.items():
+        print(f"{text}: {'met' if verdict else 'MISSED'}")
+    for peer, reason in (missing or {}).items():
+        print(f"left out: {peer}: {reason}")
+    write(path, machine, **figures, **({} if missing is None else {"missing": missing}), measures=measures)
+    return 0 if all(measures.values()) else 1
+
+
 def summary(values: list[float]) -> dict[str, Any]:
-    """Median, minimum and quartiles of some measurements, and how many there were."""
+    """Return median, minimum and quartiles of measurements, and their number."""
     first, _, third = quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return {
         "median": round(median(values), 3),

@@ -5,8 +5,8 @@
     python bench/moved_on_gpu.py WORK/NAME bench/moved/run_NAME.py  # on the GPU, with the wheel and its libraries
     python bench/moved_on_gpu.py WORK/NAME -m pytest TESTS          # for a package's own tests
 
-The share is that of launches which a compiler of the user's machine served, among those that the dry record has.
-Aim: at most 2 %.
+The share is the launches that a compiler on the machine served, divided by the launches of the dry record. Aim: at most
+2 %.
 """
 
 from __future__ import annotations

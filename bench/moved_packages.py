@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -37,30 +38,30 @@ for name in ("cupy", "cupyx"):
     if find_spec(name) is None:
         stand_in(name)
 """
-"""What a build runs before it imports the sources: they may import CuPy, which needs a GPU to be of use."""
+"""Code that a build runs before it imports the sources, which may import CuPy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A package to record.
+    """A published package.
 
     Attributes:
         requirement: Its release.
         source: Its folder in the archive.
         command: The arguments of Python; `{moved}` is the folder of programs.
-        needs: Further distributions, without their dependencies.
-        kernel: A pattern of the lines with which a kernel begins; empty where launched kernels count alone.
-        unused: How many of these nothing in the package launches.
+        needs: Further distributions, separated by spaces, which are installed without their dependencies.
+        kernel: A pattern of the first lines of kernels; empty where only launched kernels are counted.
+        unused: The number of kernels that nothing in the package launches.
         stand_ins: A folder of stand-ins for further libraries that need a GPU.
         sdist: Take the sdist, which has the tests.
-        edit: A file, and what is appended to it after recording, for launches that would not be those of `cuda.jit`.
-        aim: The seconds that the recording should take at most.
+        edit: A file and the text that is appended to it after recording, for launches without `cuda.jit`.
+        aim: The most seconds that the recording should take.
     """
 
     requirement: str
     source: str
     command: str
-    needs: tuple[str, ...] = ()
+    needs: str = ""
     kernel: str = r"^\s*@(nb\.)?cuda\.jit(?!.*device=True)"
     unused: int = 0
     stand_ins: str = ""
@@ -75,7 +76,7 @@ PACKAGES = {
         source="fbpic",
         command="{moved}/run_fbpic.py",
         kernel=r"^\s*@(compile_cupy|cuda\.jit)$",
-        needs=("scipy", "h5py", "pyfftw", "python-dateutil", "six"),
+        needs="scipy h5py pyfftw python-dateutil six",
         edit=("fbpic/utils/cuda.py", "\nif numba_cuda_installed:\n    compile_cupy = cuda.jit\n"),
         aim=120,
     ),
@@ -83,7 +84,7 @@ PACKAGES = {
         requirement="stumpy==1.14.1",
         source="stumpy",
         sdist=True,
-        needs=("scipy", "pandas", "pytz", "tzdata"),
+        needs="scipy pandas pytz tzdata",
         aim=60,
         command="-m pytest -q -x --maxfail=1000 -p no:cacheprovider tests/test_gpu_stump.py tests/test_gpu_aamp.py",
     ),
@@ -91,23 +92,12 @@ PACKAGES = {
         requirement="xarray-spatial",
         source="xrspatial",
         aim=300,
-        needs=(
-            "scipy",
-            "xarray",
-            "pandas",
-            "datashader",
-            "param",
-            "pyct",
-            "colorcet",
-            "multipledispatch",
-            "dask",
-            "toolz",
-        ),
+        needs="scipy xarray pandas datashader param pyct colorcet multipledispatch dask toolz",
         command="-m pytest -q -p no:cacheprovider -k 'cupy or gpu or rtx' xrspatial/tests --tb=no",
         stand_ins="examples/xarray_spatial/stand_ins",
     ),
     "pylops": Package(
-        requirement="pylops==2.8.0", source="pylops", command="{moved}/run_pylops.py", needs=("scipy",), aim=120
+        requirement="pylops==2.8.0", source="pylops", command="{moved}/run_pylops.py", needs="scipy", aim=120
     ),
     "raystrack": Package(
         requirement="raystrack==2.0.0", source="raystrack", command="{moved}/run_raystrack.py", unused=15, aim=120
@@ -117,19 +107,8 @@ PACKAGES = {
         source="speechbrain",
         command="{moved}/run_speechbrain.py",
         aim=120,
-        needs=(
-            "hyperpyyaml",
-            "ruamel.yaml",
-            "joblib",
-            "sentencepiece",
-            "tqdm",
-            "huggingface_hub",
-            "requests",
-            "scipy",
-            "soundfile",
-            "cffi",
-            "pycparser",
-        ),
+        needs="hyperpyyaml ruamel.yaml joblib sentencepiece tqdm huggingface_hub requests scipy soundfile cffi "
+        "pycparser",
     ),
     "liger-kernel": Package(
         requirement="liger-kernel==0.8.5",
@@ -144,7 +123,7 @@ PACKAGES = {
         command="{moved}/run_triton.py fla",
         kernel="",
         aim=180,
-        needs=("flash-linear-attention==0.6.0", "einops"),
+        needs="flash-linear-attention==0.6.0 einops",
     ),
 }
 
@@ -167,11 +146,11 @@ def main() -> None:
 
 
 def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]:
-    """Return what recording a package found."""
+    """Record a package; return its figures."""
     project, libraries = folder / "project", folder / "libraries"
     shutil.rmtree(project, ignore_errors=True)
     release = unpack(package, folder, project)
-    for name in package.needs:
+    for name in package.needs.split():
         if not libraries.exists() or name not in json.loads((libraries / "have.json").read_text()):
             pip("install", "--no-deps", "--target", libraries, name)
             have = json.loads((libraries / "have.json").read_text()) if (libraries / "have.json").exists() else []
@@ -183,23 +162,11 @@ def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]
     more = [str(HERE.parent / package.stand_ins)] if package.stand_ins else []
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), str(libraries), *path, *more])}
     command = package.command.format(moved=HERE / "moved")
-    words = [
-        sys.executable,
-        "-m",
-        "aotcuda",
-        "record",
-        "--dry",
-        "--gpu",
-        "H100",
-        "--write",
-        "--",
-        sys.executable,
-        "-W",
-        "ignore",
-    ]
+    words = [sys.executable, "-m", "aotcuda", "record", "--dry", "--gpu", "H100", "--write", "--"]
+    words += [sys.executable, "-W", "ignore"]
     begin = time.monotonic()
     done = subprocess.run(
-        [*words, *split(command)], cwd=project, env=environ, capture_output=True, text=True, check=False
+        [*words, *shlex.split(command)], cwd=project, env=environ, capture_output=True, text=True, check=False
     )
     seconds = time.monotonic() - begin
     (folder / "output.txt").write_text(done.stdout + done.stderr)
@@ -260,7 +227,7 @@ def unpack(package: Package, folder: Path, project: Path) -> str:
 
 
 def change_imports(project: Path, package: Package) -> None:
-    """Have modules that name `cuda`, or `nb.cuda`, import it from `aotcuda.numba`."""
+    """Change imports of `cuda`, and uses of `nb.cuda`, to `aotcuda.numba`."""
     for file in sources(project, package):
         text = file.read_text()
         if "/tests/" not in str(file):
@@ -276,12 +243,6 @@ def change_imports(project: Path, package: Package) -> None:
 
 def sources(project: Path, package: Package) -> list[Path]:
     return sorted((project / package.source).rglob("*.py"))
-
-
-def split(command: str) -> list[str]:
-    import shlex
-
-    return shlex.split(command)
 
 
 def pip(*arguments: object) -> None:

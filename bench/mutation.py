@@ -36,14 +36,14 @@ MODULES = {
     "aotcuda/manifest/__init__.py": ["manifest", "schema", "run_time_requirement"],
     "aotcuda/common/stamp.py": ["runtime_stale", "build_depfile"],
     "aotcuda/builder/build_cache/store.py": ["build_cache_store"],
-    "aotcuda/builder/wheel_files.py": ["build_artifacts", "build_output_conflicts", "build_module_conflicts"],
+    "aotcuda/builder/wheel_files.py": ["build_artifacts", "build_output_conflicts"],
     "aotcuda/binary/fatbin.py": ["inspect_fatbin", "inspect_hostile"],
     "aotcuda/tools/record/records.py": ["record_records", "record_log", "record_variants"],
 }
 """Modules, and the files of unit tests that they are tested by."""
 
 SECONDS = 900
-"""A mutant whose tests take longer counts as killed: it does not end."""
+"""The time after which a mutant counts as killed."""
 
 SWAPPED = {
     ast.Eq: ast.NotEq,
@@ -95,7 +95,7 @@ def kinds(node: ast.AST) -> list[str]:
 
 
 def changed(tree: ast.Module, at: int, kind: str) -> tuple[ast.Module, int]:
-    """Return a copy of a module with one change, and the line of that."""
+    """Return a copy of a module with one change, and the line of the change."""
     tree = copy.deepcopy(tree)
     node = [*ast.walk(tree)][at]
     if kind == "operator" and isinstance(node, ast.Compare):
@@ -124,7 +124,7 @@ def bodies(node: ast.AST) -> list[list[ast.stmt]]:
 
 
 class Killer:
-    """Plug-in of pytest that notes the first test that fails."""
+    """Record the first test that fails, as a plug-in of pytest."""
 
     name = ""
 
@@ -138,7 +138,7 @@ class Killer:
 
 
 class Collected:
-    """Plug-in of pytest that keeps the names of the tests."""
+    """Record the names of the tests, as a plug-in of pytest."""
 
     names: frozenset[str] = frozenset()
 
@@ -147,7 +147,7 @@ class Collected:
 
 
 def forked(work) -> str:
-    """Return what a function returns in a process of its own; a name of the signal if that is killed."""
+    """Run a function in a process of its own and return its text, or a note if the process is killed."""
     read, write = os.pipe()
     if (pid := os.fork()) == 0:
         os.close(read)

@@ -1,12 +1,12 @@
-"""Test a wheel with CUDA 12.0's own tools: assemble its PTX, and read its fatbins.
+"""Read a wheel with CUDA 12.0's own tools: assemble its PTX, and read its fatbins.
 
     python bench/old_tools.py dist/*.whl --out docs/results/old_tools.json
 
-They represent drivers of that CUDA (525), which read the same formats, and are installed into a folder that is removed
-afterwards: ptxas and nvJitLink of NVIDIA's wheels for CUDA 12.0.
+The tools, ptxas and nvJitLink of NVIDIA's wheels for CUDA 12.0, read the same formats as drivers of that CUDA (525).
+They are installed into a temporary folder.
 
-nvJitLink links no finished images, so it refuses each of those, and its error shows the step that failed: 3, it is no
-object to be linked, as for an image that is not compressed; 2, the fatbin cannot be read.
+nvJitLink links no finished images, so it refuses each image. Its error names the step that failed: 3, the image was
+read and is no object to be linked; 2, the fatbin cannot be read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Linker:
         return int(getattr(self.library, f"__nvJitLink{name}_12_0")(*arguments))
 
     def link(self, arch: str, *inputs: tuple[int, bytes]) -> str:
-        """`linked`, or its error."""
+        """Link the inputs; return `linked`, or the error."""
         handle, options = ctypes.c_void_p(), (ctypes.c_char_p * 1)(f"-arch={arch}".encode())
         self.call("Create", ctypes.byref(handle), 1, options)
         try:

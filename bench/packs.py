@@ -1,4 +1,4 @@
-"""A pack for published Triton packages that stay as they are: what it serves, its size, and first results.
+"""Compare unchanged Triton packages with a pack and without: first results, compilations and bits.
 
 1. `prepare` unpacks wheels, unchanged, and makes the pack's project. With `--recorded FOLDER` the variants and choices
    come from projects that `triton_packages.py record` has recorded.
@@ -6,8 +6,7 @@
 3. `build` builds the pack's wheel, without a build cache and without a GPU.
 4. `run` runs the programs by Triton's JIT and with the pack, each in a fresh process with an empty cache of Triton's.
    It counts compilations and timings, and compares the results bit by bit.
-5. `adoption` times the adoption of 400 kernels when a pack is imported; it needs no GPU.
-6. `table` writes docs/results/packs.json.
+5. `table` writes docs/results/packs.json.
 
     pip download --no-deps liger-kernel==0.8.5 fla-core==0.6.0 flash-linear-attention==0.6.0 einops==0.8.2 \
         conch-triton-kernels==1.3
@@ -21,13 +20,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
-import subprocess
 import sys
-import tempfile
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -36,7 +31,7 @@ import triton_packages
 
 _HERE = Path(__file__).resolve()
 _NAMES = {"liger-kernel": "liger_kernel", "fla-core": "fla", "conch-triton-kernels": "conch"}
-"""The packages of the pack, each with the name by which it is imported."""
+"""Packages of the pack -> the names by which they are imported."""
 
 _PACK = "some_pack"
 _PROJECT = f"""
@@ -62,17 +57,14 @@ _INIT = "from aotcuda import packs\n\npacks.use(__name__)\n"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    steps = {"prepare": prepare, "record": record, "build": build, "run": run, "adoption": adoption, "table": table}
-    parser.add_argument("step", choices=(*steps, "adopt"))
+    steps = {"prepare": prepare, "record": record, "build": build, "run": run, "table": table}
+    parser.add_argument("step", choices=steps)
     parser.add_argument("folder", type=Path)
     parser.add_argument("items", nargs="*", help="wheels for `prepare`, names of packages for the others")
     parser.add_argument("--recorded", type=Path, help="projects that triton_packages.py has recorded")
     parser.add_argument("--threads", type=int, default=0, help="threads in which autotuners compile before they time")
     parser.add_argument("--limit", type=int, default=560, help="seconds for each program")
     arguments = parser.parse_args()
-    if arguments.step == "adopt":
-        adopt(arguments.folder)
-        return 0
     return steps[arguments.step](arguments.folder.resolve(), arguments) or 0
 
 
@@ -155,79 +147,8 @@ def _figures(by_jit: Any, packed: Any) -> list[str]:
     ]
 
 
-_KERNELS = 400
-_MODULE = """
-import triton
-import triton.language as tl
-"""
-_KERNEL = """
-
-@triton.autotune([triton.Config({{"BLOCK": 64}}), triton.Config({{"BLOCK": 128}})], key=["n"])
-@triton.jit
-def kernel_{0}(x, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x + at, tl.load(x + at, at < n) + {0}, at < n)
-"""
-
-
-def adoption(folder: Path, arguments: argparse.Namespace) -> int:
-    """Time the adoption of 400 autotuned kernels, in the quickest of nine fresh processes."""
-    del arguments
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        (root / "many.py").write_text(_MODULE + "".join(_KERNEL.format(at) for at in range(_KERNELS)))
-        data = root / "many_pack/__init__.aotcuda"
-        data.mkdir(parents=True)
-        (root / "many_pack/__init__.py").write_text(_INIT)
-        kernels = {f"kernel_{at}": [f"kernel_{at}", "0" * 64] for at in range(_KERNELS)}
-        about = {"source": "many", "distribution": "many", "version": "1", "triton": "3.6.0", "kernels": kernels}
-        index = {"format": "aotcuda pack", "version": 1, "modules": [{"module": "many_pack.many", **about}]}
-        (data / "pack.json").write_text(json.dumps(index))
-        command = [sys.executable, str(_HERE), "adopt", str(root)]
-        found = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(9)]
-    result = {key: min(item[key] for item in found) for key in found[0]}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "adoption.json").write_text(json.dumps({"kernels": _KERNELS, **result}))
-    print(
-        f"{_KERNELS} kernels: pack imported in {result['pack']:.1f} ms, adopted in {result['adoption']:.1f} ms; the "
-        f"run time is imported in {result['runtime']:.1f} ms, and the kernels' module in {result['module']:.0f} ms"
-    )
-    return 0
-
-
-def adopt(root: Path) -> None:
-    """Print the processor time, in ms, of imports of the pack, the run time and the module, and of the adoption."""
-    sys.path.insert(0, str(root))
-    importlib.import_module("triton")
-    start = time.process_time()
-    importlib.import_module("many")
-    module = time.process_time()
-    from aotcuda.integrations.in_place.triton import adoption as adopting
-
-    importlib.import_module("aotcuda.integrations.in_place.triton.functions")
-    imported = time.process_time()
-    spent, inner = [0.0], adopting.adopt
-
-    def timed(*args: Any) -> None:
-        begin = time.process_time()
-        inner(*args)
-        spent.append(time.process_time() - begin)
-
-    adopting.adopt = timed
-    begin = time.process_time()
-    importlib.import_module("many_pack")
-    whole = time.process_time() - begin
-    seconds = {
-        "pack": whole - sum(spent),
-        "adoption": sum(spent),
-        "runtime": imported - module,
-        "module": module - start,
-    }
-    print(json.dumps({key: 1000 * value for key, value in seconds.items()}))
-
-
 def table(folder: Path, arguments: argparse.Namespace) -> int:
-    """Write what was seen as JSON, and print a table in Markdown."""
+    """Write the figures as JSON, and print a table in Markdown."""
     programs = {}
     print("| package | first result | ratio | compilations | configs timed | same bits |\n|---|---|---|---|---|---|")
     for name in _chosen(folder, arguments):
@@ -235,8 +156,8 @@ def table(folder: Path, arguments: argparse.Namespace) -> int:
         if by_jit and packed:
             programs[name] = {"jit": by_jit, "packed": packed}
             print(f"| {name} | {' | '.join(_figures(by_jit, packed))} |")
-    others = {"build": folder / "pack/build.json", "adoption": folder / "adoption.json"}
-    seen = {key: json.loads(path.read_text()) for key, path in others.items() if path.exists()}
+    build_file = folder / "pack/build.json"
+    built = {"build": json.loads(build_file.read_text())} if build_file.exists() else {}
     files = [json.loads(path.read_text()) for path in (folder / "pack" / _PACK).glob("*.variants.json")]
     counts = {
         "modules": len(files),
@@ -244,7 +165,7 @@ def table(folder: Path, arguments: argparse.Namespace) -> int:
         "variants": sum(len(kernel["variants"]) for file in files for kernel in file["kernels"].values()),
     }
     out = _HERE.parent.parent / "docs" / "results" / "packs.json"
-    out.write_text(json.dumps({"pack": counts, **seen, "programs": programs}, indent=1) + "\n")
+    out.write_text(json.dumps({"pack": counts, **built, "programs": programs}, indent=1) + "\n")
     return 0
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import diagrams
@@ -33,8 +32,8 @@ def main() -> None:
 def charts() -> dict[str, Chart]:
     """Return the charts of results, by the name of their picture."""
     return {
-        "launch": launch(_result("two_paths_h100")),
-        "cold_start": cold_start(_result("cold_start_quartiles" if _has("cold_start_quartiles") else "cold_start")),
+        "launch": launch(_result("launch_c")),
+        "cold_start": cold_start(_result("cold_start")),
         "build_time": build_time(_result("build_time")),
         "package": package(_result("xarray_spatial")),
     }
@@ -47,7 +46,7 @@ def diagrams_drawn() -> dict[str, str]:
 
 
 def launch(result: dict[str, Any]) -> Chart:
-    """Return the host time of a launch above C's, the least and the largest median of the runs."""
+    """Return the host time of a launch above C's, with its spread."""
     kept = "aotcuda, k[grid, block] kept"
     wanted = [
         ("aotcuda, PyTorch's tensors", "torch, default", kept),
@@ -58,13 +57,10 @@ def launch(result: dict[str, Any]) -> Chart:
     ]
     rows = []
     for label, case, way in wanted:
-        medians = result["fast path in C"][f"{case}: {way}"]["after"]
+        found = result["figures"][case][way]
         kind = "own" if label.startswith("aotcuda") else "other"
-        rows.append(Bar(label, median(medians), kind, (min(medians), max(medians))))
-    notes = [
-        "One scalar, three arrays, default stream. Mean of the medians of two runs; the lines end at each.",
-        f"One H100, 25 November 2026, commit {result['after']}; {result['name']}.json",
-    ]
+        rows.append(Bar(label, found["over_c"], kind, (found["q1"], found["q3"])))
+    notes = [f"One scalar, three arrays, default stream; {result['unit'].partition('; ')[2]}.", _machine(result)]
     return Chart("Host time of a launch above C's", rows, notes, unit="µs", digits=1)
 
 
@@ -85,11 +81,10 @@ def cold_start(result: dict[str, Any]) -> Chart:
         if way not in result["figures"]:  # that peer was not there
             continue
         found = result["figures"][way]
-        spread = (found["beyond_q1"], found["beyond_q3"]) if "beyond_q1" in found else None
-        rows.append(Bar(label, found["beyond"], kind, spread))
-    kept = " with quartiles" if rows[1].spread else "; this run kept no spread"
+        rows.append(Bar(label, found["beyond"], kind, (found["beyond_q1"], found["beyond_q3"])))
+    left_out = "The driver's own start, 200 ms on this machine, is left out."
     notes = [
-        f"Medians of 9 processes (peers: 3){kept}. The driver's own start, 200 ms on this machine, is left out.",
+        f"Medians of 9 processes (peers: 3) with quartiles. {left_out}",
         _machine(result, "cupy-cuda13x", "torch", "triton", "cuda-core", "warp-lang", "numba-cuda", "numba-cuda-mlir"),
     ]
     return Chart("From the start of a process to the first result", rows, notes, unit="ms", digits=0)
@@ -106,12 +101,9 @@ def build_time(result: dict[str, Any]) -> Chart:
     rows = []
     for label, case, kind in wanted:
         found = result["figures"][case]
-        low, high = found.get("q1", found["min"]), found.get("q3", found["median"])
-        rows.append(Bar(label, found["median"], kind, (low, high)))
+        rows.append(Bar(label, found["median"], kind, (found["q1"], found["q3"])))
     runs = result["figures"]["fifty, cold"]["runs"]
-    has_quartiles = "q1" in result["figures"]["fifty, cold"]
-    spread = "and quartiles" if has_quartiles else "and down to the least"
-    notes = [f"Fifty kernels for five GPU generations. Median of {runs} runs, {spread}.", _machine(result)]
+    notes = [f"Fifty kernels for five GPU generations. Median of {runs} runs and quartiles.", _machine(result)]
     return Chart("Building a wheel", rows, notes, unit="s", digits=1)
 
 
@@ -127,10 +119,6 @@ def package(result: dict[str, Any]) -> Chart:
     title = f"The {result['kernels']} kernels of xarray-spatial, compiled by the JIT and packaged"
     notes = ["A dot for each kernel; below the dots quartiles and median.", f"{result['gpu']}; xarray_spatial.json"]
     return Chart(title, rows, notes)
-
-
-def _has(name: str) -> bool:
-    return (RESULTS / f"{name}.json").is_file()
 
 
 def _result(name: str) -> dict[str, Any]:

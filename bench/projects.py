@@ -1,4 +1,4 @@
-"""Projects made up for the measurements."""
+"""Generate projects for the measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare the wheels of one project that are built in different ways: they have to be the same bytes.
+"""Compare wheels of one project that are built in different ways; all have to be the same bytes.
 
 Each build differs from the first in several things at once: folder, hash seed, number of cores, umask, time zone,
 locale, home, the files' times. One is made from the sdist. Three use a build cache: one fills it, one in another folder
@@ -34,19 +34,19 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, kw_only=True)
 class _Variant:
-    """One way to build.
+    """A way to build.
 
     Attributes:
         title: The way in words.
         folder: The folder that holds the project's.
         environ: Environment variables.
-        umask: The permissions that new files do not get.
+        umask: The permissions that new files lack.
         one_core: The build has one core.
         old_files: The project's files are old.
         from_sdist: The wheel is built from the project's sdist.
-        taken: The share of the build that comes from a build cache, by its summary; None without a cache. All
-            builds of the project with a cache share one.
-        again: The project was built in that folder before.
+        taken: A pattern of the build's summary, of the steps from the build cache that all builds of the project share;
+            None without a cache.
+        again: The project was built in this folder before.
     """
 
     title: str

@@ -44,20 +44,20 @@ def fill(text: str) -> str:
 
 def launches() -> Iterator[str]:
     """Yield the table of launches on the fast path, over C's own launch."""
-    figures = _result("two_paths_h100")["fast path in C"]
+    figures = _result("launch_c")["figures"]
     yield "| µs over C | CuPy | PyTorch | Numba |"
     yield "|---|---|---|---|"
     for label, (case, way) in CASES.items():
-        cells = (_ends(figures.get(f"{library}, {case}: {way}", {}).get("after")) for library in LIBRARIES)
+        cells = (_ends(figures.get(f"{library}, {case}", {}).get(way)) for library in LIBRARIES)
         yield f"| {label} | {' | '.join(cells)} |"
     raw, ffi = "CuPy RawKernel (nothing checked)", "apache-tvm-ffi"
-    peers = (_ends(figures[f"cupy, default: {raw}"]["after"]), _ends(figures[f"torch, default: {ffi}"]["after"]))
+    peers = (_ends(figures["cupy, default"][raw]), _ends(figures["torch, default"][ffi]))
     yield f"| in the same run, default stream | RawKernel {peers[0]} | apache-tvm-ffi {peers[1]} | |"
 
 
 def general_path() -> Iterator[str]:
     """Yield the table of launches on the general path, over C's own launch."""
-    figures = _result("general_path_h100")["figures"]
+    figures = _result("launch_python")["figures"]
     yield "| µs over C, median (quartiles) | CuPy | PyTorch | Numba |"
     yield "|---|---|---|---|"
     for label, (case, way) in CASES.items():
@@ -110,9 +110,9 @@ def correctness() -> Iterator[str]:
         "| builds with a cache and without, after an edit of each declared input "
         f"| {pairs} pairs, {problems} differences | [differential.json](differential.json) |"
     )
-    for name, label in (("build_kills", "killed builds"), ("cache_kills", "killed writers of the JIT cache")):
-        kills = _result(name)
-        yield f"| {label} | {kills['kills']:,} kills, {kills['failures']} failures | [{name}.json]({name}.json) |"
+    kills = _result("build_kills")
+    seen = f"{kills['kills']} kills, {kills['failures']} failures"
+    yield f"| killed builds | {seen} | [build_kills.json](build_kills.json) |"
     hostile = _result("hostile_entries")
     faults = sum(hostile["faults"].values())
     yield (
@@ -145,9 +145,9 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
 }
 
 
-def _ends(values: list[float] | None) -> str:
-    """Return the least and the largest of some values, or nothing if there are none."""
-    return f"{min(values):.1f} to {max(values):.1f}" if values else ""
+def _ends(found: dict[str, float] | None) -> str:
+    """Return both ends of the spread of a figure, or nothing if there is no figure."""
+    return f"{found['q1']:.1f} to {found['q3']:.1f}" if found else ""
 
 
 def _result(name: str) -> dict[str, Any]:

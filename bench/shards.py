@@ -64,7 +64,7 @@ def size(cache: Path) -> dict[str, int]:
 
 
 def shards(project: Path, work: Path, number: int) -> dict[str, Any]:
-    """One build, so many shards, and the merge; with the files compared."""
+    """Run one build, the shards and the merge; compare their files."""
     core = min(os.sched_getaffinity(0))
     one = timed((*AOTCUDA, "--out", str(work / "one")), project, core, AOTCUDA_BUILD_CACHE=str(work / "cache_one"))
     cache = work / "cache"
@@ -135,7 +135,7 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[Any]]]]:
 
 
 def dask(project: Path, work: Path, runs: int) -> list[dict[str, Any]]:
-    """One build on one core, and one by two Dask workers, in turn."""
+    """Run builds on one core and by two Dask workers, in turn."""
     core = min(os.sched_getaffinity(0))
     found = []
     with cluster(work) as (address, workers):

@@ -1,12 +1,12 @@
-"""Predict builds on many workers from measured jobs: `bench/shards.py` writes the figures that this reads.
+"""Predict builds on many workers from the jobs that `bench/shards.py` has measured.
 
     python bench/shards_model.py [--kernels 10000] [--bandwidth 1e8] [--schedule 0.001] [--out FILE]
 
-A job takes a fixed time (Python, the compiler, the sources) and one for each of its kernels; the merge has two such
-times, too. Both are fitted to runs with different numbers of kernels. Kernels have the measured distribution of costs,
+A job takes a fixed time (Python, the compiler, the sources) and a time for each kernel, and the merge does too. The
+times are fitted to runs with different numbers of kernels. Kernels have the measured distribution of costs,
 and are divided among jobs as aotcuda divides them: groups, the most expensive first. All entries go to one machine over
 a network of BANDWIDTH bytes a second, a scheduler takes SCHEDULE seconds for each job, and the merge runs there on one
-core. Workers are as quick as the core that was measured, and nothing else happens on them.
+core. Workers are as fast as the measured core, and do nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import machine
 
 WORKERS = (1, 8, 64, 512)
 GROUP = 5
-"""Kernels of a group on average."""
+"""The average number of kernels in a group."""
 
 
 def line(points: list[tuple[float, float]]) -> tuple[float, float]:

@@ -1,8 +1,8 @@
-"""Count the system calls by which an import finds and reads its files, as on a thousand nodes with one file system.
+"""Count the system calls by which an import finds and reads its files; compare with another commit.
 
     python bench/start_up.py [--kernels 50] [--before TREE] [--out FILE]
 
-`strace -f` counts the calls of a fresh interpreter that imports a packaged module, less those of one that does nothing:
+`strace -f` counts the calls of a fresh interpreter that imports a packaged module, above one that does nothing:
 files that are opened, folders that are listed, look-ups (`stat`, `access`, `readlink`), files that are opened for
 writing or made, and locks. Files of the package and of aotcuda are counted apart from those of Python and the system.
 The driver is the tests' stand-in. TREE is a checkout of another commit; its figures are named "before":

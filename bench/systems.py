@@ -1,4 +1,4 @@
-"""Write the tables of docs/systems.md: what was run where, from the files in docs/results, and what `check` computes.
+"""Write the tables of docs/systems.md: runs on systems, from the files in docs/results, and the output of `check`.
 
     python bench/systems.py            # writes the page
     python bench/systems.py --check    # exit status 1 if the page is not what this script makes
@@ -47,7 +47,7 @@ def page(text: str) -> str:
 
 
 def run() -> str:
-    """Return the table of what was run."""
+    """Return the table of runs."""
     rows = [*_tests(), *_windows(), *_matrix(), *_benches()]
     rows.sort(key=lambda row: (not row["gpu"], row["gpu"], _numbers(row["python"]), row["system"], row["what"]))
     header = ("system", "Python", "GPU, driver", "what was run", "result", "date, commit")

@@ -1,25 +1,20 @@
-"""Measure what an operator of PyTorch made by `aotcuda.torch.op` costs the host, in microseconds a call.
+"""Compare a call of an operator by `aotcuda.torch.op` with an empty operator: microseconds of host time.
 
-One number and three tensors, 1000 elements, the default stream. An empty operator has the same schema and is
-registered the same way. Eager calls are timed in a Python loop; compiled ones inside one function of
-`torch.compile(fullgraph=True)` that makes many, compared with the same function with the empty operator. Another empty
-operator is registered in C, by PyTorch's stable ABI, which shows what calls of Python cost. Rounds take the ways in
-turn, with the GPU idle before each; figures are medians over the rounds.
+One number and three tensors of 1,000 elements, on the default stream. The empty operator has the same schema and is
+registered in the same way. Eager calls are timed in a Python loop, compiled ones inside one function of
+`torch.compile(fullgraph=True)` that makes many. Rounds take the ways in turn, with the GPU idle before each; figures
+are medians.
 
-    python bench/prepare.py /tmp/bench && pip install /tmp/bench/*.whl     # on any machine with aotcuda[cu13]
+    python -m build -nw bench/kernels -o /tmp/bench && pip install /tmp/bench/*.whl  # on any machine with aotcuda[cu13]
     python bench/torch_op.py                                               # on a machine with a GPU and PyTorch
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import shutil
-import subprocess
-import tempfile
 import time
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +28,6 @@ if TYPE_CHECKING:
 _CALLS = 100
 _LIMIT = 1.0
 _SCHEMA = "(float a, Tensor x, Tensor y, Tensor(a3!) out) -> ()"
-_IN_C = """
-#include <stdint.h>
-extern int aoti_torch_delete_tensor_object(void *);
-void empty(uint64_t *stack, uint64_t arguments, uint64_t results) {
-    for (int at = 1; at < 4; at++)
-        aoti_torch_delete_tensor_object((void *)stack[at]);
-}
-"""
 
 
 def main() -> int:
@@ -75,16 +62,10 @@ def main() -> int:
     }
     missing: dict[str, str] = {}
     backend = "inductor" if shutil.which("gcc") or shutil.which("cc") else "aot_eager"
-    operators: dict[str, Callable[[], Any]] = {
-        "empty operator": lambda: empty,
-        "empty operator in C": lambda: _empty_in_c(library),
-        "operator": lambda: own,
-        "operator with forall": lambda: sized,
-    }
-    for name, operator in operators.items():
+    for name, operator in {"empty operator": empty, "operator": own, "operator with forall": sized}.items():
         try:
-            ways[f"{name}, compiled"] = _compiled(operator(), (x, y, out), backend)
-        except Exception as error:  # noqa: BLE001 (what a compiler lacks on a machine must not end the rest)
+            ways[f"{name}, compiled"] = _compiled(operator, (x, y, out), backend)
+        except Exception as error:  # noqa: BLE001 (a fault of a compiler must not end the others)
             missing[f"{name}, compiled"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     figures = _measure(ways, arguments.rounds)
     rows = [(name, found["median"], found["min"]) for name, found in figures.items()]
@@ -98,10 +79,11 @@ def main() -> int:
             added[kind] = {"over the empty operator": round(over, 3), "of that the launch": launch}
             met[f"{kind}: at most {_LIMIT} us over an empty operator and a launch"] = over - launch <= _LIMIT
             print(f"{kind}: {over:.2f} us over the empty operator, of which {launch:.2f} us are the launch itself")
-    machine.verdicts(met, missing)
-    machine.write(
+    return machine.report(
         arguments.out,
         here,
+        met,
+        missing,
         unit="microseconds of host time a call",
         calls=_CALLS,
         rounds=arguments.rounds,
@@ -109,42 +91,17 @@ def main() -> int:
         torch=torch.__version__,
         figures=figures,
         added=added,
-        missing=missing,
-        measures=met,
     )
-    return 0 if all(met.values()) else 1
 
 
 def _empty(library: torch.library.Library, name: str, schema: str, does: Callable[..., Any]) -> Any:
-    """Return an operator that does nothing else than `does`."""
+    """Return an operator that calls `does` alone."""
     import torch
 
     library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
     library.impl(name, does, "CUDA")
     torch.library.register_fake(f"benchops::{name}", does, lib=library)
     return getattr(torch.ops.benchops, name).default
-
-
-def _empty_in_c(library: torch.library.Library) -> Any:
-    """Return an operator that does nothing, which the dispatcher calls in C."""
-    import torch
-
-    libraries = Path(torch.__file__).parent / "lib"
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder, "empty.so")
-        command = ["cc", "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", str(made)]
-        command += ["-L", str(libraries), "-ltorch_cpu", f"-Wl,-rpath,{libraries}"]
-        subprocess.run(command, input=_IN_C, text=True, check=True)
-        function = ctypes.cast(ctypes.CDLL(str(made)).empty, ctypes.c_void_p)
-    library.define(f"empty_in_c{_SCHEMA}", tags=(torch.Tag.pt2_compliant_tag,))
-    torch.library.register_fake("benchops::empty_in_c", lambda *_: None, lib=library)
-    shim = ctypes.CDLL(str(libraries / "libtorch_cpu.so"))
-    handle = ctypes.c_void_p()
-    failed = shim.aoti_torch_library_init_impl(b"benchops", b"CUDA", b"", 0, ctypes.byref(handle))
-    if failed or shim.aoti_torch_library_impl(handle, b"empty_in_c", function):
-        message = "PyTorch did not take an operator in C"
-        raise RuntimeError(message)
-    return torch.ops.benchops.empty_in_c.default
 
 
 def _loop(called: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], None]:
@@ -156,7 +113,7 @@ def _loop(called: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Non
 
 
 def _compiled(operator: Any, args: tuple[Any, ...], backend: str) -> Callable[[], None]:
-    """One compiled function of many calls."""
+    """Return a compiled function that makes many calls."""
     import torch
 
     def many(x: Any, y: Any, out: Any) -> None:

@@ -1,14 +1,13 @@
 """Compare packaged Triton kernels with Triton's own launches: host time, GPU time, first result in a process.
 
-Both launch the same source (`tests/packages/tritonkernels`) in turns, in batches that the driver's queue can hold, by
-calls that are written out, as programs have them, with the grid in brackets before. GPU times are those of a batch that
-is long enough for launches not to matter, by either way in turn; the ratio is the median of the pairs'. C launches
-Numba's axpy, a scalar and three arrays, as a measure of what a launch takes there.
+Both launch the same source (`tests/packages/tritonkernels`) in turn, in batches that the driver's queue can hold, by
+calls that are written out, with a launcher that is kept. GPU times are of long batches; the ratio is the median of the
+pairs. C launches axpy with a scalar and three arrays.
 
-Rows of "exact" launch `add` with ten arguments as modules in place have it: of a copy of the manifest with one variant
-and with a thousand, which all name the same code; the thousand also in turns, and with a grid that a function returns.
+Rows of "exact" launch `add` with ten arguments, as modules in place do: a copy of the manifest has one variant, or a
+thousand that all name the same code. The thousand are also launched in turn, and with a grid function.
 
-    python bench/prepare.py /tmp/bench
+    python -m build -nw bench/kernels -o /tmp/bench
     python -m build --wheel tests/packages/tritonkernels --outdir /tmp/bench && pip install /tmp/bench/*.whl
     python bench/triton_launch.py                     # on a machine with a GPU, Triton and PyTorch
 """
@@ -86,22 +85,20 @@ def main() -> int:
     for name in exact:
         most = _EXACT_OVER_C["exact, function" if "function" in name else "exact"]
         met[f"{name}: a launch at most {most} us over C"] = over_c[name]["aotcuda"] <= most
-    machine.verdicts(met, {})
-    machine.write(
+    return machine.report(
         arguments.out,
         here,
+        met,
         triton=triton.__version__,
         host_microseconds=host,
         over_c_microseconds=over_c,
         gpu_microseconds=gpu,
         first_result_seconds=first,
-        measures=met,
     )
-    return 0 if all(met.values()) else 1
 
 
 def _cases(torch: Any) -> dict[str, dict[str, peers.Batch]]:
-    """By kernel, launches by each way."""
+    """Return for each kernel its launches by each way."""
     from tritonkernels import _kernels, _tensor_cores, kernels, tensor_cores  # type: ignore[import-not-found]
 
     n, size = 1 << 24, 4096
@@ -154,7 +151,7 @@ def exact_cases(x: Any, folder: Path) -> dict[str, dict[str, peers.Batch]]:
 
 
 def _exact_kernel(name: str, count: int, folder: Path) -> Any:
-    """Return the kernel `add` of a module that is written into `folder`: an exact one with twice so many variants."""
+    """Write a module with an exact kernel `add` of twice so many variants into `folder`; return the kernel."""
     import tritonkernels.kernels  # type: ignore[import-not-found]
 
     module = tritonkernels.kernels.__aotcuda__
@@ -204,10 +201,10 @@ def _host_times(
     turns: int,
     folder: Path,
 ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-    """Microseconds of host time for a launch: the medians, and those of the differences to C in the same turn."""
+    """Return medians of the host time of a launch, and of its differences to C in the same turn, in microseconds."""
     import benchkernels.kernels  # type: ignore[import-not-found]
 
-    case = peers.Case(benchkernels.kernels, "axpy", 3, folder)
+    case = peers.Case(benchkernels.kernels, folder)
     _, by_c = next(peers.c_batches(case, case.torch()))
     found: dict[tuple[str, str], list[float]] = {}
     for _ in range(turns):
@@ -232,7 +229,7 @@ def _host_times(
 
 
 def _first(launch: str) -> float:
-    """Seconds from PyTorch being ready to the first result, in a fresh process."""
+    """Return the seconds from the end of PyTorch's start to the first result, in a fresh process."""
     done = subprocess.run(
         [sys.executable, "-c", _FIRST.format(launch=launch)], capture_output=True, text=True, check=True
     )

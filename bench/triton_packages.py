@@ -1,4 +1,4 @@
-"""Published Triton packages with nothing changed but imports: kernels that are packaged, and first results.
+"""Compare published Triton packages, with imports changed alone, with Triton's JIT: kernels and first results.
 
 1. `prepare` unpacks wheels, changes the imports of modules with kernels to `from aotcuda.triton import triton, tl`, and
    makes a project of each package.
@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import triton_programs
+import triton_releases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,7 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("items", nargs="*", help="wheels for `prepare`, names of packages for the others")
-    parser.add_argument("--out", type=Path, help="where `one` writes what it saw")
+    parser.add_argument("--out", type=Path, help="the file that `one` writes")
     parser.add_argument("--threads", type=int, default=0, help="threads in which autotuners compile before they time")
     parser.add_argument("--limit", type=int, default=560, help="seconds for each program")
     arguments = parser.parse_args()
@@ -174,12 +175,7 @@ def compile_all(root: Path, name: str, arguments: argparse.Namespace) -> int:
 
 def serial(root: Path) -> None:
     """Compile in this process; imports do not count."""
-    import triton
-    import triton.language as tl
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    target, seconds, count = GPUTarget("cuda", 90, 32), 0.0, 0
+    seconds, count = 0.0, 0
     if root.name in _PRELUDES:
         exec(_PRELUDES[root.name])
     for file in sorted(root.rglob("*.variants.json")):
@@ -187,29 +183,9 @@ def serial(root: Path) -> None:
         module = importlib.import_module(content["source"])
         for key, kernel in content["kernels"].items():
             function = getattr(module, kernel.get("python", key))
-            while not isinstance(function, triton.JITFunction):
-                function = function.fn
             for variant in kernel["variants"]:
-                signature, constants, attributes = {}, {}, {}
-                types = iter(variant["types"])
-                for at, parameter in enumerate(function.params):
-                    kind, _, hint = "", "", ""
-                    if not parameter.is_constexpr:
-                        kind, _, hint = next(types).partition(":")
-                    value = variant["constexprs"].get(parameter.name)
-                    if parameter.is_constexpr or kind == "none" or hint == "1":
-                        signature[parameter.name] = "constexpr"
-                        value = getattr(tl, value["dtype"]) if isinstance(value, dict) else value
-                        constants[(at,)] = 1 if hint == "1" else value
-                    else:
-                        signature[parameter.name] = kind
-                        if hint:
-                            attributes[(at,)] = [["tt.divisibility", 16]]
-                options = {
-                    name: value for name, value in variant.items() if name not in ("types", "constexprs", "arch")
-                }
                 begin = time.perf_counter()
-                triton.compile(ASTSource(function, signature, constants, attributes), target=target, options=options)
+                triton_releases.compile_variant(function, variant, 90)
                 seconds += time.perf_counter() - begin
                 count += 1
     (root / "serial.json").write_text(json.dumps({"seconds": seconds, "variants": count}))
@@ -364,7 +340,7 @@ def _compile_together(threads: int) -> None:
 
 
 def table(folder: Path, names: list[str]) -> None:
-    """Write what was seen as JSON, and print a table in Markdown."""
+    """Write the figures as JSON, and print a table in Markdown."""
     seen = {name: _seen(folder / name) for name in names}
     head = ("package", "kernels launched, packaged", "first result: JIT, packaged", "compilations", "timings")
     rows = [(*head, "same bits", "build, Triton's compiles"), ("---",) * 7]

@@ -175,7 +175,7 @@ class _Finder:
 
 
 class _Empty(ModuleType):
-    """A module that has an empty class, or a decorator that does nothing, under any name."""
+    """A module with an empty class, or a decorator that does nothing, under any name."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -47,23 +47,7 @@ _AGAIN = 8
 
 _TENSOR_CORES: dict[str, Any] = {
     "matmul": {
-        "parameters": [
-            "a",
-            "b",
-            "c",
-            "m",
-            "n",
-            "k",
-            "am",
-            "ak",
-            "bk",
-            "bn",
-            "cm",
-            "cn",
-            "BLOCK_M",
-            "BLOCK_N",
-            "BLOCK_K",
-        ],
+        "parameters": [*"abcmnk", "am", "ak", "bk", "bn", "cm", "cn", "BLOCK_M", "BLOCK_N", "BLOCK_K"],
         "variants": [
             {
                 "types": ["*fp16:16"] * 3 + ["i32:16"] * 4 + ["i32:1", "i32:16"] * 2 + ["i32:1"],
@@ -85,22 +69,12 @@ _TENSOR_CORES: dict[str, Any] = {
 
 def main() -> int:
     parser = machine.parser(__doc__, "triton_releases")
-    parser.add_argument(
-        "--release", action="append", default=[], help="a release of Triton; several if given several times"
-    )
+    parser.add_argument("--release", action="append", default=[], help="a release of Triton, once or several times")
     arguments = parser.parse_args()
     here = machine.describe()
     rows = [_by_release(release) for release in arguments.release] or [_compared()]
-    machine.table(
-        ("Triton", "variants", "machine codes", "equal", "left out by both", "Triton varies", "otherwise"),
-        [
-            (
-                row["triton"],
-                *(row[name] for name in ("variants", "compared", "equal", "left_out", "varying", "differing")),
-            )
-            for row in rows
-        ],
-    )
+    keys = ("triton", "variants", "compared", "equal", "left_out", "varying", "differing")
+    machine.table(keys, [tuple(row[key] for key in keys) for row in rows])
     machine.write(arguments.out, here, targets=_TARGETS, options=_OPTIONS, releases=rows)
     return int(any(row["differing"] for row in rows))
 
@@ -108,18 +82,8 @@ def main() -> int:
 def _by_release(release: str) -> dict[str, Any]:
     """Compare in a process with another release of Triton."""
     with tempfile.TemporaryDirectory() as folder:
-        install = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--target",
-            folder,
-            f"triton=={release}",
-        ]
-        subprocess.run(install, check=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        subprocess.run([*pip, "--target", folder, f"triton=={release}"], check=True)
         path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
         out = Path(folder, "out.json")
         subprocess.run(
@@ -253,15 +217,18 @@ def reference(project: Path, folder: Path) -> int:
                 for capability in wanted:
                     key = [content["source"], name, number, f"sm_{capability}{'a' * (capability >= 90)}"]
                     if not only or key in only:
-                        symbol, cubin = _compiled(function, variant, capability)
+                        try:
+                            symbol, cubin = compile_variant(function, variant, capability)
+                        except Exception:  # noqa: BLE001 (of any class)
+                            symbol, cubin = "", b""
                         (folder / str(len(keys))).write_bytes(cubin)
                         keys.append([*key, symbol])
     (folder / "keys.json").write_text(json.dumps(keys))
     return 0
 
 
-def _compiled(function: Any, variant: dict[str, Any], capability: int) -> tuple[str, bytes]:
-    """Return symbol and cubin of a variant; empty ones where Triton refuses it."""
+def compile_variant(function: Any, variant: dict[str, Any], capability: int) -> tuple[str, bytes]:
+    """Compile a variant of a variants file by Triton itself; return its symbol and cubin."""
     import triton
     import triton.language as tl
     from triton.backends.compiler import GPUTarget
@@ -283,10 +250,7 @@ def _compiled(function: Any, variant: dict[str, Any], capability: int) -> tuple[
     options = {name: value for name, value in variant.items() if name not in ("types", "constexprs", "arch")}
     options = {"enable_fp_fusion": True} | options  # as aotcuda has it: newer releases warn without
     source = ASTSource(function, signature, values, hints)
-    try:
-        made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    except Exception:  # noqa: BLE001 (of any class)
-        return "", b""
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     return made.metadata.name, made.asm["cubin"]
 
 

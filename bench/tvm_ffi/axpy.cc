@@ -1,4 +1,4 @@
-// The function that bench/streams.py launches by apache-tvm-ffi: axpy with everything checked that a packaged kernel checks.
+// The function that bench/launch.py launches by apache-tvm-ffi: axpy with the checks of a packaged kernel.
 //
 //     site=$(python -c 'import tvm_ffi, os; print(os.path.dirname(tvm_ffi.__file__))')
 //     g++ -std=c++17 -O2 -shared -fPIC -I $site/include bench/tvm_ffi/axpy.cc -L $site/lib -ltvm_ffi -o axpy_tvm_ffi.so

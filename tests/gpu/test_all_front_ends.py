@@ -86,20 +86,6 @@ def test_triton_gives_the_numbers_of_numpy(k: SimpleNamespace, columns: int) -> 
     assert_close(out, raised / raised.sum(axis=1, keepdims=True))
 
 
-def test_kernels_of_all_take_turns_on_one_array(k: SimpleNamespace) -> None:
-    x, out = cupy.asarray(X), cupy.zeros(N, "float32")
-    expected = X
-    for _ in range(3):
-        k.curves.squash.forall(N)(x)
-        k.steps.relax.forall(N)(RATE, x)
-        k.blends.blend.forall(N)(RATE, x, x, out)
-        k.rows.softmax[(10,)](out, x, 1000)
-        expected = relaxed(logistic(expected))
-        raised = np.exp(blended(expected, expected).reshape(10, 1000))
-        expected = (raised / raised.sum(axis=1, keepdims=True)).ravel()
-    assert_close(x, expected)
-
-
 @pytest.fixture(scope="module")
 def mixed(packaged: Callable[[str, str], ModuleType], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """Return a package with the modules `waves` by numba-cuda-mlir and `fields` by numba-cuda."""

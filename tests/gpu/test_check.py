@@ -1,4 +1,4 @@
-"""Test that the predictions of `aotcuda check` and `aotcuda doctor` are true for this GPU and driver."""
+"""Test that a launch takes the image that `aotcuda check` and `aotcuda doctor` predict for this GPU and driver."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 pytestmark = pytest.mark.gpu
 
-PREDICT = """
-import json
+LAUNCH = """
+import ctypes, json
 from pathlib import Path
 from gpu import buffers
 buffers.primary_context()
@@ -23,25 +23,41 @@ cuda = min(here.version, gpu_facts.branches()[-1].cuda)  # the newest known driv
 report = check.check(str(Path(k.__file__).parent), gpu=capability, driver=gpu_facts.dotted(cuda))
 (cell,) = report.modules[0].cells
 x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])
+chosen, versions = None, []
 try:
     k.axpy[1, 32](2.0, x, y, out)
-    happened = [k.__aotcuda__.chosen[0].arch, out.read()]
-except RuntimeUnavailableError as error:
-    happened = [None, None]
+except RuntimeUnavailableError:
+    pass
+else:
+    chosen = k.__aotcuda__.chosen[0].arch
+    table = k.__aotcuda__._loader.current
+    function = ctypes.c_void_p()
+    entry = table.device_kernel(table.table("axpy").overloads[0], 0)
+    buffers.check(buffers.cuda.cuKernelGetFunction(ctypes.byref(function), entry.kernel))
+    for attribute in (5, 6):  # CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_BINARY_VERSION
+        value = ctypes.c_int()
+        buffers.check(buffers.cuda.cuFuncGetAttribute(ctypes.byref(value), attribute, function))
+        versions.append(value.value)
 found = doctor.examine()
 (taken,) = [module["takes"][0]["image"] for module in found["modules"] if module["name"] == "quickstart.kernels"]
-predicted = [cell.image, [12, 24, 36] if cell.packaged else None]
-print(json.dumps([predicted, happened, cell.exists, found["driver"], taken, doctor.render(found)]))
+print(json.dumps([chosen, versions, out.read(), cell.image, bool(cell.packaged), taken, found["driver"]]))
 """
 
 
-@pytest.mark.parametrize("wheel", ["quickstart", "quickstart-ptx", "quickstart-older", "quickstart-specific"])
-def test_check_and_doctor_predict_the_image_of_a_launch(run_clean, wheel):
-    predicted, happened, exists, driver, taken, text = run_clean(PREDICT, wheel, AOTCUDA_FALLBACK="error")
-    assert predicted == happened
-    assert exists
+@pytest.mark.parametrize(
+    ("wheel", "arch", "versions"),
+    [
+        ("quickstart", "sm_90", [90, 90]),
+        ("quickstart-ptx", "compute_80", [80, 90]),  # PTX for 8.0, compiled by the driver for 9.0
+        ("quickstart-specific", "sm_90a", [90, 90]),
+        ("quickstart-older", None, []),
+    ],
+)
+def test_launch_takes_the_predicted_image(run_clean, wheel, arch, versions):
+    chosen, seen, out, predicted, packaged, taken, driver = run_clean(LAUNCH, wheel, AOTCUDA_FALLBACK="error")
+    assert (chosen, seen) == (arch, versions)
+    assert predicted == taken == chosen
+    assert packaged == (chosen is not None)
+    assert out == ([12.0, 24.0, 36.0] if packaged else [0.0, 0.0, 0.0])
     assert driver["problem"] is None
     assert driver["gpus"]
-    assert f"for CUDA {driver['cuda']}" in text
-    if happened[0] is not None:
-        assert taken == happened[0]

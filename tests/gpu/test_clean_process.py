@@ -40,39 +40,6 @@ def test_numbers_are_right_without_numpy_and_compilers(run_clean):
             np.testing.assert_allclose(out, wide, rtol=3e-16, atol=1e-15)
 
 
-IMAGE = """
-import ctypes, json
-from gpu import buffers
-buffers.primary_context()
-import quickstart.kernels as k
-x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])
-k.axpy[1, 32](2.0, x, y, out)
-table = k.__aotcuda__._loader.current
-entry = table.device_kernel(table.table("axpy").overloads[0], 0)
-function = ctypes.c_void_p()
-buffers.check(buffers.cuda.cuKernelGetFunction(ctypes.byref(function), entry.kernel))
-versions = []
-for attribute in (5, 6):  # CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_BINARY_VERSION
-    value = ctypes.c_int()
-    buffers.check(buffers.cuda.cuFuncGetAttribute(ctypes.byref(value), attribute, function))
-    versions.append(value.value)
-choice = k.__aotcuda__.chosen[0]
-print(json.dumps([out.read(), choice.arch, choice.kind, versions]))
-"""
-
-
-@pytest.mark.parametrize(
-    ("wheel", "arch", "kind", "versions"),
-    [
-        ("quickstart", "sm_90", "sass", [90, 90]),
-        ("quickstart-ptx", "compute_80", "ptx", [80, 90]),  # PTX for 8.0, compiled by the driver for 9.0
-        ("quickstart-specific", "sm_90a", "sass", [90, 90]),
-    ],
-)
-def test_driver_runs_the_chosen_image(run_clean, wheel, arch, kind, versions):
-    assert run_clean(IMAGE, wheel) == [[12.0, 24.0, 36.0], arch, kind, versions]
-
-
 FORK = """
 import json, os, sys
 import quickstart.kernels as k
@@ -127,21 +94,11 @@ def test_launch_after_a_fault_names_the_error_and_the_gpu(run_clean, gpu_name):
 
 
 SYNCHRONIZED = """
-import ctypes, json
+import json
 from gpu import buffers
 buffers.primary_context()
 import aotcuda, gpufeatures.kernels as k
-cuda, check = buffers.cuda, buffers.check
-x, out = buffers.Buffer("f", [1, 2, 3]), buffers.Buffer("f", [0, 0, 0])
-stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
-check(cuda.cuStreamCreate(ctypes.byref(stream), 1))
-for _ in range(3):
-    k.square[1, 32, stream.value](x, out)
-check(cuda.cuStreamBeginCapture_v2(stream, 0))  # global: a call that waits ends the capture
-k.square[1, 32, stream.value](x, out)
-k.square[1, 32](x, out)                         # on another stream, and the launch waits for it
-captured = cuda.cuStreamEndCapture(stream, ctypes.byref(graph))
-results = [captured, out.read()]
+results = []
 for _ in range(2):
     try:
         k.out_of_bounds[(2, 3), 32](16)
@@ -152,9 +109,7 @@ print(json.dumps(results))
 
 
 def test_synchronize_names_the_kernel_that_fails_and_its_arguments(run_clean):
-    captured, squares, (name, message), (again, _) = run_clean(SYNCHRONIZED, "gpufeatures", AOTCUDA_SYNCHRONIZE="1")
-    assert captured == 0
-    assert squares == [1.0, 4.0, 9.0]
+    (name, message), (again, _) = run_clean(SYNCHRONIZED, "gpufeatures", AOTCUDA_SYNCHRONIZE="1")
     assert name == again == "CUDA_ERROR_ILLEGAL_ADDRESS"
     assert message.startswith("gpufeatures.kernels.out_of_bounds failed on GPU 0 (NVIDIA")
     assert "signature: void(CPointer(int32))" in message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotcuda import testing
 from aotcuda.errors import FallbackWarning, HostArrayWarning
 
 pytestmark = [
@@ -44,13 +43,6 @@ def test_bits_equal_those_of_numba(run_clean):
     assert packaged[:2] == numba[:2]
     assert packaged[2] == "aotcuda.integrations.in_place.functions"
     assert numba[2] == "numba.cuda.dispatcher"
-
-
-def test_only_packaged_kernels_are_launched(solver):
-    x = cupy.ones(64, "f4")
-    with testing.only_packaged():
-        solver.launch_all(x, x, cupy.zeros_like(x))
-    assert testing.is_packaged("inplace.solver")
 
 
 def test_numpys_arrays_are_copied_to_the_gpu_and_back(solver):

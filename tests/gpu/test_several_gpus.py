@@ -374,27 +374,3 @@ for gpu in (1, 0, 1):
     result.append([out.read(), device.value == expected.value])
 print(json.dumps(result))
 """
-
-
-@pytest.mark.parametrize(("visible", "count"), [("1", 1), ("1,0", 2)])
-def test_visible_gpus_are_used(run_there, visible, count):
-    result, chosen = run_there(VISIBLE, CUDA_VISIBLE_DEVICES=visible)
-    assert result == [[12.0, 24.0, 36.0]] * count
-    assert len(chosen) == count
-    assert all(chosen)
-
-
-VISIBLE = """
-import json
-import cupy
-import quickstart.kernels as k
-
-results = []
-for gpu in range(cupy.cuda.runtime.getDeviceCount()):
-    with cupy.cuda.Device(gpu):
-        x, y = cupy.array([1, 2, 3], "float32"), cupy.array([10, 20, 30], "float32")
-        out = cupy.zeros(3, "float32")
-        k.axpy[1, 32](2.0, x, y, out)
-        results.append(out.get().tolist())
-print(json.dumps([results, [choice.arch for choice in k.__aotcuda__.chosen.values()]]))
-"""

@@ -26,7 +26,7 @@ def t(installed: Path) -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def compiled(t: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the kernels that Triton compiles."""
+    """Return a list that gets the names of the kernels that Triton compiles."""
     return triton_in_place.compilations(monkeypatch)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.builder.worker import process
-from integration import forked, projects, zygotes
+from integration import forked, projects
 from support import front_ends
 from support.stand_in import cuda, stand_in_library
 
@@ -39,16 +39,15 @@ __all__ = [
 
 @pytest.fixture(scope="session", autouse=True)
 def _workers(session_folder: Path) -> Iterator[None]:
-    """Workers of builds whose start no test is about are forked, in whichever of the session's processes."""
+    """Have workers forked from servers; see `forked`."""
     owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-    python = zygotes.settle(session_folder / "zygotes", owner)
+    forked.install(session_folder / "servers", owner)
     command = process._command
 
     def forked_command(*given: str) -> list[str]:
-        return [str(python), *command(*given)[1:]]
+        return [forked.Session.python, *command(*given)[1:]]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forked.Workers, "python", str(python))
         patch.setattr(process, "_command", forked_command)  # of builds in this process
         yield
 

@@ -85,7 +85,9 @@ class TestTheWheel:
         for name in names:
             symbol, arch = name.split("-")
             own = (tmp_path / name).read_bytes()
-            assert section(found[arch], f".text.{symbol}") == section(own, f".text.{symbol}"), name
+            images = (Elf(data, machine=190, budget=Budget(len(data))) for data in (found[arch], own))
+            packaged_code, own_code = (image.content(f".text.{symbol}") for image in images)
+            assert packaged_code == own_code != b"", name
             (wanted,) = cubin.read(own, name).kernels
             (packaged,) = [item for item in cubin.read(found[arch], arch).kernels if item.name == symbol]
             assert packaged == wanted
@@ -94,25 +96,6 @@ class TestTheWheel:
         (bill,) = [json.loads(data) for name, data in files.items() if name.endswith("aotcuda.cdx.json")]
         names = {item["name"] for item in bill["components"]}
         assert {"cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm"} <= names
-
-    def test_inspect_names_variants_and_resources(self, wheel: Path) -> None:
-        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
-        modules = {item["name"]: item for item in json.loads(done.out)["modules"]}
-        (matmul,) = [item for item in modules["cutilekernels.matmul"]["symbols"] if item["name"] == "matmul"]
-        assert matmul["abi"] == "cutile"
-        assert matmul["signature"].startswith("void(float16[:, ::1]:16, ")
-        (image,) = [item for item in matmul["images"] if item["arch"] == "sm_90a"]
-        assert image["registers"] > 32
-
-    def test_check_says_where_it_runs(self, wheel: Path) -> None:
-        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "check", "--gpu", "H200", wheel)
-        assert "sm_90a" in done.out
-
-
-def section(data: bytes, name: str) -> bytes:
-    found: bytes = Elf(data, machine=190, budget=Budget(len(data))).content(name)
-    assert found
-    return found
 
 
 REFERENCE = """
@@ -148,32 +131,20 @@ export("softmax__0_1", _kernels.softmax, [array(ct.float32, 2, 16, 1, several=Fa
 """
 
 
-EDITS = {
-    # What stands there, what is to stand there, and how many of 26 results are made: 11 variants for 2 targets, and
-    # the images of 2 modules for each.
-    "a comment": ("@ct.kernel\ndef scale", "# a comment\n\n@ct.kernel\ndef scale", 0),
-    "a kernel": ("factor * ct.load", "factor + ct.load", 2 + 2),
-    "the level of all": ("@ct.kernel\n", "@ct.kernel(opt_level=1)\n", 26),
-}
-
-
-def test_an_edit_makes_what_it_concerns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One build after the other, each with what those before it have kept, and beside one without the cache."""
+def test_a_build_with_a_cache_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = projects.copy("cutilekernels", tmp_path.resolve() / "project")
     table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
     source = root / "cutilekernels" / "_kernels.py"
 
-    def build(cache: str) -> Output:
-        monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+    def build(cache: Path | str) -> Output:
+        monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(cache))
         return api.build(table, root)
 
-    assert build(str(tmp_path / "cache")).summary.made == 26
-    for what, (before, after, made) in EDITS.items():
-        assert before in source.read_text()
-        source.write_text(source.read_text().replace(before, after))
-        built = build(str(tmp_path / "cache"))
-        assert build("0").files == built.files, what
-        assert (built.summary.made, built.summary.reused) == (made, 26 - made), what
+    build(tmp_path / "cache")
+    source.write_text(source.read_text().replace("factor * ct.load", "factor + ct.load"))
+    built = build(tmp_path / "cache")
+    assert built.summary.reused > 0
+    assert build("0").files == built.files
 
 
 @pytest.fixture(params=["9.0"])
@@ -190,55 +161,30 @@ def k(cuda, wheel: Path, request: pytest.FixtureRequest) -> Iterator[ModuleType]
 
 
 def arrays_and_block(cuda) -> tuple[list[Any], bytes]:
-    """Arguments of `add`, and what the driver is to be handed for them."""
+    """Return arguments of `add`, and the parameters that the driver gets for them."""
     found = [cuda.array(np.zeros(64, "<f4")) for _ in range(3)]
     return found, b"".join(np.uint64(x.address).tobytes() + np.array([64, 1], "<i4").tobytes() for x in found)
 
 
-class TestLaunches:
-    def test_blocks_are_the_drivers_to_say(self, cuda, k) -> None:
-        arrays, block = arrays_and_block(cuda)
-        for _ in range(3):
-            k.add[3, 2](*arrays, TILE=256)
-            call = cuda.launches()[-1]
-            assert (call["kernel"], call["grid"], call["block"], call["shared"]) == (
-                "add__0_0",
-                [3, 2, 1],
-                [1, 1, 1],
-                0,
-            )
-            assert cuda.parameters() == block
-
-    def test_arguments_that_fit_no_variant_are_refused(self, cuda, k, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-        (x, y, out), _ = arrays_and_block(cuda)
-        doubles = cuda.array(np.zeros(64))
-        for problem, args in [
-            (r"was not given TILE; it is packaged with 256, 1024\n  packaged: void\(float32\[::1\]:16:16", (x, y, out)),
-            (r"TILE, is 128 where TILE=256 is packaged", (x, y, out, 128)),
-            (r"out, is float64\[::1\] where float32\[::1\] is packaged", (x, y, doubles, 256)),
-        ]:
-            with pytest.raises(ArgumentError, match=problem):
-                k.add[1](*args)
+def test_the_driver_chooses_the_blocks(cuda, k) -> None:
+    arrays, block = arrays_and_block(cuda)
+    for _ in range(3):
+        k.add[3, 2](*arrays, TILE=256)
+        call = cuda.launches()[-1]
+        assert (call["kernel"], call["grid"], call["block"], call["shared"]) == ("add__0_0", [3, 2, 1], [1, 1, 1], 0)
+        assert cuda.parameters() == block
 
 
-def test_nothing_of_the_compiler_is_imported_for_a_launch(cuda, k) -> None:
-    x = cuda.allocate(4 * 64)
-    assert (
-        cuda.run(f"""
-import sys
-import aotcuda.runtime.driver
-from cutilekernels import kernels
-
-class Array:
-    __cuda_array_interface__ = dict(version=3, data=({x}, False), shape=(64,), typestr="<f4", strides=None)
-
-kernels.add[1](Array(), Array(), Array(), 256)
-print(sorted({{"cuda", "numpy", "json", "typing"}} & {{name.partition(".")[0] for name in sys.modules}}))
-""")
-        == "[]\n"
-    )
-    assert cuda.launches()[-1]["kernel"] == "add__0_0"
+def test_arguments_that_fit_no_variant_are_refused(cuda, k, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+    (x, y, out), _ = arrays_and_block(cuda)
+    for problem, args in [
+        (r"was not given TILE; it is packaged with 256, 1024\n  packaged: void\(float32\[::1\]:16:16", (x, y, out)),
+        (r"TILE, is 128 where TILE=256 is packaged", (x, y, out, 128)),
+        (r"out, is float64\[::1\] where float32\[::1\] is packaged", (x, y, cuda.array(np.zeros(64)), 256)),
+    ]:
+        with pytest.raises(ArgumentError, match=problem):
+            k.add[1](*args)
 
 
 @pytest.mark.parametrize("k", ["10.0"], indirect=True)

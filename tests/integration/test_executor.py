@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +93,8 @@ def test_job_of_a_lost_pool_process_runs_again(project: Path, tmp_path: Path, mo
     assert (tmp_path / "flag").exists()
 
 
-class Given(concurrent.futures.Executor):
-    """Gives every job this outcome."""
+class OneOutcome(concurrent.futures.Executor):
+    """Give every job the same outcome."""
 
     def __init__(self, outcome: Any) -> None:
         self.outcome = outcome
@@ -118,7 +118,6 @@ OUTCOMES = {
         "the worker node7 has numba-cuda 0.30.3, and the build has 0.30.4; install the same there",
     ),
     "an error of a kernel": (result(error="tool.aotcuda: no", **{"class": "CompileError"}), "^tool.aotcuda: no$"),
-    "an end": (result(error="its process ended"), "shard 1 of 1 on node7: its process ended"),
     "no aotcuda": (ModuleNotFoundError("No module named 'aotcuda'"), "shard 1 of 1: ModuleNotFoundError: No module"),
     "lost": (concurrent.futures.BrokenExecutor("gone"), r"shard 1 of 1 was lost with its worker 3 times \(.*gone\)"),
     "damage": (({**result()[0]}, {"0" * 64: b"?"}), "entry from the worker node7 cannot be stored: it is damaged"),
@@ -130,7 +129,7 @@ OUTCOMES = {
 def test_failing_job_gives_one_line(name: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome, message = OUTCOMES[name]
     monkeypatch.setenv("AOTCUDA_EXECUTOR", "given_executor:make")
-    monkeypatch.setitem(sys.modules, "given_executor", SimpleNamespace(make=lambda: Given(outcome)))
+    monkeypatch.setitem(sys.modules, "given_executor", SimpleNamespace(make=lambda: OneOutcome(outcome)))
     with pytest.raises(AotcudaError, match=message) as error:
         build(project)
     assert "\n" not in str(error.value)
@@ -140,7 +139,6 @@ def test_failing_job_gives_one_line(name: str, project: Path, monkeypatch: pytes
     ("given", "message"),
     [
         ("nonsense", "AOTCUDA_EXECUTOR is 'nonsense'; write dask://HOST:PORT, or module:function"),
-        ("missing_module:make", "missing_module:make gives no executor .ModuleNotFoundError"),
         ("os:getpid", "os:getpid returned a int; write dask"),
         pytest.param(
             "dask://127.0.0.1:1", "no scheduler answers at 127.0.0.1:1 within 1 seconds", marks=pytest.mark.matrix
@@ -157,14 +155,14 @@ def test_invalid_executor_gives_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_a_worker_with_other_tools_refuses_before_it_unpacks() -> None:
+def test_worker_with_other_tools_refuses_the_job() -> None:
     request = {
         "table": {}, "roots": [], "variables": {}, "distributions": [], "tools": {"Python": "2.7"},
         "index": 1, "count": 1,
     }  # fmt: skip
-    told, entries = remote_job.run(b"no archive", request)
-    assert told["refused"]
-    assert re.match(r"has Python \[.*\], and the build has 2\.7$|has \w", told["error"])
+    found, entries = remote_job.run(b"no archive", request)
+    assert found["refused"]
+    assert re.match(r"has Python \[.*\], and the build has 2\.7$|has \w", found["error"])
     assert not entries
 
 
@@ -176,14 +174,14 @@ def test_hidden_files_and_environments_are_not_sent(project: Path, tmp_path: Pat
 
 
 @contextmanager
-def dask(folder: Path, workers: int = 2) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
+def dask(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
     """Start a scheduler and workers of one thread each; give the address and the processes, the scheduler first."""
     here = {"cwd": folder, "stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
     command = (sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0")
     processes = [subprocess.Popen([*command, "--no-dashboard"], **here)]
     try:
         found = line_with(processes[0], r"tcp://(127\.0\.0\.1:\d+)")
-        for _ in range(workers):
+        for _ in range(2):
             options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder))
             command = (sys.executable, "-m", "distributed.cli.dask_worker", found, *options)
             processes.append(subprocess.Popen(command, **here))
@@ -230,13 +228,8 @@ def waiting(tmp_path: Path) -> Iterator[tuple[Path, socket.socket]]:
         yield written(root, KERNELS, WAITS.format(port=server.getsockname()[1])), server
 
 
-def expected(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
-    return build(root).files
-
-
 @pytest.mark.matrix
-def test_the_job_of_a_lost_dask_worker_runs_again(
+def test_job_of_a_lost_dask_worker_runs_again(
     waiting: tuple[Path, socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, server = waiting
@@ -248,7 +241,8 @@ def test_the_job_of_a_lost_dask_worker_runs_again(
             one.close()
         said = client.communicate(timeout=SECONDS)[1]
     assert client.returncode == 0, said
-    assert projects.tree(root / "out") == expected(root, monkeypatch)
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    assert projects.tree(root / "out") == build(root).files
 
 
 @pytest.mark.matrix
@@ -263,26 +257,3 @@ def test_ctrl_c_ends_the_jobs_on_dask_workers(waiting: tuple[Path, socket.socket
             one.settimeout(SECONDS)
             assert one.recv(1) == b"", "the job's process has ended"
             one.close()
-
-
-@pytest.mark.matrix
-def test_a_scheduler_that_goes_is_one_line(waiting: tuple[Path, socket.socket], tmp_path: Path) -> None:
-    root, server = waiting
-    with dask(tmp_path) as (address, processes), started(root, address) as client, ExitStack() as stack:
-        for _ in range(2):
-            stack.enter_context(server.accept()[0])
-        processes[0].kill()
-        said = client.communicate(timeout=SECONDS)[1]
-    assert client.returncode == 1
-    assert said == f"aotcuda: AOTCUDA_EXECUTOR: the scheduler at {address} does not answer; start it, and build again\n"
-
-
-@pytest.mark.matrix
-def test_a_scheduler_without_workers_is_one_line(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executor, "_PATIENCE", 2.0)
-    with dask(tmp_path, workers=0) as (address, _):
-        monkeypatch.setenv("AOTCUDA_EXECUTOR", f"dask://{address}")
-        with pytest.raises(AotcudaError, match=f"the scheduler at {address} has no workers; start some: dask worker"):
-            build(project)

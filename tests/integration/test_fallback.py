@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -101,7 +100,7 @@ class Machine:
         self.log = tmp_path / "builds"
         self.cache = tmp_path / "cache"
         self.root = cuda.packages
-        self.workers = forked.Workers.python
+        self.workers = forked.Session.python
 
     @property
     def builds(self):
@@ -196,11 +195,6 @@ class TestWheels:
         assert not [name for name in files if "sources" in name]
         assert "rebuild" not in projects.manifest_of(files, "pkg.k")
 
-    def test_two_builds_contain_the_same_sources(self, tmp_path, wheel):
-        project = write(tmp_path / "elsewhere" / "project")
-        other = projects.build_wheel(project, AOTCUDA_ARCH="sm_80;sm_90", BUILDS=str(tmp_path / "builds"))
-        assert projects.content(other) == projects.content(wheel)
-
 
 class TestCases:
     def test_other_types_are_compiled_once_for_all_processes(self, installed):
@@ -210,15 +204,6 @@ class TestCases:
         assert first["images"] == second["images"]
         assert second["heavy"] == []
         assert installed.builds == 1
-
-    def test_prestarted_worker_compiles(self, installed, tmp_path):
-        starts, python = tmp_path / "starts", tmp_path / "python"
-        python.write_text(f'#!/bin/sh\necho started >>{starts}\nexec {installed.workers or sys.executable} "$@"\n')
-        python.chmod(0o755)
-        installed.workers = str(python)
-        installed.run("scaled:<f8")
-        assert installed.builds == 1
-        assert starts.read_text() == "started\n"
 
     def test_another_gpu_gets_the_whole_module(self, installed):
         installed.cuda.set(devices="12.0")
@@ -241,15 +226,6 @@ class TestCases:
         assert "and the JIT fallback failed: " in line
         assert process.returncode == 1
 
-    def test_inspect_shows_an_entry(self, installed):
-        installed.run("scaled:<f8")
-        done = projects.aotcuda(installed.root, "inspect", "--json", installed.cache)
-        (module,) = json.loads(done.out)["modules"]
-        symbols = {symbol["name"]: symbol for symbol in module["symbols"]}
-        (image,) = symbols["scaled"]["images"]
-        assert (symbols["scaled"]["signature"], image["arch"]) == ("void(float64[::1])", "sm_90")
-        assert image["registers"] > 0
-
 
 def test_an_edited_editable_install_gives_the_new_code(machine):
     project = write(machine.root)
@@ -268,21 +244,6 @@ def test_an_edited_editable_install_gives_the_new_code(machine):
     assert machine.builds == 2
 
 
-def test_missing_front_end_names_the_extra(installed, front_end):
-    code = LAUNCH.replace("import json, sys, warnings", "import json, sys, warnings; sys.argv[1:] = ['scaled:<f8']")
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code],
-        env=installed.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    extra = {front_ends.NUMBA: "jit-cu13", front_ends.MLIR: "jit-mlir-cu13"}[front_end]
-    assert f"needs {front_end}, which is not installed: pip install 'aotcuda[{extra}]'" in done.stderr
-    assert installed.builds == 0
-
-
 @MLIR_ALONE
 def test_fallback_of_second_front_end_has_its_array_layout(installed):
     installed.run("plain:<i4")
@@ -293,20 +254,3 @@ def test_fallback_of_second_front_end_has_its_array_layout(installed):
     assert "llvmlite" not in manifest["toolchain"]
     (overload,) = manifest["kernels"][0]["overloads"]
     assert overload["parameters"][0]["words"] == ["data", "data", "zero", "shape0", "step0"]
-
-
-def test_stale_bytecode_of_a_source_is_ignored(checkout):
-    """Python itself takes it, if the edit kept size and time in seconds."""
-    import py_compile
-
-    helper = checkout.root / "pkg" / "helpers.py"
-    edited = HELPERS.replace("SHIFT = 5", "SHIFT = 6")
-    helper.write_text(edited)
-    as_edited = checkout.run("scaled:<f4")["images"]
-    helper.write_text(HELPERS)
-    os.utime(helper, (1_000_000_000, 1_000_000_000))
-    py_compile.compile(str(helper))
-    helper.write_text(edited)
-    os.utime(helper, (1_000_000_000, 1_000_000_000))
-    shutil.rmtree(checkout.cache)
-    assert checkout.run("scaled:<f4")["images"] == as_edited

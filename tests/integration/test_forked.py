@@ -1,4 +1,4 @@
-"""Builds that are forked, and workers that are, from processes that have imported what they need, are as if started."""
+"""Forked builds and workers do what started ones do."""
 
 from __future__ import annotations
 
@@ -8,59 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration import forked, projects
+from integration import projects
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SOURCE = "import sys, warnings\nprint('imported', *sys.argv)\nwarnings.warn('a word')\ndef k(x):\n    x[0] = 1\n"
 KERNEL = 'kernels.k = "void(float32[::1])"'
-
-
-@pytest.mark.usefixtures("back_end")
-def test_forked_build_gives_the_same_wheel_and_output(tmp_path: Path) -> None:
-    project = projects.write(tmp_path / "project", SOURCE, module=KERNEL)
-    started = projects.run(project, *projects.command())
-    (wheel,) = (project / "dist").glob("*.whl")
-    content = projects.content(wheel)
-    wheel.unlink()
-    done = forked.run(project, projects.command(), projects.environment({}))
-    assert done == (started.status, started.out, started.err)
-    assert projects.content(wheel) == content
-    assert "UserWarning: a word" in started.out + started.err
-
-
-def test_start_variables_start_a_new_interpreter() -> None:
-    assert forked.serves(projects.environment({"AOTCUDA_ARCH": "sm_90"}))
-    assert not forked.serves(projects.environment({"PYTHONHASHSEED": "3"}))
-
-
-@pytest.mark.usefixtures("back_end")
-def test_forked_build_searches_its_own_path_first(tmp_path: Path) -> None:
-    path = [os.environ.get("PYTHONPATH", ""), str(tmp_path / "other"), str(tmp_path / "another")]
-    for name in ("other", "another"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "helpers.py").write_text(f"NAME = {name!r}\n")
-    source = f"import helpers, sys\nprint(helpers.NAME, sys.path)\n{SOURCE}"
-    project = projects.write(tmp_path / "project", source, aotcuda='fallback = "error"', module=KERNEL)
-    environ = {"PYTHONPATH": os.pathsep.join(filter(None, path))}
-    started = projects.run(project, *projects.command(), **environ)
-    assert "other ['" in started.out + started.err
-    done = forked.run(project, projects.command(), projects.environment(environ))
-    assert done == (started.status, started.out, started.err)
-    (tmp_path / "other" / "packaging.py").touch()
-    assert forked.run(project, projects.command(), projects.environment(environ)) is None
-    if path[0]:
-        assert forked.run(project, projects.command(), projects.environment({"PYTHONPATH": path[1]})) is None
-
-
+SOURCE = "import helpers, sys, warnings\nprint(helpers.NAME, *sys.argv, sys.path)\nwarnings.warn('a word')\n"
 LOOKS_AROUND = """
 import json, gc, os, pathlib, resource, signal, sys, tempfile, threading
 
 above = int(pathlib.Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
 seen = {
     "above the reaper": pathlib.Path(f"/proc/{above}/cmdline").read_text().split("\\0"),
-    "modules": sorted(sys.modules.keys() - {"socket", "_socket"}),  # which one that forks talks over
+    "modules": sorted(sys.modules.keys() - {"socket", "_socket"}),  # a server has them
     "path": sys.path,
     "argv": sys.argv,
     "main": sorted(vars(sys.modules["__main__"])),
@@ -71,7 +32,6 @@ seen = {
     "own group": os.getpgrp() == os.getpid() and os.getsid(0) == os.getppid(),
     "hash": hash("a word"),
     "garbage": [gc.isenabled(), gc.get_threshold()],
-    "umask": os.umask(0o22),
     "flags": repr(sys.flags),
     "limits": [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")],
     "signals": [repr(signal.getsignal(number)) for number in sorted(signal.valid_signals())],
@@ -80,61 +40,56 @@ seen = {
     "standard": [os.fstat(0).st_rdev, os.path.samestat(os.fstat(1), os.fstat(2))],
 }
 pathlib.Path(os.environ["SEEN"]).write_text(json.dumps(seen))
-
-
-def k(x):
-    x[0] = 1
 """
+DIES = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\nsignal.pause()\n"
+FUNCTION = "\ndef k(x):\n    x[0] = 1\n"
 
 
-def seen(project: Path, how: str, **environ: str) -> dict[str, Any]:
-    """Return what a source sees of the process that it is imported in."""
-    environ = {"SEEN": str(project.parent / "seen.json"), "TMPDIR": str(project.parent), **environ}
-    if how == "started":
-        projects.succeed(project, *projects.command(), **environ)
-    else:
-        assert forked.run(project, projects.command(), projects.environment(environ))[0] == 0
+@pytest.mark.usefixtures("back_end")
+def test_forked_build_gives_the_same_wheel_and_output(tmp_path: Path) -> None:
+    for name in ("other", "another"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "helpers.py").write_text(f"NAME = {name!r}\n")
+    path = [os.environ.get("PYTHONPATH", ""), str(tmp_path / "other"), str(tmp_path / "another")]
+    environ = {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+    project = projects.write(tmp_path / "project", SOURCE + FUNCTION, aotcuda='fallback = "error"', module=KERNEL)
+    wheels = []
+    for command in (projects.run, projects.forked_run):
+        done = command(project, *projects.command(), **environ)
+        (wheel,) = (project / "dist").glob("*.whl")
+        wheels.append((projects.content(wheel), done))
+        wheel.unlink()
+    assert wheels[0] == wheels[1]
+    assert "other -c" in done.out + done.err
+    assert "UserWarning: a word" in done.out + done.err
+
+
+def seen(project: Path, how: str) -> dict[str, Any]:
+    """Return what a source sees of the process that imports it."""
+    environ = {"SEEN": str(project.parent / "seen.json"), "TMPDIR": str(project.parent)}
+    run = projects.run if how == "started" else projects.forked_run
+    assert run(project, *projects.command(), **environ).status == 0
     return json.loads((project.parent / "seen.json").read_text())
-
-
-def by_zygote(looked: dict[str, Any]) -> bool:
-    return any("zygotes.py" in word for word in looked["above the reaper"])
 
 
 @pytest.mark.usefixtures("back_end")
 @pytest.mark.back_end("hatchling")
 def test_source_sees_no_difference_in_a_forked_worker(front_end: str, tmp_path: Path) -> None:
-    project = projects.write(tmp_path / "project", projects.source(LOOKS_AROUND), module=KERNEL)
+    project = projects.write(tmp_path / "project", projects.source(LOOKS_AROUND + FUNCTION), module=KERNEL)
     started, found = seen(project, "started"), seen(project, "forked")
-    assert by_zygote(found)
-    assert not by_zygote(started)
     assert [name for name in started if found[name] != started[name]] == ["above the reaper"]
+    assert found["above the reaper"][-2] == front_end
+    (project / "nvidia").mkdir()  # a compiler of the project's own
+    assert seen(project, "forked")["above the reaper"][-2] == "-m", "the build started Python"
 
 
 @pytest.mark.usefixtures("back_end")
 @pytest.mark.back_end("hatchling")
-def test_other_compiler_on_the_path_starts_a_worker(tmp_path: Path) -> None:
-    project = projects.write(tmp_path / "project", LOOKS_AROUND, module=KERNEL)
-    assert by_zygote(seen(project, "forked"))
-    (project / "nvidia").mkdir()
-    assert not by_zygote(seen(project, "forked"))
-    (project / "numpy.py").touch()
-    started = projects.run(project, *projects.command())
-    assert forked.run(project, projects.command(), projects.environment({})) == (
-        started.status,
-        started.out,
-        started.err,
-    )
-    assert "numpy" in started.err
-
-
-DIES = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\nsignal.pause()\ndef k(x):\n    x[0] = 1\n"
-
-
-@pytest.mark.usefixtures("back_end")
-@pytest.mark.back_end("hatchling")
-def test_killed_forked_worker_is_reported(tmp_path: Path) -> None:
-    project = projects.write(tmp_path / "project", DIES, module=KERNEL)
-    started = projects.run(project, *projects.command())
-    assert "killed by SIGKILL" in started.err
-    assert forked.run(project, projects.command(), projects.environment({}))[2] == started.err
+@pytest.mark.parametrize(("source", "file"), [(FUNCTION, "packaging.py"), (DIES + FUNCTION, "other.py")])
+def test_forked_and_started_build_fail_alike(source: str, file: str, tmp_path: Path) -> None:
+    """A project's module may hide one that a server has imported; a source may kill the worker."""
+    project = projects.write(tmp_path / "project", source, module=KERNEL)
+    (project / file).touch()
+    started = projects.run(project, *projects.command(), PYTHONPATH=str(project))
+    assert started.status != 0
+    assert projects.forked_run(project, *projects.command(), PYTHONPATH=str(project)) == started

@@ -139,12 +139,6 @@ print(s.has_gpu(), [name for name in ("numba", "numpy", "llvmlite") if name in s
     assert kernels(cuda) == ["add__0", "scale__0", "shift", "tile", "scale__0", "fill"]
 
 
-def test_a_command_reads_it_as_any_module(installed: Path) -> None:
-    done = projects.aotcuda(installed, "inspect", str(installed / "inplace"))
-    assert "inplace.solver" in done.out
-    assert "scale" in done.out
-
-
 def test_types_that_were_not_packaged_are_compiled_by_the_fallback(
     cuda: StandIn, installed: Path, tmp_path: Path
 ) -> None:
@@ -163,17 +157,6 @@ print(s.scale.signatures)
     assert silent == ""
     assert signatures == "['void(float64, float32[:])', 'void(float32, float32[:])', 'void(int64, float32[:])']"
     assert kernels(cuda) == ["scale", "scale"]
-
-
-def test_python_int_does_not_select_int32_fallback(cuda: StandIn, installed: Path, tmp_path: Path) -> None:
-    code = """
-import numpy as np
-s.scale[1, 64](np.int32(2), Array())
-s.scale[1, 64](2, Array())
-s.scale[1, 64](np.int32(2), Array())
-"""
-    run(cuda, installed, code, "-W", "ignore", AOTCUDA_CACHE_DIR=str(tmp_path / "cache"))
-    assert kernels(cuda) == ["scale", "scale__2", "scale"]
 
 
 def test_numba_compiles_kernels_that_are_not_packaged(installed: Path) -> None:
@@ -246,20 +229,6 @@ def test_editable_install_is_stale_after_an_edit(cuda: StandIn, tmp_path: Path) 
     assert run(cuda, source, compiled, "-W", "ignore", AOTCUDA_CACHE_DIR=str(tmp_path / "cache")) == "sm_90\n"
 
 
-def test_listed_folder_is_current_after_a_build(cuda: StandIn, tmp_path: Path) -> None:
-    project = projects.copy("inplace", tmp_path / "project")
-    source = project / "src" / "inplace" / "solver.py"
-    source.write_text("import os\n\nFILES = os.listdir(os.path.dirname(__file__))\n" + source.read_text())
-    for _ in range(2):
-        projects.back_end(project, editable=True)
-        code = "s.launch_all(Array(), Array(), Array())\nprint(s.__aotcuda__.editable)"
-        assert run(cuda, project / "src", code, "-S", AOTCUDA_FALLBACK="error") == "True\n"
-    (source.parent / "more.py").touch()
-    code = "try:\n    s.launch_all(*[Array()] * 3)\nexcept Exception as error:\n    print(error)"
-    said = run(cuda, project / "src", code, "-S", AOTCUDA_FALLBACK="error")
-    assert "were added or removed; build it again" in said
-
-
 def test_files_of_editable_install_can_be_removed(built: Path, tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
     before = projects.tree(project)
@@ -316,20 +285,3 @@ def test_the_second_front_end_is_in_place_too(cuda: StandIn, tmp_path: Path) -> 
         project, sys.executable, "-c", "import pkg.solver as s; print(type(s.scale).__name__)", PYTHONPATH=str(project)
     )
     assert whole.out == "MLIRDispatcher\n"
-
-
-def test_from_a_record_in_the_simulator_to_a_packaged_launch(cuda: StandIn, tmp_path: Path) -> None:
-    project = projects.copy("inplace", tmp_path / "project")
-    config = project / "pyproject.toml"
-    config.write_text(config.read_text().partition("[tool.aotcuda.modules")[0])
-    launches = (
-        "import numpy as np, inplace.solver as s\nx = np.zeros(64, 'f4')\ns.launch_all(x, x + 1, x + 2)\n"
-        "s.fill[1, 4](np.zeros(4, 'i4'), 7)\n"
-    )
-    record = [sys.executable, "-m", "aotcuda", "record", "--write", "--", sys.executable, "-c", launches]
-    projects.succeed(project, *record, PYTHONPATH=str(project / "src"), NUMBA_ENABLE_CUDASIM="1")
-    with zipfile.ZipFile(projects.build_wheel(project)) as archive:
-        archive.extractall(tmp_path / "site")
-    code = 's.launch_all(Array(), Array(), Array())\ns.fill[1, 4](Array("<i4"), 7)\nprint(s.__aotcuda__.name)'
-    assert run(cuda, tmp_path / "site", code, "-S", AOTCUDA_FALLBACK="error") == "inplace.solver\n"
-    assert kernels(cuda) == ["add", "scale", "shift", "tile", "scale", "fill"]

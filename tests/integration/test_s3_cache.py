@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.matrix
 
-BUILDS = 20
 TABLE = """\
 [tool.aotcuda]
 arch = ["sm_80", "sm_90"]
@@ -147,25 +145,6 @@ def test_damaged_bucket_entries_are_replaced_with_one_warning(
     assert "has entries that are damaged or of another version; their results are made again" in said
     assert "all from the build cache" in built(started(project, address, keys["read"], tmp_path / "c"))
     assert projects.tree(tmp_path / "a" / "out") == projects.tree(tmp_path / "b" / "out")
-
-
-def test_twenty_builds_at_the_same_time_share_the_bucket(
-    project: Path, server: tuple[str, Keys], tmp_path: Path
-) -> None:
-    address, keys = server
-    folders = [tmp_path / str(number) for number in range(BUILDS)]
-    with contextlib.ExitStack() as stack:
-        builds = [
-            stack.enter_context(started(project, address, keys["read-write"], folder, **WRITE)) for folder in folders
-        ]
-        said = [built(build) for build in builds]
-    # On a machine that is too busy for twenty builds, some of them do not wait for their turn.
-    warnings = {line for text in said for line in text.splitlines() if "warning" in line}
-    assert all(line.endswith("does not answer within 20 seconds") for line in warnings)
-    (one, *others) = [projects.tree(folder / "out") for folder in folders]
-    assert all(other == one for other in others)
-    built(started(project, address, keys["read-write"], tmp_path / "next", **WRITE))
-    assert "all from the build cache" in built(started(project, address, keys["read"], tmp_path / "last"))
 
 
 def client(address: str, keys: dict[str, str]) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from integration import projects
 from integration.projects import MODULE, refused, source, write
 from support import front_ends
@@ -264,7 +262,7 @@ def test_unknown_type_name_is_refused(front_end: str, tmp_path: Path) -> None:
         assert line == start + said
 
 
-def several(folder: Path, tables: str, **more: str) -> Path:
+def several(folder: Path, tables: str) -> Path:
     """Return a project whose module has two sources."""
     project = write(
         folder, source("from numba import cuda\n@cuda.jit\ndef f(x):\n    x[0] = 1\ndef same(x):\n    x[0] = 1\n")
@@ -274,8 +272,6 @@ def several(folder: Path, tables: str, **more: str) -> Path:
     (project / "pyproject.toml").write_text(text)
     other = "from numba import cuda\nfrom pkg._k import f\ndef g(x):\n    x[0] = 2\ndef same(x):\n    x[0] = 2\n"
     (project / "pkg" / "_other.py").write_text(source(other))
-    for name, content in more.items():
-        (project / name).write_text(content)
     return project
 
 
@@ -295,25 +291,3 @@ def test_ambiguous_name_of_two_sources_is_refused(front_end: str, tmp_path: Path
         f'{MODULE}.kernels.same: pkg._k and pkg._other each have same; choose one with python = "pkg._k:same"'
     )
     assert missing.startswith(f"{MODULE}.kernels.h: pkg._k and pkg._other has no function h; it has f, ")
-
-
-TWINS = """
-from numba import cuda, njit
-
-def add(x):
-    x[0] += 1
-
-class Both:
-    def __init__(self, function):
-        self.on_the_host = njit(function)
-        self.on_the_gpu = cuda.jit("void(float32[::1])")(function)
-
-both = Both(add)
-"""
-
-
-@pytest.mark.front_end("numba-cuda")
-def test_cuda_kernel_is_preferred_to_host_function(front_end: str, tmp_path: Path) -> None:
-    project = write(tmp_path / "project", TWINS, module="kernels.both = {}")
-    (kernel,) = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")["kernels"]
-    assert kernel["overloads"][0]["signature"] == "void(float32[::1])"

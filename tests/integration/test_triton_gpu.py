@@ -1,4 +1,4 @@
-"""Test what Triton's sources and kernels ask of a GPU while they are built: the target answers, not the machine."""
+"""Queries of a GPU by Triton's sources and kernels during a build are answered for the target."""
 
 from __future__ import annotations
 
@@ -14,25 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
-
-SOURCE = """
-import triton
-import triton.language as tl
-from triton.language import target_info
-
-@triton.jit
-def asking(x):
-    if target_info.is_cuda():
-        if target_info.cuda_capability_geq(9, 0):
-            tl.store(x, 90.0)
-        else:
-            tl.store(x, 80.0)
-    else:
-        tl.store(x, 1.0)
-"""
 IMPORTED = """
 import triton
 import triton.language as tl
+from triton.language import target_info
 
 driver = triton.runtime.driver
 try:
@@ -49,6 +34,13 @@ VALUE = tl.constexpr(float(CAPABILITY * 1000 + SHARED // 1024))
 @triton.jit
 def asking(x):
     tl.store(x, VALUE)
+    if target_info.is_cuda():
+        if target_info.cuda_capability_geq(9, 0):
+            tl.store(x + 1, 90.0)
+        else:
+            tl.store(x + 1, 80.0)
+    else:
+        tl.store(x + 1, 1.0)
 """
 TRITON = 'frontend = "triton"\nfallback = "error"\n'
 KERNEL = 'kernels.asking = { signature = "*fp32:16", num-warps = 1 }'
@@ -58,38 +50,25 @@ def make(folder: Path, source: str, targets: str) -> Path:
     return projects.write(folder / "project", source, aotcuda=f"{TRITON}arch = [{targets}]\n", module=KERNEL)
 
 
-def build(folder: Path, source: str, targets: str) -> tuple[Path, str]:
-    """Return the images, and what was said."""
-    project = make(folder, source, targets)
-    done = projects.aotcuda(project, "build", ".", "--out", "out")
-    return project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin", done.err
-
-
 def numbers(fatbin: Path, target: str, *candidates: float) -> list[float]:
-    """Return those of the numbers that the machine code of an image has in it."""
+    """Return the candidates that the machine code of an image contains."""
     text = cuobjdump(fatbin.read_bytes(), "-sass", "-arch", target)
     return [number for number in candidates if struct.pack(">f", number).hex() in text]
 
 
-def test_kernel_sees_the_capability_of_its_target(tmp_path: Path) -> None:
-    fatbin, said = build(tmp_path, SOURCE, '"sm_80", "sm_90a"')
-    assert numbers(fatbin, "sm_80", 1, 80, 90) == [80]
-    assert numbers(fatbin, "sm_90a", 1, 80, 90) == [90]
-    assert "asked" not in said
-
-
-def test_triton_source_is_imported_for_each_target(tmp_path: Path) -> None:
-    fatbin, said = build(tmp_path, IMPORTED, '"sm_80", "sm_90a"')
-    candidates = (0, 80_163, 90_227)
-    assert numbers(fatbin, "sm_80", *candidates[1:]) == [80_163]
-    assert numbers(fatbin, "sm_90a", *candidates[1:]) == [90_227]
-    told = [line.partition("queried a GPU for ")[2] for line in said.splitlines() if "queried a GPU" in line]
+def test_the_target_answers_source_and_kernel(tmp_path: Path) -> None:
+    project = make(tmp_path, IMPORTED, '"sm_80", "sm_90a"')
+    said = projects.aotcuda(project, "build", ".", "--out", "out").err
+    fatbin = project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin"
+    assert numbers(fatbin, "sm_80", 80_163, 90_227, 1, 80, 90) == [80_163, 80]
+    assert numbers(fatbin, "sm_90a", 80_163, 90_227, 1, 80, 90) == [90_227, 90]
+    queries = [line.partition("queried a GPU for ")[2] for line in said.splitlines() if "queried a GPU" in line]
     each = ", by the target; sources were imported for each"
     missing = (
         "this needs a GPU, and a build has none; do it in a function that is called later, and continued without "
         "an answer"
     )
-    assert told == [
+    assert queries == [
         f"Triton's current target and got the answer sm_80 or sm_90a{each}",
         f"max_shared_mem and got the answer 166912 or 232448{each}",
         f"Triton's multiprocessor_count, got an error, since {missing}",

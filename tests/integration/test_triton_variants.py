@@ -40,11 +40,11 @@ def kernels(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def test_the_module_gains_data_alone(files: dict[str, bytes]) -> None:
-    gained = {name for name in files if "aotcuda/" in name and not name.startswith("tritoninplace-1.0")}
-    assert gained == {
+    added = {name for name in files if "aotcuda/" in name and not name.startswith("tritoninplace-1.0")}
+    data = ("in-place", "kernels.fatbin", "manifest.json", "tritoninplace_norm.h", "tuning.json")
+    assert added == {
         "tritoninplace/__init__.aotcuda/in-place",
-        *(f"tritoninplace/norm.aotcuda/{name}" for name in ("in-place", "kernels.fatbin", "manifest.json")),
-        *(f"tritoninplace/norm.aotcuda/{name}" for name in ("tritoninplace_norm.h", "tuning.json")),
+        *(f"tritoninplace/norm.aotcuda/{name}" for name in data),
     }
     assert "rebuild" not in manifest_of(files, "tritoninplace.norm"), "Triton's own JIT serves what is missing"
 
@@ -132,23 +132,18 @@ def test_unsupported_variant_is_left_out_of_a_target(tmp_path: Path) -> None:
             ("norm", "sm_80", 1),
             ("norm", "sm_86", 1),
         ]
-        done = projects.aotcuda(tmp_path, command, wheel)
-        assert "left out" in done.out
+        assert "left out" in projects.aotcuda(tmp_path, command, wheel).out
 
 
-def test_changed_kernel_outside_in_place_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_changed_kernel_outside_in_place_is_refused(tmp_path: Path) -> None:
     copy = with_clusters(tmp_path, "warn")
     config = copy / "pyproject.toml"
     config.write_text(config.read_text().replace('modules."tritoninplace.norm"', 'modules."tritoninplace.k"'))
-    said = projects.refused(copy).said
-    assert said == OTHER_PARAMETERS.replace("tritoninplace.norm", "tritoninplace.k")
+    assert projects.refused(copy).said == OTHER_PARAMETERS.replace("tritoninplace.norm", "tritoninplace.k")
 
 
 def test_incomplete_error_ends_the_build(tmp_path: Path) -> None:
     done = projects.forked_run(with_clusters(tmp_path, "error"), *projects.command())
-    said = done.err
     assert done.status
-    assert "kernels.norm: 1 of its 2 variants cannot be had for sm_80" in said
-    assert 'or set incomplete = "warn"' in said
+    assert "kernels.norm: 1 of its 2 variants cannot be had for sm_80" in done.err
+    assert 'or set incomplete = "warn"' in done.err

@@ -1,8 +1,7 @@
-"""Cache entries that were made to break out: valid ones, changed in names, kinds and contents, and read as builds do.
+"""Change valid cache entries so that they try to break out of the cache, and read them as builds and launches do.
 
-Allowed is that an entry counts as missing, that it is taken and gives what an honest one gives or another value of the
-right type, or an error of one line. Anything written outside of the cache and the output folder, code that runs, and
-tracebacks are faults.
+An entry may count as missing, give what an unchanged entry gives, or raise an error of one line. Files written outside
+of the cache and the output folder, code that runs, and tracebacks are faults.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ import fsspec
 
 from aotcuda import manifest as manifests
 from aotcuda.builder import api, output
-from aotcuda.builder.build_cache import remote, serialization
-from aotcuda.builder.build_cache.settings import FORMAT, Settings
-from aotcuda.builder.build_cache.store import Store
-from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput
+from aotcuda.builder.build_cache import serialization
 from aotcuda.cache.entries import ENTRY, VERSION, Files, entry_bytes
 from aotcuda.cli import main
 from aotcuda.common.jit_build import Result
@@ -46,48 +42,31 @@ KEY = "ab" + "0" * 62
 PLACES = ("folder", "file", "memory")
 
 NAMES = (
-    "{outside}/planted.pth", "../planted.pth", "../../../../planted.pth", "./../planted", "a/../../planted", "x/../x",
-    "..", ".", "", "/", "//{outside}/planted", "sub/planted", "sub\\planted", "..\\..\\planted", "C:\\planted", "VALUE",
-    "Value", "value ", "value.", "value\0", "value\0.pth", "\0", "entry.json ", "Entry.json", "valu\u0435", "x\u202e",
-    "\uff0e\uff0e/planted", "%2e%2e/planted", "~/planted", "planted\n", "x" * 300, "x/" * 150 + "planted",
-    "file://{outside}/planted", "con", "\ud800",
+    "{outside}/planted.pth", "../planted.pth", "../../../../planted.pth", "./../planted", "a/../../planted", "..", ".",
+    "", "//{outside}/planted", "sub/planted", "..\\..\\planted", "C:\\planted", "VALUE", "value ", "value\0.pth",
+    "Entry.json", "\uff0e\uff0e/planted", "%2e%2e/planted", "planted\n", "x" * 300,
+    "file://{outside}/planted", "\ud800",
 )  # fmt: skip
-"""Names that no file of an entry has; `{outside}` is a folder beside the cache."""
+"""Names that no file of an entry has; `{outside}` is a folder next to the cache."""
 
 OUTPUTS = (
-    *NAMES[:20], "pkg/../../planted.py", "pkg/k.py/../../../planted.py", "pkg/__init__.py", "pkg/_k.py", "pkg/k.PY",
-    "PKG/k.py", "pkg/k.pth", "pkg.pth", "planted.pth", "sitecustomize.py", "pkg/other.py", "pkg/k.aotcuda/../planted",
-    "pkg/k.aotcuda/planted", "pkg/k.aotcuda/sources/../../planted.py", "pkg/k.aotcuda/sources/planted.py",
-    "pkg/k.aotcuda/in-place", "pkg/_k.aotcuda/in-place", "../x.aotcuda/in-place", "other.aotcuda/manifest.json",
-    "pkg/k.aotcuda/kernels.fatbin/x", "pkg/k.aotcuda/MANIFEST.json", "pyproject.toml", ".git/hooks/pre-commit",
-    "pkg-1.0.dist-info/RECORD", "pkg/k.aotcuda/link0_x.so", "pkg/k.aotcuda/link0_x/../y.fatbin",
+    *NAMES[:12], "pkg/../../planted.py", "pkg/k.py/../../../planted.py", "pkg/__init__.py", "pkg/_k.py", "pkg/k.PY",
+    "pkg.pth", "sitecustomize.py", "pkg/k.aotcuda/../planted", "pkg/k.aotcuda/sources/planted.py", "pyproject.toml",
+    "pkg/k.aotcuda/in-place", "other.aotcuda/manifest.json", "pkg/k.aotcuda/kernels.fatbin/x",
+    ".git/hooks/pre-commit", "pkg-1.0.dist-info/RECORD", "pkg/k.aotcuda/link0_x/../y.fatbin",
 )  # fmt: skip
 """Paths that no build of the project `pkg`, which gains the module `pkg.k`, writes."""
 
 VALUES: tuple[Any, ...] = (
-    None, True, -1, 2**70, 1e308, float("nan"), "", "x", "\0", "../../planted", "\x1b[2J", "\u202e", "\ud800",
-    "os:system", "x" * 5000, [], {}, [[]], {"b": [0, 10**9]}, {"b": [0, 1]}, {"t": []}, {"d": [[[], 1]]},
-    {"c": "LinkInput", "f": {}}, {"c": "CompiledKernel", "f": {}}, {"c": "Path", "f": {}}, {"c": 3, "f": {}},
-    {"c": "External", "f": {"name": 1, "result": 2, "parameters": 3}}, {"d": 3}, {"d": [[1]]}, {"x": 1},
+    None, True, -1, 2**70, float("nan"), "", "../../planted", "\x1b[2J", "\ud800", "os:system", "x" * 5000, [], {},
+    [[]], {"b": [0, 10**9]}, {"t": []}, {"d": [[[], 1]]}, {"c": "LinkInput", "f": {}}, {"c": "Path", "f": {}}, {"d": 3},
 )  # fmt: skip
-
-KERNEL = CompiledKernel(
-    code=(LinkInput(kind="ltoir", name="k", data=b"code"),),
-    needed=(),
-    signature="void(int32)",
-    parameters=({"kind": "scalar", "name": "x", "type": "int32", "offset": 0, "format": "i"},),  # type: ignore[typeddict-item]
-    parameter_bytes=4,
-    layout=((0, 4),),
-    cooperative=False,
-    launch_bounds=(),
-    carveout=None,
-)
 
 
 class Outcome(NamedTuple):
-    """The outcome of an entry: `missing`, `taken` or `error`, and faults."""
+    """The result of reading an entry: `missing`, `taken`, `error` or `traceback`, and faults."""
 
-    came: str
+    result: str
     faults: tuple[str, ...]
 
 
@@ -95,8 +74,8 @@ class Project:
     """A project that was built once with an empty cache, whose entries are then changed.
 
     Attributes:
-        base: The folder that all lies in; its other folders are watched.
-        honest: What the build makes.
+        base: The folder of everything; changes of its other folders are faults.
+        honest: The files that the build makes.
     """
 
     def __init__(self, base: Path) -> None:
@@ -158,32 +137,6 @@ class Project:
                 raise AssertionError(message)
         return "taken"
 
-    def read_value(self, place: str, spoil: Callable[[Raw], None]) -> Outcome:
-        """Spoil the entry of a compiled kernel, and look for it as a build's worker does."""
-        contents = {"value": serialization.encode(KERNEL)}
-        raw = Raw(KEY, {"format": FORMAT, "kind": "unit", "about": "k"}, contents)
-        spoil(raw)
-        cache = self.base / "cache"
-        with _cache_of(cache, place, self.base) as (url, put):
-            put(raw)
-
-            def read() -> str:
-                settings = Settings(
-                    folder=str(cache / "own" if "://" in url else cache),
-                    url=url if "://" in url else None,
-                    writes=True,
-                    sends=False,
-                    facts="",
-                )
-                found = Store(settings, remote.fetch, remote.send).get({KEY: CompiledKernel})
-                if not found:
-                    return "missing"
-                serialization.encode(found[KEY])  # a value in all its parts
-                found[KEY].code[0:1]
-                return "taken"
-
-            return self._watched(read, [self.base / "elsewhere", cache])
-
     def read_fallback(self, place: str, spoil: Callable[[Raw], None]) -> Outcome:
         """Spoil an entry of the JIT fallback, and look for it as a launch does; then list all of the cache."""
         del place  # it has no URL
@@ -242,24 +195,20 @@ class Raw:
     Attributes:
         record: The record, without key and digests.
         contents: The files.
-        digests: Made from the files where None.
         twice: Names that the archive has twice.
         laid: Called with the folder of the entry once it is there.
-        spoil_archive: Changes the bytes of the archive.
     """
 
     def __init__(self, key: str, record: dict[str, Any], contents: dict[str, bytes]) -> None:
         self.key = key
         self.record = {name: value for name, value in record.items() if name not in ("key", "files")}
         self.contents = contents
-        self.digests: dict[str, Any] | None = None
         self.twice: list[str] = []
         self.laid: Callable[[Path], None] = _ignore
-        self.spoil_archive: Callable[[bytes], bytes] = bytes
 
     def _line(self) -> bytes:
         digests = {name: manifests.digest(data) for name, data in self.contents.items()}
-        whole = {**self.record, "key": self.record.get("key", self.key), "files": self.digests or digests}
+        whole = {**self.record, "key": self.record.get("key", self.key), "files": digests}
         return entry_bytes(whole)
 
     def lay(self, root: Path) -> None:
@@ -288,7 +237,7 @@ class Raw:
                     item = zipfile.ZipInfo("x")
                     item.filename = name
                     archive.writestr(item, data)
-        return self.spoil_archive(stream.getvalue())
+        return stream.getvalue()
 
 
 def named(name: str, outside: Path) -> str:
@@ -299,9 +248,8 @@ def named(name: str, outside: Path) -> str:
 def spoilt(seed: int, outside: Path, kind: str, place: str) -> Callable[[Raw], None]:
     """Return what spoils an entry in one to three ways, by a seed."""
     chance = random.Random(seed)
-    ways: list[Callable[[Raw, random.Random, Path], None]] = [_rename, _add, _retype, _restructure, _flip]
-    ways += [_link] if place == "folder" else [_double, _flip_archive]
-    ways += [_redirect, _redirect] if kind == "build" else [_remanifest] if kind == "fallback" else []
+    ways = [_rename, _add, _restructure, _flip, _link if place == "folder" else _double]
+    ways += [_redirect, _redirect] if kind == "build" else []
     chosen = [chance.choice(ways) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
 
     def spoil(raw: Raw) -> None:
@@ -324,15 +272,6 @@ def _double(raw: Raw, chance: random.Random, outside: Path) -> None:
     raw.twice.append(chance.choice([ENTRY, *raw.contents, named(chance.choice(NAMES), outside)]))
 
 
-def _retype(raw: Raw, chance: random.Random, outside: Path) -> None:
-    del outside
-    name = chance.choice([*raw.record, "key", "files", "format", "kind"])
-    if name == "files":
-        raw.digests = chance.choice(({"value": "0" * 64}, {"../x": "0" * 64}, {"value": None}, {"value": [1]}))
-    else:
-        raw.record[name] = chance.choice((None, 0, 3, "unit", "build", "\x1b[31m", "x" * 5000, [], {"a": 1}))
-
-
 def _restructure(raw: Raw, chance: random.Random, outside: Path) -> None:
     """Change the JSON of a file; the digests are those of the changed file."""
     name = chance.choice([*raw.contents])
@@ -349,31 +288,13 @@ def _restructure(raw: Raw, chance: random.Random, outside: Path) -> None:
     raw.contents[name] = changed + newline + (rest if chance.random() < 0.8 else rest[: len(rest) // 2])
 
 
-def _remanifest(raw: Raw, chance: random.Random, outside: Path) -> None:
-    """Change the manifest of an entry of the fallback."""
-    del outside
-    if manifests.FILE_NAME in raw.contents:
-        with contextlib.suppress(ValueError):
-            changed = _changed(json.loads(raw.contents[manifests.FILE_NAME]), chance)
-            raw.contents[manifests.FILE_NAME] = json.dumps(changed, indent=1, sort_keys=True).encode()
-
-
 def _redirect(raw: Raw, chance: random.Random, outside: Path) -> None:
-    """Have the build's files lie elsewhere, or say something else."""
-    with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # another way has spoilt it before
+    """Give a file of the build another path, or another text."""
+    with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # an earlier change has spoilt it
         reads, variables, built = serialization.decode(raw.contents["value"])
-        files = built.files
-        name = chance.choice([*files])
-        way = chance.randrange(4)
-        if way == 0:
-            files[named(chance.choice(OUTPUTS), outside)] = files.pop(name)
-        elif way == 1:
-            files[named(chance.choice(OUTPUTS), outside)] = b"import planted\n"
-        elif way == 2:
-            files[name] = files[name] + b"\nimport planted\n"
-        else:
-            path = [each for each in files if each.endswith(manifests.FILE_NAME)][0]  # noqa: RUF015 (LookupError)
-            files[path] = manifests.dump(_changed(json.loads(files[path]), chance))
+        name = chance.choice([*built.files])
+        path = named(chance.choice([*OUTPUTS, name]), outside)
+        built.files[path] = built.files.get(path, b"") + b"\nimport planted\n"
         raw.contents["value"] = serialization.encode((reads, variables, built))
 
 
@@ -385,42 +306,22 @@ def _flip(raw: Raw, chance: random.Random, outside: Path) -> None:
     raw.contents[name] = bytes(data[: chance.choice((len(data), len(data) // 2))])
 
 
-def _flip_archive(raw: Raw, chance: random.Random, outside: Path) -> None:
-    del outside
-    number, cut = chance.random(), chance.random()
-
-    def spoil(data: bytes) -> bytes:
-        changed = bytearray(data)
-        changed[int(number * len(data))] ^= 0x41
-        return bytes(changed[: len(data) if cut < 0.7 else int(cut * len(data))])
-
-    raw.spoil_archive = spoil
-
-
 def _link(raw: Raw, chance: random.Random, outside: Path) -> None:
-    """Put something that is no regular file in the place of an entry's file, or of a folder above it."""
-    what = chance.choice(("witness", "/dev/zero", "pipe", "folder", "loop"))
-    above = chance.choice((None, None, "entry", "shard", "tmp", "written"))
+    """Replace a file of an entry, or a folder above it, by something that is no regular file."""
+    target = chance.choice((outside / "witness", Path("/dev/zero"), "pipe", "folder above", "temporary folder"))
 
     def laid(folder: Path) -> None:
-        root = folder.parents[2]
-        if above in ("tmp", "written"):
-            path = root / VERSION / above
+        if target == "temporary folder":
+            path = folder.parents[1] / "tmp"
             shutil.rmtree(path, ignore_errors=True)
-            path.symlink_to(outside if above == "tmp" else outside / "witness")
-        elif above is not None:
-            path = folder if above == "entry" else folder.parent
-            shutil.move(path, root / "moved")
-            path.symlink_to(root / "moved")
+            path.symlink_to(outside)
+        elif target == "folder above":
+            shutil.move(folder, folder.parents[2] / "moved")
+            folder.symlink_to(folder.parents[2] / "moved")
         else:
             path = folder / chance.choice(sorted(item.name for item in folder.iterdir()))
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-            if what == "pipe":
-                os.mkfifo(path)
-            elif what == "folder":
-                path.mkdir()
-            else:
-                path.symlink_to({"witness": outside / "witness", "loop": path}.get(what, Path(what)))
+            os.mkfifo(path) if target == "pipe" else path.symlink_to(target)
 
     raw.laid = laid
 

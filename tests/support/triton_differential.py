@@ -1,9 +1,9 @@
-"""Triton's JIT beside packaged kernels, over the stand-in driver: every variant, and launches that differ in one thing.
+"""Compare launches of packaged Triton kernels with launches by Triton's JIT, on the stand-in driver.
 
-A process of the JIT and one of the package make the same launches, and write what the driver was given. `Differential`
-lists the differences. Cases are a kernel (a path of attributes in its module) and arguments by name: arrays as `f4+4`,
-a type and an offset of the address in bytes, types of Triton's as `tl.float16`. As a script this module makes the
-launches of one process.
+A process of the JIT and a process of the package make the same launches, and write the arguments of the driver's calls.
+`Differential` lists the differences. A case is a kernel (a path of attributes in its module) and arguments by name: an
+array is `f4+4` (a type, and an offset of the address in bytes), a type of Triton is `tl.float16`. As a script this
+module makes the launches of one process.
 """
 
 from __future__ import annotations
@@ -34,164 +34,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FORMS = ("name", "position", "run", "function", "name", "position", "run", "function")
-"""Ways to write a launch of the package: first the general path makes it, then the fast path."""
+"""Forms of a launch of the package: the general path makes the first launches, the fast path the others."""
 
 _DESCRIPTOR = re.compile(r"desc:(\w+):([\dx]+):([\dx]+)((?::\w+)*)")
 _ARRAY = re.compile(r"([fiub][1248]|bfloat16|float8_\w+)(\+\d+)?")
 
 _SIZES = {"i1": 1, "u1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "fp32": 4, "map": 128}
 
-_POINTERS = [
-    *("f4", "f4+4", "f2", "f8", "i4", "i1", "u1", "i8", "u2", "b1", "bfloat16", "float8_e5m2", "float8_e4m3fn"),
-    None,
-]
-_NUMBERS = [1024, 7, 1, 0, -16, 1 << 31, (1 << 31) + 1, (1 << 64) - 16, True]
-_CONSTANTS = [None, 1, 1.0, True, 0, False, 0.0, -0.0, 2, 3, 2.5, "relu", "1", "other", 1 << 40, -1]
-_OPTIONS = {
-    "num_warps": [None, 2, 8],
-    "num_stages": [None, 2],
-    "num_ctas": [None, 2],
-    "maxnreg": [None, 64],
-    "enable_fp_fusion": [None, False],
-    "launch_pdl": [None, True],
-    "launch_cooperative_grid": [None, True],
-}
-KERNELS: dict[str, dict[str, list[Any]]] = {
-    "every": {
-        "x": _POINTERS,
-        "y": ["f4", "f2+2", "bfloat16"],
-        "n": _NUMBERS,
-        "factor": [0.5, 1.0, 2, 1, True],
-        "BLOCK": [128, 64],
-        "K": _CONSTANTS,
-        **_OPTIONS,
-    },
-    "rigid": {"x": ["f4", "f4+4", "i4"], "y": ["f4", "f4+4"], "n": _NUMBERS, "factor": [0.5, 2], "BLOCK": [128]},
-    "typed": {
-        "x": ["f8", "f8+8"],
-        "n": [1024, 7, 1],
-        "m": [1024, 7, 1],
-        "f": [0.5, 2, True],
-        "flag": [True, False, 1, 0],
-        "BLOCK": [64],
-    },
-    "cast": {"x": ["f4"], "y": ["f4"], "DT": ["tl.float16", "tl.bfloat16", "tl.int32", "tl.float32"], "BLOCK": [64]},
-    "stages": {"x": ["f4"], "y": ["f4"], "n": [1024, 7], "BLOCK": [64], "num_stages": [1, 2, 3]},
-    "optional": {"x": ["f4"], "bias": [None, "f4", "f4+4"], "y": ["f4"], "n": [1024, 7], "BLOCK": [64, 128]},
-    "sized": {"x": ["f4", "f4+4"], "y": ["f4"], "n": [64, 60, 512, 1000], "launch_pdl": [None, True]},
-    "tuned": {"x": ["f4", "f2"], "y": ["f4"], "n": [64, 60, 512, 1000], "launch_pdl": [None, True]},
-    "both": {"x": ["f4"], "bias": [None, "f4"], "y": ["f4"], "n": [64, 60, 512, 1000]},
-}
-"""Kernels of `tests/packages/tritonmany`, by parameter or option the values: the first is of the case from which others
-differ in one of them."""
-
-IN_PLACE: dict[str, dict[str, list[Any]]] = {
-    "norm.fn.fn": {
-        "x": ["f4", "f2", "f4+4"],
-        "bias": ["f4", None, "f2"],
-        "out": ["f2", "f4", "f2+2"],
-        "n": [4096, 7, 1, 1 << 40],
-        "eps": [0.5, 1, 2],
-        "HAS_BIAS": [True, False, 1],
-        "EVEN": [True, False, 1],
-        "BLOCK": [64, 128, 64.0],
-        "DT": ["tl.float16", "tl.float32"],
-        **_OPTIONS,
-    }
-}
-"""The same of `tests/packages/tritoninplace`."""
-
-
-def _descriptors(*texts: str) -> list[str]:
-    return [f"desc:{each}" for each in texts]
-
-
-_OF_TWO = (
-    *("f2:128x256:32x64", "f2:128x256:64x32", "f2:128x256:16x64", "f2:512x2048:64x64", "f2:128x256:64x64:nan", "f2"),
-    *(
-        "bfloat16:128x256:64x64",
-        "f4:128x256:64x64",
-        "f4:128x256:64x64:tf32",
-        "float8_e5m2:128x256:64x64",
-        "float8_e4m3fn:128x256:64x64",
-    ),
-    *("i1:128x256:64x64", "i4:128x256:64x64", "f2:64x64x128:1x64x64", "f2:4096:64"),
+OPTIONS = (
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "enable_fp_fusion",
+    "launch_pdl",
+    "launch_cooperative_grid",
 )
-DESCRIPTORS: dict[str, dict[str, list[Any]]] = {
-    "summed": {"x": _descriptors("f2:128x256:64x64", *_OF_TWO), "y": ["f4"], "at": [32, 7, 1], "num_warps": [None, 8]},
-    "summed_1": {"x": _descriptors("f4:4096:128", "f4:4096:256", "f4:128x256:64x64"), "y": ["f4"], "at": [32]},
-    "summed_3": {"x": _descriptors("f2:8x64x128:2x16x64", "f2:8x64x128:2x32x64"), "y": ["f4"], "at": [32]},
-    "summed_4": {
-        "x": _descriptors("bfloat16:4x8x64x128:1x2x16x64", "f2:4x8x64x128:1x1x16x64"),
-        "y": ["f4"],
-        "at": [32],
-    },
-    "summed_5": {
-        "x": _descriptors("i4:2x4x8x64x128:1x1x2x16x32", "i4:2x4x8x64x128:1x1x2x8x32"),
-        "y": ["f4"],
-        "at": [32],
-    },
-    "product": {
-        "a": _descriptors("f2:256x512:64x32", "f2:256x512:64x64", "bfloat16:256x512:64x32", "f2:256x512:64x32:nan"),
-        "b": [*_descriptors("f2:512x256:32x64", "f2:512x256:64x64"), "f2"],
-        "c": _descriptors("f4:256x256:64x64", "f2:256x256:64x64"),
-        "k": [512, 7],
-        "num_stages": [None, 2],
-    },
-    "chosen": {
-        "x": _descriptors("f2:128x256:1x1", "f2:128x256:8x8"),
-        "y": _descriptors("f2:128x256:1x1"),
-        "n": [64, 60, 512],
-    },
-    "made": {
-        "x": ["f2", "f2+2", "bfloat16"],
-        "y": ["f2"],
-        "m": [128, 7],
-        "n": [256, 8],
-        "BM": [32, 64],
-        "num_ctas": [None, 2],
-    },
-}
-"""The same of `tests/packages/tritonmany`, with tensor descriptors: dtype, shape, block shape, and flags."""
-
-_ALL_OPTIONS = {name: values[1] for name, values in _OPTIONS.items()}
-_WITHOUT_BIAS = {"bias": None, "HAS_BIAS": False, "EVEN": False, "BLOCK": 128, "DT": "tl.float32"}
-IN_PLACE_VARIANTS: list[dict[str, Any]] = [
-    {},
-    {**_WITHOUT_BIAS, "out": "f4+4", "num_warps": 8},
-    {**_WITHOUT_BIAS, "out": "f4", **_ALL_OPTIONS, "num_warps": None, "num_stages": None},
-]
-"""What its variants have in place of the first values."""
 
 Case = tuple[str, dict[str, Any]]
-
-
-def variants(kernels: dict[str, dict[str, list[Any]]] = KERNELS) -> list[Case]:
-    """Return the cases that are packaged: for each kernel the first values, and what differs from these in one."""
-    found = []
-    for kernel, values in kernels.items():
-        base = {name: each[0] for name, each in values.items()}
-        found += [(kernel, base), *_changed(kernel, base, values)]
-        found += [(kernel, {**base, **_ALL_OPTIONS})] if "num_ctas" in values else []
-    return found
-
-
-def neighbours(cases: list[Case], kernels: dict[str, dict[str, list[Any]]]) -> list[Case]:
-    """Return cases that differ from others in one value."""
-    found = {repr(each): each for kernel, case in cases for each in _changed(kernel, case, kernels[kernel])}
-    return [each for key, each in found.items() if key not in set(map(repr, cases))]
-
-
-def _changed(kernel: str, case: dict[str, Any], values: dict[str, list[Any]]) -> list[Case]:
-    pairs = [(name, value) for name, each in values.items() for value in each if repr(value) != repr(case[name])]
-    return [(kernel, {**case, name: value}) for name, value in pairs]
 
 
 # -------------------------------------------------------------------------------------------------------- in a process
 
 
 class Array:
-    """Memory of a GPU, as Triton, and the reader of PyTorch's tensors, look at it."""
+    """Memory of a GPU with the attributes of a tensor that Triton and the reader of PyTorch's tensors use."""
 
     __module__ = "torch"
 
@@ -276,7 +143,7 @@ def given(arrays: Arrays, case: dict[str, Any]) -> dict[str, Any]:
             named[name] = getattr(triton.language, value.removeprefix("tl."))
         elif isinstance(value, str) and _ARRAY.fullmatch(value):
             named[name] = arrays.of(name, value)
-        elif value is not None or name not in _OPTIONS:
+        elif value is not None or name not in OPTIONS:
             named[name] = value
     return named
 
@@ -335,7 +202,7 @@ def main(mode: str, source: str, cases: str, out: str) -> None:
 
 
 def _tell_sizes() -> None:
-    """Let the stand-in driver know the sizes of parameters that are handed over one by one, gaps included."""
+    """Tell the stand-in driver the sizes of parameters that are passed one by one, gaps included."""
     own = argument_layout.PackedOverload.take
 
     def take(self: argument_layout.PackedOverload) -> argument_layout.Slot:

@@ -47,8 +47,7 @@ def test_where_a_target_runs(target, runs, does_not_run):
     assert [capability for capability in runs + does_not_run if parsed.runs_on(capability)] == runs
 
 
-def test_no_rule_lets_more_run_than_the_plain_one():
-    """Whatever a suffix or Tegra's rule lets run, the same major version and a higher minor one let run as well."""
+def test_suffixes_and_tegra_only_restrict_where_code_runs():
     known = [row.number for row in CAPABILITIES]
     for own, capability, suffix in itertools.product(known, known, ("", "a", "f")):
         if arch.Target("sass", *own, suffix).runs_on(capability):
@@ -58,21 +57,21 @@ def test_no_rule_lets_more_run_than_the_plain_one():
             assert arch.Target("ptx", *own, suffix).runs_on(capability)
 
 
-def test_preference_is_exact_sass_then_near_sass_then_the_newest_ptx():
-    targets = ["compute_75", "sm_80", "compute_80", "sm_86", "sm_89", "sm_90"]
-    fitting = {text: key for text in targets if (key := arch.preference(arch.parse(text), (8, 9)))}
-    assert sorted(fitting, key=fitting.__getitem__) == ["sm_89", "sm_86", "sm_80", "compute_80", "compute_75"]
-
-
-def test_tegra_takes_ptx_rather_than_a_desktop_gpus_code():
-    targets = ["sm_80", "sm_86", "compute_75", "compute_80"]
-    fitting = {text: key for text in targets if (key := arch.preference(arch.parse(text), (8, 7)))}
-    assert sorted(fitting, key=fitting.__getitem__) == ["compute_80", "compute_75"]
-
-
-def test_more_specific_target_of_one_number_comes_first():
-    fitting = {text: arch.preference(arch.parse(text), (10, 0)) for text in ("sm_100", "sm_100f", "sm_100a")}
-    assert sorted(fitting, key=fitting.__getitem__) == ["sm_100a", "sm_100f", "sm_100"]
+@pytest.mark.parametrize(
+    ("capability", "targets", "preferred"),
+    [
+        (
+            (8, 9),
+            "compute_75 sm_80 compute_80 sm_86 sm_89 sm_90",
+            "sm_89 sm_86 sm_80 compute_80 compute_75",
+        ),
+        ((8, 7), "sm_80 sm_86 compute_75 compute_80", "compute_80 compute_75"),  # Tegra
+        ((10, 0), "sm_100 sm_100f sm_100a", "sm_100a sm_100f sm_100"),
+    ],
+)
+def test_preference_is_exact_sass_then_near_sass_then_the_newest_ptx(capability, targets, preferred):
+    fitting = {text: key for text in targets.split() if (key := arch.preference(arch.parse(text), capability))}
+    assert sorted(fitting, key=fitting.__getitem__) == preferred.split()
 
 
 def test_a_target_cannot_be_changed_and_survives_pickling():

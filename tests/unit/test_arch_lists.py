@@ -35,24 +35,18 @@ def refusal(*items: object) -> str:
     ("text", "targets"),
     [
         ("8.0;9.0a+PTX", "sm_80 sm_90a compute_90a"),
-        ("7.5;8.0;12.0+PTX", "sm_75 sm_80 sm_120 compute_120"),
         ("10.0f+PTX", "sm_100f compute_100f"),
         ("80-real;90-virtual;90a", "sm_80 compute_90 sm_90a compute_90a"),
         ("75-real,100f-real", "sm_75 sm_100f"),
         ("120-virtual", "compute_120"),
-        ("sm_90a", "sm_90a"),
-        ("compute_100f", "compute_100f"),
         ("sm_80;8.6+PTX;89-real", "sm_80 sm_86 compute_86 sm_89"),
     ],
 )
 def test_a_list_in_each_way_of_writing(text, targets):
     assert read(text) == targets.split()
     assert read(*text.replace(",", ";").split(";")) == targets.split()
-    assert [str(target) for target in parser.targets(text)] == targets.split()
-
-
-def test_pytorchs_spaces_are_separators_in_the_variable():
-    assert [str(target) for target in parser.targets(" 8.0 9.0+PTX ")] == ["sm_80", "sm_90", "compute_90"]
+    for written in (text, f" {text.replace(';', ' ')} "):  # PyTorch's spaces, in the variable
+        assert [str(target) for target in parser.targets(written)] == targets.split()
 
 
 @pytest.mark.parametrize(
@@ -60,23 +54,14 @@ def test_pytorchs_spaces_are_separators_in_the_variable():
     [
         (["90"], '"90" alone may mean machine code, PTX or both; write "sm_90", "compute_90" or both'),
         (["9.0"], '"9.0" alone may mean machine code, PTX or both; write "sm_90", "compute_90" or both'),
-        (["sm_80", "9.0a"], 'write "sm_90a", "compute_90a" or both'),
-        (["8.0+PTX", "90"], '"90" alone may mean'),
-        (["80-real", "9.0"], '"9.0" alone may mean'),
         (["sm90"], 'write "sm_90"'),
-        (["SM_90"], 'write "sm_90"'),
         (["compute-75"], 'write "compute_75"'),
-        (["sm_9.0"], 'write "sm_90"'),
         (["lto_90"], 'write "sm_90"'),
         (["90+PTX"], 'write "sm_90" for machine code, "compute_90" for PTX'),
-        (["9.0-real"], 'write "sm_90" for machine code, "compute_90" for PTX'),
         (["All"], 'write "all"'),
-        ([9.0], 'write "sm_90" for machine code'),
         ([90], 'found the integer 90; write "sm_90" for machine code'),
         (["sm_101"], '"sm_101" is what CUDA 12.8 and 12.9 called sm_110; write "sm_110"'),
-        (["101a-real"], 'write "sm_110a"'),
         (["sm_90", "90-real"], 'sm_90 is listed twice, as "sm_90" and as "90-real"; leave one of them out'),
-        (["8.0;8.0+PTX"], 'sm_80 is listed twice, as "8.0" and as "8.0+PTX"'),
         (["Hopper"], "expected sm_XY (machine code) or compute_XY (PTX)"),
     ],
 )
@@ -99,7 +84,7 @@ def test_corrections_of_targets_are_accepted():
 
 
 def test_any_text_is_a_list_or_one_line():
-    """Whatever stands in the list: targets, or one line; and the schema takes all that the reader takes."""
+    """The schema accepts each list that the reader accepts."""
     schema = jsonschema.Draft7Validator(TargetList().schema())
     pieces = [
         *("sm_", "compute_", "9", "0", "7", "5", "10", ".", "a", "f"),
@@ -107,7 +92,7 @@ def test_any_text_is_a_list_or_one_line():
     ]
     chance = random.Random(15)
     accepted, refused = 0, []
-    for _ in range(20_000):
+    for _ in range(5_000):
         text = "".join(chance.choices(pieces, k=chance.randint(1, 7)))
         try:
             targets = TargetList().read([text], KEY)
@@ -117,7 +102,7 @@ def test_any_text_is_a_list_or_one_line():
         accepted += 1
         assert targets
         assert schema.is_valid([text]), text
-    assert accepted > 100
+    assert accepted > 20
     assert not [text for text in refused if len(text.splitlines()) != 1]
 
 
@@ -134,22 +119,14 @@ def test_all_leaves_out_what_came_before_turing_and_what_was_renamed(monkeypatch
     assert read("all-major") == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120"]
 
 
-def test_native_is_the_gpus_of_this_machine(cuda):
+def test_native_is_the_gpus_of_this_machine(cuda, monkeypatch):
     cuda.set(devices="9.0,7.5,9.0")
     assert read("native") == ["sm_75", "sm_90"]
-
-
-def test_native_without_a_driver_is_said_in_words(monkeypatch):
     monkeypatch.setattr(driver, "LIBRARY", "libcuda-that-is-nowhere.so.1")
     monkeypatch.setattr(driver, "_driver", None)
-    says = refusal("native")
-    assert says.startswith('tool.aotcuda.arch[0]: "native" means the GPUs of this machine, and none was found: ')
-    assert says.endswith('; name the targets, such as "sm_90"')
-
-
-def test_native_without_a_gpu_is_said_in_words(cuda):
-    cuda.set(devices="")
-    assert "none was found" in refusal("native")
+    error = refusal("native")
+    assert error.startswith('tool.aotcuda.arch[0]: "native" means the GPUs of this machine, and none was found: ')
+    assert error.endswith('; name the targets, such as "sm_90"')
 
 
 @pytest.mark.parametrize(

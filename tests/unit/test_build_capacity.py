@@ -1,4 +1,4 @@
-"""Test how many processes a build may use, on systems made of files."""
+"""Count the processes that a build may use, on systems made of files."""
 
 from __future__ import annotations
 
@@ -38,17 +38,10 @@ def grouped(limits: dict[str, str]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({}, 8),
         (ENOUGH, 8),
         ({"proc/meminfo": f"MemAvailable: {GIB // 1024} kB\n"}, 4),
-        ({"proc/meminfo": "MemAvailable: 1000 kB\n"}, 1),
-        (grouped({}), 8),
-        (grouped({"a/b/cpu.max": "max 100000\n", "a/b/memory.max": "max\n"}), 8),
         (grouped({"a/b/cpu.max": "250000 100000\n"}), 2),
-        (grouped({"a/b/cpu.max": "50000 100000\n"}), 1),
         (grouped({"a/cpu.max": "300000 100000\n"}), 3),
-        (grouped({"cpu.max": "300000 100000\n"}), 3),
-        (grouped({"a/b/memory.max": f"{GIB}\n"}), 4),
         (grouped({"a/b/memory.max": f"{GIB}\n", "a/b/memory.current": f"{GIB // 2}\n"}), 2),
         (
             grouped(
@@ -60,7 +53,6 @@ def grouped(limits: dict[str, str]) -> dict[str, str]:
             ),
             1,
         ),
-        (grouped({"a/b/memory.max": f"{GIB}\n", "a/b/memory.current": f"{2 * GIB}\n"}), 1),
         (
             ENOUGH
             | {
@@ -72,12 +64,10 @@ def grouped(limits: dict[str, str]) -> dict[str, str]:
             },
             2,
         ),
-        (ENOUGH | {"proc/self/cgroup": "4:cpu:/\n", f"{V2}/cpu/cpu.cfs_quota_us": "-1\n"}, 8),
         ({"proc/meminfo": "MemAvailable:\n", "proc/self/cgroup": "0\n\n"}, 8),
-        (ENOUGH | {"proc/self/cgroup": "0::/\n", f"{V2}/memory.max": "x\n", f"{V2}/memory.stat": "file\n"}, 8),
     ],
 )
-def test_cores_and_memory_are_looked_at(files: dict[str, str], expected: int, tmp_path: Path) -> None:
+def test_cores_and_memory_limit_processes(files: dict[str, str], expected: int, tmp_path: Path) -> None:
     assert capacity.processes(system(tmp_path, files)) == expected
 
 
@@ -88,7 +78,3 @@ def test_cores_are_counted_where_the_affinity_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "sched_getaffinity", without_permission)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     assert capacity.processes(system(tmp_path, ENOUGH)) == 3
-
-
-def test_this_system_has_an_answer() -> None:
-    assert 1 <= capacity.processes() <= 8

@@ -8,14 +8,13 @@ import os
 import signal
 import subprocess
 import threading
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import api, build_command, depfile, output, source_tree, temporary, wheel_files
+from aotcuda.builder import api, build_command, depfile, output, source_tree, wheel_files
 from aotcuda.builder.worker import interrupt
 from aotcuda.errors import BuildError, ConfigError
 
@@ -37,43 +36,33 @@ def listed(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["the first is done", "the first fails"])
-@pytest.mark.parametrize("place", ["", "there/not/yet"])
-def test_a_second_build_into_a_folder_waits_for_the_first(
-    place: str, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second is started when the first is about to move its files, and let go on until it waits or is done."""
-    folder = tmp_path / place
-    waits_or_is_done = threading.Event()
+def test_second_build_into_a_folder_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second build starts when the first is about to move its files, and runs until it waits or ends."""
+    folder = tmp_path / "there" / "not" / "yet"
+    waits_or_ends = threading.Event()
     flock = fcntl.flock
 
     def lock(descriptor: int, operation: int) -> None:
         try:
             flock(descriptor, operation | fcntl.LOCK_NB)
         except BlockingIOError:
-            waits_or_is_done.set()
+            waits_or_ends.set()
             flock(descriptor, operation)
 
     def second() -> None:
         output.write(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"second"}, folder)
         found.append(listed(folder))
-        waits_or_is_done.set()
-
-    def first() -> None:
-        with output.written(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"first"}, folder):
-            other.start()
-            waits_or_is_done.wait()
-            found.append(listed(folder))
-            if fails:
-                raise ConfigError
+        waits_or_ends.set()
 
     found: list[dict[str, bytes]] = []
     other = threading.Thread(target=second)
     monkeypatch.setattr(fcntl, "flock", lock)
-    with suppress(ConfigError):
-        first()
+    with output.written(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"first"}, folder):
+        other.start()
+        waits_or_ends.wait()
+        found.append(listed(folder))
     other.join()
-    assert [one["pkg/k.aotcuda/kernels.fatbin"] for one in found] == [b"first", b"second"]
+    assert [files["pkg/k.aotcuda/kernels.fatbin"] for files in found] == [b"first", b"second"]
     assert found[1] == listed(folder) == FILES | {"pkg/k.aotcuda/kernels.fatbin": b"second"}
 
 
@@ -107,16 +96,12 @@ NEW = {
     "pkg/sub/j.py": f"{wheel_files.MARK} 2.0\n".encode(),
     "pkg/sub/j.aotcuda/manifest.json": b"{ }",
 }
-STEPS = ("mkdir", "write_bytes", "rename")
-"""What `write` does to the disk, by the methods of Path that do it."""
+STEPS = ("mkdir", "write_bytes", "rename", "replace")
+"""The methods of Path that change the disk."""
 
 
 class Step:
-    """Has something happen before or after the `number`th step of what is done next.
-
-    Attributes:
-        taken: Whether there was such a step.
-    """
+    """Call a function before or after the `left`th step of `output.write`."""
 
     def __init__(self, patch: pytest.MonkeyPatch, happen: Callable[[], None], *, after: bool) -> None:
         self.happen = happen
@@ -125,27 +110,23 @@ class Step:
         for name in STEPS:
             patch.setattr(Path, name, self.counted(getattr(Path, name)))
 
-    @property
-    def taken(self) -> bool:
-        return self.left <= 0
-
     def counted(self, method: Callable[..., object]) -> Callable[..., object]:
         def step(*args: object, **options: object) -> object:
             self.left -= 1
             now = self.left == 0  # before the steps that `mkdir` takes in itself
             if now and not self.after:
                 self.happen()
-            done = method(*args, **options)
+            result = method(*args, **options)
             if now and self.after:
                 self.happen()
-            return done
+            return result
 
         return step
 
 
 @pytest.fixture(params=[{}, FILES], ids=["first build", "build over another"])
 def before(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, bytes]:
-    """Return what is there when a build writes its files."""
+    """Return the files that are there before a build writes."""
     mine = {"pkg/__init__.py": b"", "pkg/mine.py": b"mine"}
     for name, data in (request.param | mine).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +143,7 @@ def before(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, bytes]:
     ],
     ids=["error", "interrupt"],
 )
-def test_a_write_that_is_stopped_at_any_step_leaves_everything_as_it_was(
+def test_write_stopped_at_any_step_changes_nothing(
     fault: BaseException,
     raised: type[BaseException],
     after: bool,
@@ -185,7 +166,7 @@ def test_a_write_that_is_stopped_at_any_step_leaves_everything_as_it_was(
             assert "aotcuda-tmp" not in str(error)  # noqa: PT017 (most steps raise, the last one does not)
         else:
             break
-    assert not step.taken
+    assert step.left > 0
     assert number > len(NEW) * 2
     assert listed(tmp_path) == {name: data for name, data in before.items() if "k.aotcuda" not in name} | NEW
 
@@ -197,9 +178,7 @@ def modules(files: dict[str, bytes]) -> list[dict[str, bytes]]:
     return [{name: data for name, data in files.items() if name.startswith(stems)} for stems in MODULES]
 
 
-def test_a_process_killed_at_any_step_leaves_no_module_with_files_of_another_build_and_the_next_build_tidies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_write_mixes_no_two_builds_in_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = Step(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL), after=True)
     for number in count(1):
         root = tmp_path / str(number)
@@ -222,25 +201,15 @@ def test_a_process_killed_at_any_step_leaves_no_module_with_files_of_another_bui
     assert number > len(NEW) * 2
 
 
-def test_an_interrupt_after_the_last_step_does_not_claim_that_nothing_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(path: Path) -> None:
-        raise interrupt.Interrupted(interrupt.NOTHING_WRITTEN)
-
-    monkeypatch.setattr(temporary, "remove", interrupted)
-    with pytest.raises(interrupt.Interrupted, match=interrupt.WRITTEN):
-        output.write(FILES, tmp_path)
-    assert listed(tmp_path) == FILES
-
-
-def test_cleaning_removes_what_was_generated_and_nothing_that_a_person_wrote(tmp_path: Path) -> None:
+def test_cleaning_removes_generated_files_alone(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "src"):
         output.write(FILES, root)
     (tmp_path / "src/pkg/k.py").write_bytes(b"mine")
     (tmp_path / "src/pkg/k.aotcuda/manifest.json").unlink()
     (tmp_path / "pkg/other.py").write_bytes(b"mine")
-    source_tree.clean(TABLE, tmp_path)
+    for table in ({}, {"modules": 3}, {"modules": {"not.there": 1}}, TABLE):
+        assert (tmp_path / "pkg/k.py").exists()
+        source_tree.clean(table, tmp_path)
     assert listed(tmp_path) == {
         "src/pkg/k.py": b"mine",
         "src/pkg/k.aotcuda/kernels.fatbin": b"images",
@@ -248,40 +217,21 @@ def test_cleaning_removes_what_was_generated_and_nothing_that_a_person_wrote(tmp
     }
 
 
-@pytest.mark.parametrize("table", [{}, {"modules": 3}, {"modules": {"not.there": 1}}])
-def test_cleaning_takes_any_table_and_removes_no_more_than_it_names(table: dict[str, object], tmp_path: Path) -> None:
-    output.write(FILES, tmp_path)
-    source_tree.clean(table, tmp_path)
-    assert listed(tmp_path) == FILES
-
-
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
         (None, "does not exist; name a folder with a pyproject.toml"),
-        ("[tool", "is not valid TOML: "),
         ("[tool.other]", r"has no \[tool.aotcuda\] table; "),
-        ("tool.aotcuda = 3", r"has no \[tool.aotcuda\] table; "),
     ],
 )
-def test_a_project_file_that_cannot_be_used_is_named(content: str | None, problem: str, tmp_path: Path) -> None:
+def test_unusable_project_file_is_named(content: str | None, problem: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "pyproject.toml").write_text(content)
     with pytest.raises(ConfigError, match=rf"^{tmp_path}/pyproject.toml {problem}"):
         build_command.build_project(tmp_path)
 
 
-def test_a_generated_module_may_be_built_again_and_another_may_not(tmp_path: Path) -> None:
-    (tmp_path / "pkg").mkdir()
-    target = tmp_path / "pkg" / "k.py"
-    target.write_text("mine = True\n")
-    with pytest.raises(ConfigError, match=r"the project already has pkg/k\.py, where the generated module would go"):
-        api.build(TABLE, tmp_path)
-    target.write_bytes(FILES["pkg/k.py"])
-    assert wheel_files.is_generated(target)
-
-
-def test_a_folder_of_headers_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_include_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "headers").mkdir()
     table = {**TABLE, "options": {"include-dirs": ["headers", "heders"]}}
@@ -293,81 +243,67 @@ def test_a_folder_of_headers_that_is_not_there_is_told(tmp_path: Path) -> None:
         api.build(table, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["pkg/k.py", "pkg/k.aotcuda"])
-def test_a_pipe_is_not_replaced(name: str, tmp_path: Path) -> None:
+def test_pipe_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(BuildError, match=rf"^{tmp_path / name} is a pipe or a device, where a file is to be written"):
-        output.write(FILES, tmp_path)
-    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["pkg", name]
-    assert (tmp_path / name).is_fifo()
-
-
-@pytest.mark.parametrize("by_link", [False, True])
-def test_a_bill_goes_into_a_pipe_that_is_there(by_link: bool, tmp_path: Path) -> None:
-    """As it does with --sbom /dev/stdout, which is a link to one."""
-    pipe = tmp_path / "pipe"
+    pipe = tmp_path / "pkg/k.py"
     os.mkfifo(pipe)
-    path = tmp_path / "link" if by_link else pipe
-    if by_link:
-        path.symlink_to(pipe)
+    with pytest.raises(BuildError, match=rf"^{pipe} is a pipe or a device, where a file is to be written"):
+        output.write(FILES, tmp_path)
+    assert [*tmp_path.rglob("*")] == [pipe.parent, pipe]
+    assert pipe.is_fifo()
+
+
+def test_sbom_is_written_into_a_pipe(tmp_path: Path) -> None:
+    """`--sbom /dev/stdout` names a link to a pipe."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
-        assert output.write_bill(path, b"a bill") == [path]
+        assert output.write_bill(link, b"a bill") == [link]
         assert reader.stdout is not None
         assert reader.stdout.read() == b"a bill"
     assert pipe.is_fifo()
-    assert path.is_symlink() == by_link
-    plain = tmp_path / "plain"
-    assert output.write_bill(plain, b"a bill") == [plain]
-    assert plain.read_bytes() == b"a bill"
+    assert link.is_symlink()
 
 
-class TestStamp:
-    FILES: ClassVar = {"a/k.py": b"1", "a/k.aotcuda/manifest.json": b"{}", "b/k.py": b"2"}
-
-    def built_with_stamp(self, folder: Path, *names: str) -> list[str]:
-        """Build these of the files into a folder, with a stamp beside it; what lies in it afterwards."""
-        files = {name: self.FILES[name] for name in names}
-        output.write(files, folder)
-        depfile.remove_stale(folder.parent / "stamp", files, folder)
-        output.replace(folder.parent / "stamp", depfile.stamp(files, folder))
-        return sorted(listed(folder))
-
-    def test_files_that_are_no_longer_built_are_removed(self, tmp_path: Path) -> None:
-        assert self.built_with_stamp(tmp_path / "out", *self.FILES) == sorted(self.FILES)
-        assert self.built_with_stamp(tmp_path / "out", "b/k.py") == ["b/k.py"]
-        assert not (tmp_path / "out" / "a").exists()
-
-    def test_files_of_others_are_not_removed(self, tmp_path: Path) -> None:
-        folder = tmp_path / "out"
-        self.built_with_stamp(folder, *self.FILES)
-        (folder / "a" / "k.py").write_bytes(b"of another project by now")
-        (folder / "a" / "more.py").touch()
-        assert self.built_with_stamp(folder, "b/k.py") == ["a/k.py", "a/more.py", "b/k.py"]
-
-    def test_a_stamp_is_for_its_folder(self, tmp_path: Path) -> None:
-        self.built_with_stamp(tmp_path / "out", *self.FILES)
-        output.write(self.FILES, tmp_path / "other")
-        assert self.built_with_stamp(tmp_path / "other", "b/k.py") == sorted(self.FILES)
-
-    @pytest.mark.parametrize(
-        "text", [b"", b"{", b"[]", b"null", b'{"folder": 1}', b'{"folder": "/", "files": [1]}', b"\xff"]
-    )
-    def test_any_file_may_have_been_there(self, tmp_path: Path, text: bytes) -> None:
-        self.built_with_stamp(tmp_path / "out", *self.FILES)
-        (tmp_path / "stamp").write_bytes(text)
-        assert self.built_with_stamp(tmp_path / "out", "b/k.py") == sorted(self.FILES)
+STAMPED = {"a/k.py": b"1", "a/k.aotcuda/manifest.json": b"{}", "b/k.py": b"2"}
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def built_with_stamp(folder: Path, *names: str) -> list[str]:
+    """Build some of the files into a folder, with a stamp beside it; return the names of the folder's files."""
+    files = {name: STAMPED[name] for name in names}
+    output.write(files, folder)
+    depfile.remove_stale(folder.parent / "stamp", files, folder)
+    output.replace(folder.parent / "stamp", depfile.stamp(files, folder))
+    return sorted(listed(folder))
+
+
+def test_files_that_are_no_longer_built_are_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert built_with_stamp(folder, *STAMPED) == sorted(STAMPED)
+    assert built_with_stamp(folder, "b/k.py") == ["b/k.py"]
+    assert not (folder / "a").exists()
+    built_with_stamp(folder, *STAMPED)
+    (folder / "a" / "k.py").write_bytes(b"of another project")
+    (folder / "a" / "more.py").touch()
+    assert built_with_stamp(folder, "b/k.py") == ["a/k.py", "a/more.py", "b/k.py"]
+    output.write(STAMPED, tmp_path / "other")
+    assert built_with_stamp(tmp_path / "other", "b/k.py") == sorted(STAMPED), "the stamp is of another folder"
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"folder": 1}', b'{"folder": "/", "files": [1]}', b"\xff"])
+def test_damaged_stamp_removes_nothing(tmp_path: Path, text: bytes) -> None:
+    built_with_stamp(tmp_path / "out", *STAMPED)
+    (tmp_path / "stamp").write_bytes(text)
+    assert built_with_stamp(tmp_path / "out", "b/k.py") == sorted(STAMPED)
+
+
 @pytest.mark.parametrize("old", [None, b"old"])
-def test_a_file_beside_the_build_is_there_as_it_was_or_whole_whatever_stops_it(
-    old: bytes | None, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_killed_replacement_leaves_the_old_file_or_the_new(
+    old: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dependency file that is cut off is taken for one that names less."""
-    step = Step(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL), after=after)
-    steps = (*STEPS, "replace")
-    monkeypatch.setattr(Path, "replace", step.counted(Path.replace))
+    """A dependency file that is cut off would name fewer files."""
+    step = Step(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL), after=True)
     for number in count(1):
         path = tmp_path / str(number) / "there" / "k.d"
         if old is not None:
@@ -379,41 +315,19 @@ def test_a_file_beside_the_build_is_there_as_it_was_or_whole_whatever_stops_it(
             output.replace(path, b"new")
             os._exit(0)
         step.left = 0
-        done = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert (path.read_bytes() if path.exists() else None) in ({b"new"} if done else {old, b"new"})
+        is_done = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (path.read_bytes() if path.exists() else None) in ({b"new"} if is_done else {old, b"new"})
         output.replace(path, b"newer")
         assert [each.name for each in path.parent.iterdir()] == ["k.d"]
-        if done:
+        if is_done:
             break
-    assert number >= len(steps)
+    assert number > 2
 
 
-def test_a_file_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:
+def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"")
     message = r" cannot be written \(a file is where a folder would be\); remove that, or "
     with pytest.raises(BuildError, match=message):
         output.replace(tmp_path / "there" / "k.d", b"")
     with pytest.raises(BuildError, match=message):
         output.write(FILES, tmp_path / "there")
-
-
-def test_new_files_have_the_time_of_the_start_of_the_build(tmp_path: Path) -> None:
-    """A file that is edited during a build is newer than the build, and is built again."""
-    output.write(FILES, tmp_path)
-    old = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    since = 10**18
-    with output.written(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"new"}, tmp_path, since):
-        output.replace(tmp_path / "stamp", b"", since)
-    for name in ("stamp", "pkg/k.aotcuda", "pkg/k.aotcuda/kernels.fatbin"):
-        assert (tmp_path / name).stat().st_mtime_ns == since
-    for name in ("pkg/k.py", "pkg/k.aotcuda/manifest.json"):
-        assert (tmp_path / name).stat().st_mtime_ns == old[tmp_path / name]
-
-
-@pytest.mark.parametrize("name", ["k.s", "not/there/k.s"])
-def test_the_time_is_that_of_the_file_system(name: str, tmp_path: Path) -> None:
-    (tmp_path / "before").touch()
-    found = output.now(tmp_path / name)
-    (tmp_path / "after").touch()
-    assert (tmp_path / "before").stat().st_mtime_ns <= found <= (tmp_path / "after").stat().st_mtime_ns
-    assert {path.name for path in tmp_path.iterdir()} == {"before", "after"}

@@ -1,4 +1,4 @@
-"""Whose modules a build imports: the project's own, whatever finders other packages have put before Python's."""
+"""Builds import the project's own modules, even if other packages have finders before Python's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib.util
 import os
 import py_compile
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,15 +24,15 @@ ELSEWHERE = ("ownpkg/gone.py", "ownspace/other.py", "othpkg.py")
 
 
 class Editable:
-    """Finds modules by their names in a folder of its own, as those of editable installs do."""
+    """Find modules in one folder, like the finders of editable installs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.asked: list[str] = []
+        self.names: list[str] = []
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> Any:
         del path, target
-        self.asked.append(fullname)
+        self.names.append(fullname)
         base = self.folder / fullname.replace(".", "/")
         file = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
         return importlib.util.spec_from_file_location(fullname, file) if file.is_file() else None
@@ -55,28 +56,23 @@ def editable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Editab
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("last", [False, True], ids=["before Python's", "after them"])
-def test_the_projects_own_are_not_looked_for_elsewhere(
-    editable: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bool
-) -> None:
-    if last:
-        monkeypatch.setattr(sys, "meta_path", [*sys.meta_path[1:], editable])
+def test_own_modules_are_imported_from_the_project(editable: Editable, tmp_path: Path) -> None:
     imports.prepare_imports([str(tmp_path / HERE)], {"ownpkg.kernels": ["k"], "ownspace.part.kernels": ["k"]})
     for name in ("ownpkg", "ownpkg.a", "ownspace.part.b", "ownplain"):
         assert importlib.import_module(name).WHERE == HERE
     with pytest.raises(ModuleNotFoundError, match=r"ownpkg\.gone"):
         importlib.import_module("ownpkg.gone")
     assert repr(importlib.import_module("ownpkg.kernels").k) == "<ownpkg.kernels.k, being built>"
-    assert not [name for name in editable.asked if name.startswith(("ownpkg", "ownplain", "ownspace.part"))]
+    assert not [name for name in editable.names if name.startswith(("ownpkg", "ownplain", "ownspace.part"))]
 
 
-def test_other_projects_are_found_by_their_finder(editable: Editable, tmp_path: Path) -> None:
+def test_modules_of_other_projects_are_imported_by_their_finder(editable: Editable, tmp_path: Path) -> None:
     """A neighbour that is installed in the same way, and one that shares a namespace with the project."""
     imports.prepare_imports([str(tmp_path / HERE)], {"ownspace.part.kernels": ["k"]})
     for name in ("othpkg", "ownspace.other"):
         assert importlib.import_module(name).WHERE == THERE
     assert importlib.import_module("ownspace.part").WHERE == HERE
-    assert editable.asked
+    assert editable.names
     assert [finder.folder for finder in sys.meta_path if hasattr(finder, "folder")] == [editable.folder]
 
 
@@ -85,10 +81,10 @@ def test_other_projects_are_found_by_their_finder(editable: Editable, tmp_path: 
     ("folder", "is_read"),
     [("here", True), ("here/site-packages", False), ("here/lib/site-packages/ownpkg", False), ("there", False)],
 )
-def test_bytecode_is_not_trusted_of_the_projects_own(
+def test_bytecode_of_own_modules_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, is_read: bool
 ) -> None:
-    """Beside a source is the bytecode of one that was as long and as old, which Python takes for its own."""
+    """Python would use the bytecode, because its source had the same length and time."""
     path = tmp_path / folder / "ownlate.py"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("WHERE = 1\n")
@@ -102,18 +98,21 @@ def test_bytecode_is_not_trusted_of_the_projects_own(
     assert found == (2 if is_read else 1)
 
 
-def test_bytecode_of_an_installed_package_is_not_trusted(
-    editable: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The JIT fallback compiles the sources of an installed package."""
-    root = tmp_path / "lib" / "site-packages"
-    path = root / "ownpkg" / "__init__.py"
-    path.parent.mkdir(parents=True)
-    for number in (1, 2):
-        path.write_text(f"WHERE = {number}\n")
-        os.utime(path, (10**9, 10**9))
-        if number == 1:
-            py_compile.compile(str(path), doraise=True)
-    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path[1:], editable])
-    imports.prepare_imports([str(root)], {"ownpkg.kernels": ["k"]})
-    assert importlib.import_module("ownpkg").WHERE == 2
+def test_files_of_modules_are_resolved_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.py").write_text("")
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    for number, file in enumerate((f"{tmp_path}/link/a.py", "link/../real/a.py")):
+        module = ModuleType(f"m{number}")
+        module.__file__ = file
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert imports.files_of(["m0"]) == imports.files_of(["m1"]) == {str((tmp_path / "real/a.py").resolve())}
+
+
+def test_modules_without_a_file_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("gone")
+    module.__file__ = str(tmp_path / "gone.py")
+    monkeypatch.setitem(sys.modules, "gone", module)
+    assert imports.files_of(["gone", "sys", "not imported"]) == set()
+    assert imports.files_of(["os"]) == {os.path.realpath(os.__file__)}

@@ -1,4 +1,4 @@
-"""The bill of materials of a wheel: what is in it, and that it is CycloneDX as its own library reads it."""
+"""The SBOM of a wheel: its components, validated by the library of CycloneDX."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FILE = LinkedItem(name="csrc/table.cu", sha256="5" * 64, licence="MIT OR Apache-
 
 
 def built(*linked: LinkedItem, cuda: str = "13.0", **versions: str) -> tuple[Result, BuiltModule]:
-    """Return a module as a toolkit has built it; the plan is of no concern here."""
+    """Return the result of a toolkit for one module."""
     module = BuiltModule(plan=None, images=(), kernels=(), linked=linked)  # type: ignore[arg-type]
     toolchain = {"cuda": cuda, "nvjitlink": cuda, "python": "3.11", **versions}
     return Result(toolchain=toolchain, modules=(module,), sources=(), warnings=()), module
 
 
 def read(data: bytes) -> dict[str, Any]:
-    """Return the components of a bill of materials by their references, and what each depends on."""
+    """Return the components of an SBOM by their references, and their dependencies."""
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(data.decode()) is None
     whole = json.loads(data)
     components = {one["bom-ref"]: one for one in whole["components"]}
@@ -57,13 +57,9 @@ def test_compilers_have_their_versions_and_licences(installed: tuple[toolkits.To
         "pkg:pypi/nvidia-cuda-nvrtc@13.0.88",
         "pkg:pypi/nvidia-nvjitlink@13.5.4",
     ]
-
-
-def test_both_toolkits_of_a_wide_wheel_are_listed(installed: tuple[toolkits.Toolkit, ...]) -> None:
-    found = read(sbom.make({"pkg.k": [built(), built(cuda="12.9")]}, installed))
-    assert {"pkg:pypi/nvidia-cuda-nvrtc@13.0.88", "pkg:pypi/nvidia-cuda-nvrtc-cu12@12.9.86"} <= {
-        *found["uses"]["module:pkg.k"]
-    }
+    wide = read(sbom.make({"pkg.k": [built(), built(cuda="12.9")]}, installed))
+    compilers = {"pkg:pypi/nvidia-cuda-nvrtc@13.0.88", "pkg:pypi/nvidia-cuda-nvrtc-cu12@12.9.86"}
+    assert compilers <= {*wide["uses"]["module:pkg.k"]}
 
 
 def test_linked_files_have_digest_and_licence() -> None:
@@ -98,13 +94,12 @@ def test_linked_module_is_a_component_of_its_distribution(tmp_path: Path, monkey
     ("metadata", "licences"),
     [
         ("License-Expression: MIT\nLicense: other\n", [{"expression": "MIT"}]),
-        ("License: BSD\n", [{"license": {"name": "BSD"}}]),
         (f"License: {'Redistribution and use. ' * 9}\n", []),
         ("License: UNKNOWN\nClassifier: License :: OSI Approved :: ISC License\n", [{"license": {"name": ISC}}]),
         ("", []),
     ],
 )
-def test_licences_are_what_the_metadata_say(
+def test_licences_come_from_the_metadata(
     metadata: str, licences: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about = tmp_path / "somecompiler-1.0.dist-info"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from unittest.mock import Mock
 
 import pytest
 
@@ -48,61 +49,39 @@ def left_in_tmp(cache):
     return os.listdir(os.path.join(cache.root, "v1", "tmp"))
 
 
-class TestEntries:
-    def test_stored_entry_is_found_by_another_process(self, cache, said):
-        cache.put(KEY, artifact(), RECORD)
-        found = again(cache, said).get(KEY)
-        assert (found.manifest, found.image) == (artifact().manifest, artifact().image)
-        assert found.folder == cache.path(KEY)
-        assert said == []
-
-    def test_missing_entry_makes_no_folder(self, cache, said):
-        assert cache.get(KEY) is None
-        assert not os.path.exists(cache.root)
-        assert said == []
-
-    def test_an_entry_with_other_content_is_replaced(self, cache, said):
-        cache.put(KEY, artifact("old"), RECORD)
-        cache.put(KEY, artifact("new"), RECORD)
-        assert again(cache, said).get(KEY).manifest["kernels"][0]["name"] == "new"
-        assert left_in_tmp(cache) == []
+def test_stored_entry_is_found_by_another_process(cache, said):
+    assert cache.get(KEY) is None
+    assert not os.path.exists(cache.root), "a search makes no folder"
+    cache.put(KEY, artifact("old"), RECORD)
+    cache.put(KEY, artifact(), RECORD)
+    found = again(cache, said).get(KEY)
+    assert (found.manifest, found.image) == (artifact().manifest, artifact().image)
+    assert found.folder == cache.path(KEY)
+    cache.discard(KEY)
+    cache.discard(KEY)
+    assert cache.get(KEY) is None
+    assert (left_in_tmp(cache), said) == ([], [])
 
 
-class TestDamage:
-    def test_a_flipped_bit_in_each_byte_of_every_file_is_detected(self, cache):
-        cache.put(KEY, artifact(), RECORD)
-        tried = 0
-        for path in files(cache).values():
-            with open(path, "rb") as file:
-                data = bytearray(file.read())
-            for at in range(0, len(data) * 8, 7):  # a bit of each byte, and another one of the next
-                data[at // 8] ^= 1 << at % 8
-                with open(path, "wb") as file:
-                    file.write(data)
-                assert cache.get(KEY) is None, f"bit {at} of {path}"
-                data[at // 8] ^= 1 << at % 8
-                tried += 1
+def test_every_flipped_bit_and_cut_of_every_file_is_detected(cache):
+    cache.put(KEY, artifact(), RECORD)
+    for path in files(cache).values():
+        with open(path, "rb") as file:
+            data = file.read()
+        for at in range(0, len(data) * 8, 7):  # a bit of each byte, and another one of the next
+            changed = bytearray(data)
+            changed[at // 8] ^= 1 << at % 8
             with open(path, "wb") as file:
-                file.write(data)
-        assert cache.get(KEY) is not None
-        assert tried > 1_500
-
-    @pytest.mark.parametrize("name", ["entry.json", "manifest.json", "kernels.cubin"])
-    def test_a_file_that_is_cut_short_or_gone_is_detected(self, cache, name):
-        cache.put(KEY, artifact(), RECORD)
-        path = files(cache)[name]
-        for size in (os.path.getsize(path) - 1, 1, 0):
+                file.write(changed)
+            assert cache.get(KEY) is None, f"bit {at} of {path}"
+        for size in (len(data) - 1, 1, 0):
             os.truncate(path, size)
             assert cache.get(KEY) is None
         os.unlink(path)
         assert cache.get(KEY) is None
-
-    def test_a_discarded_entry_is_gone(self, cache):
-        cache.put(KEY, artifact(), RECORD)
-        cache.discard(KEY)
-        cache.discard(KEY)
-        assert cache.get(KEY) is None
-        assert left_in_tmp(cache) == []
+        with open(path, "wb") as file:
+            file.write(data)
+        assert cache.get(KEY) is not None
 
 
 class TestWhereItCannotBeKept:
@@ -124,12 +103,11 @@ class TestWhereItCannotBeKept:
         assert folder.folder() is None
         self.kept_in_memory(Cache(folder.folder(), said.append), said, "no home folder")
 
-    @pytest.mark.parametrize("mode", [0o775, 0o777, 0o722])
     @pytest.mark.parametrize("inner", ["", "v1"])
-    def test_a_folder_that_others_can_write(self, cache, said, mode, inner):
+    def test_a_folder_that_others_can_write(self, cache, said, inner):
         os.makedirs(os.path.join(cache.root, inner))
         os.chmod(cache.root, 0o755)
-        os.chmod(os.path.join(cache.root, inner), mode)
+        os.chmod(os.path.join(cache.root, inner), 0o722)
         self.kept_in_memory(cache, said, "can be written by others (chmod go-w")
 
     def test_a_folder_of_somebody_else(self, cache, said, monkeypatch):
@@ -141,14 +119,11 @@ class TestWhereItCannotBeKept:
         assert other.get(KEY) is None
         assert "belongs to another user" in said[0]
 
-    @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES])
     @pytest.mark.parametrize("call", ["mkdir", "fsync", "rename"])
-    def test_a_disk_that_refuses(self, cache, said, monkeypatch, code, call):
-        def refuse(*_args, **_options):
-            raise OSError(code, os.strerror(code))
-
-        monkeypatch.setattr(entries.os, call, refuse)
-        self.kept_in_memory(cache, said, os.strerror(code))
+    def test_a_disk_that_refuses(self, cache, said, monkeypatch, call):
+        refusal = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        monkeypatch.setattr(entries.os, call, Mock(side_effect=refusal))
+        self.kept_in_memory(cache, said, "No space left on device")
 
     def test_a_disk_that_fills_up_leaves_no_part_of_an_entry(self, cache, monkeypatch):
         cache.put(OTHER, artifact(), RECORD)
@@ -177,43 +152,28 @@ class TestWhereItCannotBeKept:
         assert {os.stat(folder).st_mode & 0o777 for folder in folders} == {0o700}
 
 
-class TestFolder:
-    def test_the_environment_names_it(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "here"))
-        assert folder.folder() == str(tmp_path / "here")
-
-    @pytest.mark.parametrize("xdg", [None, "", "/var/tmp/xdg"])
-    def test_default_folder_is_that_of_platformdirs(self, monkeypatch, xdg):
-        platformdirs = pytest.importorskip("platformdirs")
-        monkeypatch.delenv("AOTCUDA_CACHE_DIR", raising=False)
-        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-        if xdg is not None:
-            monkeypatch.setenv("XDG_CACHE_HOME", xdg)
-        assert folder.folder() == platformdirs.user_cache_dir("aotcuda")
+@pytest.mark.parametrize("xdg", [None, "", "/var/tmp/xdg"])
+def test_default_folder_is_that_of_platformdirs(monkeypatch, xdg):
+    platformdirs = pytest.importorskip("platformdirs")
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", "/somewhere/else")
+    assert folder.folder() == "/somewhere/else"
+    monkeypatch.delenv("AOTCUDA_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if xdg is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", xdg)
+    assert folder.folder() == platformdirs.user_cache_dir("aotcuda")
 
 
 class TestSize:
-    @pytest.mark.parametrize(
-        ("text", "size"),
-        [
-            ("", 1 << 30),
-            ("0", 0),
-            ("1000", 1000),
-            ("500M", 500 << 20),
-            ("2G", 2 << 30),
-            ("1.5k", 1536),
-            ("3GiB", 3 << 30),
-        ],
-    )
-    def test_the_cap_is_a_number_with_a_unit(self, monkeypatch, text, size):
-        monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
-        assert entries.size_cap() == size
-
-    @pytest.mark.parametrize("text", ["much", "-1", "1Q", "nan", "inf", "G"])
-    def test_anything_else_is_refused(self, monkeypatch, text):
-        monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
-        with pytest.raises(ConfigError, match=r"AOTCUDA_CACHE_SIZE is .*; write a number of bytes"):
-            entries.size_cap()
+    def test_the_cap_is_a_number_with_a_unit(self, monkeypatch):
+        sizes = {"": 1 << 30, "0": 0, "1000": 1000, "500M": 500 << 20, "1.5k": 1536, "3GiB": 3 << 30}
+        for text, size in sizes.items():
+            monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
+            assert entries.size_cap() == size
+        for text in ("much", "-1", "1Q", "nan", "inf", "G"):
+            monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
+            with pytest.raises(ConfigError, match=r"AOTCUDA_CACHE_SIZE is .*; write a number of bytes"):
+                entries.size_cap()
 
     def test_least_recently_used_entry_is_removed_first(self, cache, monkeypatch):
         keys = [f"{number:02x}" + "0" * 62 for number in range(4)]
@@ -226,12 +186,9 @@ class TestSize:
         new = "ff" + "0" * 62
         cache.put(new, artifact(), RECORD)
         assert {entry.key for entry in entries.entries(cache)} == {keys[0], keys[3], new}
-
-    def test_newest_entry_stays_even_if_it_is_too_large(self, cache, monkeypatch):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "1")
-        cache.put(KEY, artifact(), RECORD)
         cache.put(OTHER, artifact(), RECORD)
-        assert [entry.key for entry in entries.entries(cache)] == [OTHER]
+        assert [entry.key for entry in entries.entries(cache)] == [OTHER], "the newest entry stays"
 
     def test_files_of_killed_processes_are_removed_after_an_hour(self, cache):
         old, new = (os.path.join(cache.make("tmp"), name) for name in ("old", "new"))

@@ -213,7 +213,6 @@ hooked = triton.jit(plain)
 hooked.add_pre_run_hook(hook)
 tuned = triton.autotune(configs=[triton.Config({"BLOCK": 64}, pre_hook=hook)], key=["n"])(add)
 limited = triton.autotune(configs=[triton.Config({"BLOCK": 64}, maxnreg=64)], key=["n"])(add)
-overridden = triton.autotune(configs=[triton.Config({"BLOCK": 64}, ir_override="x.ttir")], key=["n"])(add)
 asserting = triton.jit(debug=True)(add.fn)
 untuned = triton.autotune(configs=[triton.Config({"BLOCK": 64}, num_warps=2)], key=["n"])(add)
 

@@ -1,4 +1,4 @@
-"""Test what a recorded process writes outlives it, however it ends."""
+"""The launches of a recorded process are kept, however the process ends."""
 
 from __future__ import annotations
 
@@ -37,43 +37,37 @@ ENDS = {
     "daemon": ("import os\nos.closerange(3, 256)\nc()\nlog.entry({**F, 'line': 2}, dict).count(0, str)", 2),
     "threads": (THREADS, 20000),
     "many": ("for i in range(9000): log.entry({**F, 'line': i}, dict).count(0, str)", 9000),
-    "many GPUs": ("for i in range(5): e.count(i, lambda: f'GPU {i}')", 5),
 }
 
 
-def collected(folder: Path, code: str) -> collect.Run:
+def recorded(folder: Path, code: str) -> tuple[collect.Run, str]:
+    """Run code in a process with the recorder; return the launches and what it printed."""
     environ = {**os.environ, "PYTHONPATH": str(INJECT), "AOTCUDA_RECORD_FOLDER": str(folder)}
     text = f"import sys; sys.path.insert(0, {str(INJECT)!r})\nF = {FACTS!r}\n{START}{code}"
-    subprocess.run([sys.executable, "-W", "error", "-c", text], env=environ, check=False)
-    return collect.read(folder, Path("/"))
+    command = [sys.executable, "-W", "error", "-c", text]
+    done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
+    return collect.read(folder, Path("/")), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_every_launch_is_counted(end: str, tmp_path: Path) -> None:
     code, count = ENDS[end]
-    run = collected(tmp_path, code)
+    run, _ = recorded(tmp_path, code)
     assert sum(item.count for item in run.records) == count
     assert run.started
 
 
-def test_launches_on_several_gpus_are_told_apart(tmp_path: Path) -> None:
-    (record,) = collected(tmp_path, "c(); c()\nfor i in (1, 2, 1): e.count(i, lambda: f'GPU {i}')").records
-    assert record.launches == {"GPU": 2, "GPU 1": 2, "GPU 2": 1}
-
-
-def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
-    collected(tmp_path, "c()")
+def test_launches_are_counted_for_each_gpu(tmp_path: Path) -> None:
+    run, _ = recorded(tmp_path, "c(); c()\nfor i in (1, 2, 1): e.count(i, lambda: f'GPU {i}')")
+    assert run.records[0].launches == {"GPU": 2, "GPU 1": 2, "GPU 2": 1}
     (path,) = tmp_path.glob("*.jsonl")
     with path.open("a") as file:
-        file.write('{"slot": 1, "kind": "ker')
-    assert [item.count for item in collect.read(tmp_path, Path("/")).records] == [1]
+        file.write('{"slot": 1, "kind": "ker')  # the process was killed here
+    assert collect.read(tmp_path, Path("/")).records == run.records
 
 
-def test_a_process_that_cannot_write_runs_on_and_says_so(tmp_path: Path) -> None:
+def test_a_process_that_cannot_write_runs_on(tmp_path: Path) -> None:
     code = "import os\nos.environ['AOTCUDA_RECORD_FOLDER'] = '/nowhere'\n"
-    code += "try: c()\nexcept OSError: log.failed('x')\nprint('on')"
-    environ = {**os.environ, "PYTHONPATH": str(INJECT), "AOTCUDA_RECORD_FOLDER": str(tmp_path)}
-    text = f"import sys; sys.path.insert(0, {str(INJECT)!r})\nF = {FACTS!r}\n{START}{code}"
-    done = subprocess.run([sys.executable, "-c", text], env=environ, check=True, capture_output=True, text=True)
-    assert done.stdout == "on\n"
-    assert "is not recorded: " in done.stderr
+    _, said = recorded(tmp_path, f"{code}try: c()\nexcept OSError: log.failed('x')\nprint('on')")
+    assert said.startswith("on\n")
+    assert "is not recorded: " in said

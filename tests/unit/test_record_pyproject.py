@@ -69,10 +69,6 @@ source = "m"
 kernels.add = "void(int8)"
 kernels.b = "void(int8)" # b
 """,
-    "signatures in the source": """[tool.aotcuda.modules."m"]
-source = ["a", "m"]
-kernels.add = {}
-""",
     "no kernels yet": """[tool.aotcuda.modules."m"]
 source = "m"
 
@@ -82,17 +78,9 @@ x = 1 # last""",
 
 
 def record(function: str, signature: str, **more: object) -> records.Record:
-    facts: dict = {
-        "frontend": "numba-cuda",
-        "kind": "kernel",
-        "module": "m",
-        "file": "m.py",
-        "line": 1,
-        "path": function,
-    }
-    return records.Record(
-        **{**facts, "launches": {"simulator": 1}, "function": function, "signature": signature, **more}
-    )
+    facts: dict = {"frontend": "numba-cuda", "kind": "kernel", "module": "m", "file": "m.py", "line": 1}
+    facts |= {"path": function, "function": function, "signature": signature, "launches": {"simulator": 1}}
+    return records.Record(**{**facts, **more})
 
 
 def merged(text: str, *items: records.Record, folder: Path) -> str:
@@ -128,27 +116,23 @@ def test_merging_adds_and_changes_nothing_else(form: str, newline: str, tmp_path
     if "void(int8)" in FORMS[form]:
         assert "void(int8)" in packaged(after)["add"]
     assert after.count("\r\n") == (after.count("\n") if newline == "\r\n" else 0)
-    gone = [line[2:] for line in difflib.ndiff(text.splitlines(), after.splitlines()) if line.startswith("- ")]
-    assert all(any(text in line for text in ("add", "signature =", "void(int16)")) for line in gone), gone
+    removed = [line[2:] for line in difflib.ndiff(text.splitlines(), after.splitlines()) if line.startswith("- ")]
+    assert all(any(text in line for text in ("add", "signature =", "void(int16)")) for line in removed), removed
     for line in text.splitlines():
         comment = line.partition("#")[2]
         assert comment in after
     assert merged(after, *items, folder=tmp_path) == after, "a second run has nothing to add"
 
 
-def test_an_empty_file_gains_a_whole_table(tmp_path: Path) -> None:
-    after = merged("", record("add", "void(int8)"), folder=tmp_path)
-    assert tomllib.loads(after)["tool"]["aotcuda"]["arch"] == list(default_targets())
-    assert packaged(after) == {"add": ["void(int8)"]}
-
-
-def test_kernels_of_classes_and_of_the_other_compiler_get_keys_of_their_own(tmp_path: Path) -> None:
+def test_equal_names_get_different_keys(tmp_path: Path) -> None:
     items = [
         record("A.step", "void(int8)"),
         record("B.step", "void(int8)"),
         record("step", "void(int8)", frontend="numba-cuda-mlir"),
     ]
-    modules = tomllib.loads(merged("", *items, folder=tmp_path))["tool"]["aotcuda"]["modules"]
+    table = tomllib.loads(merged("", *items, folder=tmp_path))["tool"]["aotcuda"]
+    assert table["arch"] == list(default_targets())
+    modules = table["modules"]
     assert modules["m"]["kernels"] == {
         "step": {"python": "m:A.step", "signatures": ["void(int8)"]},
         "B_step": {"python": "m:B.step", "signatures": ["void(int8)"]},
@@ -156,14 +140,14 @@ def test_kernels_of_classes_and_of_the_other_compiler_get_keys_of_their_own(tmp_
     assert modules["m_mlir"] == {"source": "m", "frontend": "numba-cuda-mlir", "kernels": {"step": ["void(int8)"]}}
 
 
-def test_a_form_that_cannot_be_kept_is_refused() -> None:
+def test_a_file_of_another_form_is_refused() -> None:
     editor = pyproject.Editor('tool = { aotcuda = { arch = ["sm_80"] } }\n')
     editor.table(("tool", "aotcuda", "modules", "m"), {"source": "m"})
     with pytest.raises(ConfigError, match=r"cannot be merged .* the file was not changed"):
         editor.text()
 
 
-def test_a_kernel_without_signatures_has_those_of_its_source(tmp_path: Path) -> None:
+def test_a_kernel_without_signatures_uses_those_of_its_source(tmp_path: Path) -> None:
     text = BASE + '\n[tool.aotcuda.modules.m]\nsource = ["m", "n"]\nkernels.add = {}\n'
     declared = record("add", "void(int8)", declared=True)
     assert merged(text, declared, folder=tmp_path) == text

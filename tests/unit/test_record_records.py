@@ -1,4 +1,4 @@
-"""The file in which runs add up."""
+"""The file that accumulates the launches of several runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aotcuda.errors import ConfigError
 from aotcuda.tools.record import command, records
 
 
-def one(count: int, **more: object) -> records.Record:
+def launches(count: int, **more: object) -> records.Record:
     facts: dict = {"frontend": "numba-cuda", "kind": "kernel", "module": "m", "function": "k", "signature": "void()"}
     return records.Record(**{**facts, "file": "m.py", "line": 1, "launches": {"A": count} if count else {}, **more})
 
@@ -20,10 +20,10 @@ def run(*found: records.Record) -> records.Recorded:
     return records.Recorded().plus(found, ())
 
 
-def test_launches_add_up_and_the_rest_is_the_last_ones(tmp_path: Path) -> None:
+def test_launches_add_up_and_other_values_are_of_the_last_run(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
-    records.add(path, run(one(2, path="k", site="x.py:1", declared=True)))
-    found = records.add(path, run(one(3, line=7), one(1, options={"fastmath": True})))
+    records.add(path, run(launches(2, path="k", site="x.py:1", declared=True)))
+    found = records.add(path, run(launches(3, line=7), launches(1, options={"fastmath": True})))
     merged = found.records
     assert found.runs == 2
     assert [item.launches for item in merged] == [{"A": 1}, {"A": 5}]
@@ -47,39 +47,35 @@ def test_choices_of_autotuners_add_up(tmp_path: Path) -> None:
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "record.json"
-    before = records.add(path, run(one(2)))
+    before = records.add(path, run(launches(2)))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(ConfigError, match=r"cannot be written \(No space left on device\)"):
-        records.add(path, run(one(1)))
+        records.add(path, run(launches(1)))
     assert records.load(path) == before
     assert [item.name for item in tmp_path.iterdir()] == ["record.json"]
 
 
-def test_a_given_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no such file"):
-        records.load_given(tmp_path / "record.json")
+UNREADABLE = r"cannot be read as a record \(.*\); remove it, or name another file"
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "said"),
     [
-        *("", "{", "[]", "\0", "[" * 100_000),
-        *(
-            '{"version": 1}',
-            '{"version": 1, "runs": 1, "functions": [{}]}',
-            '{"version": 1, "runs": 1, "functions": [3]}',
-        ),
+        *((text, UNREADABLE) for text in ("", "[]", "[" * 100_000, '{"version": 1}')),
+        ('{"version": 1, "runs": 1, "functions": [{}]}', UNREADABLE),
+        ('{"version": 1, "runs": 1, "functions": [3]}', UNREADABLE),
+        ('{"version": 2}', "is of version 2, which this aotcuda cannot read"),
     ],
 )
-def test_a_file_of_something_else_is_left_alone(text: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_left_allaunches(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=r"cannot be read as a record \(.*\); remove it, or name another file"):
-        records.add(path, run(one(1)))
+    with pytest.raises(ConfigError, match=said):
+        records.add(path, run(launches(1)))
     assert path.read_text() == text
     assert [item.name for item in tmp_path.iterdir()] == ["record.json"]
 
@@ -92,9 +88,16 @@ def test_special_files_are_refused_without_waiting(name: str, tmp_path: Path) ->
         records.check(tmp_path / name)
 
 
-def test_a_folder_that_is_not_there_is_known_before_a_command_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "record.json"
+    with pytest.raises(ConfigError, match="cannot be written"):
+        records.add(path, run(launches(1)))
+    assert records.load(path) == records.Recorded()
+    with pytest.raises(ConfigError, match="there is no such file"):
+        records.load_given(path)
+
+
+def test_a_missing_folder_is_an_error_before_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"cannot be written: the folder /.*/there does not exist; name another file"):
         command.run(["touch", "ran"], out=Path("there/record.json"))
@@ -102,35 +105,11 @@ def test_a_folder_that_is_not_there_is_known_before_a_command_runs(
     assert command.run(["touch", "ran"]) == 0
 
 
-def test_a_newer_file_says_so(tmp_path: Path) -> None:
-    (tmp_path / "record.json").write_text('{"version": 2}')
-    with pytest.raises(ConfigError, match="is of version 2, which this aotcuda cannot read"):
-        records.load(tmp_path / "record.json")
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be written"):
-        records.add(tmp_path / "nowhere" / "record.json", run(one(1)))
-    assert records.load(tmp_path / "nowhere" / "record.json") == records.Recorded()
-
-
 IGNORED = {
     "no .gitignore": ({".git/HEAD": ""}, ".gitignore", ".aotcuda-record.json\n"),
-    "one without a last newline": (
-        {".git/HEAD": "", ".gitignore": "dist"},
-        ".gitignore",
-        "dist\n.aotcuda-record.json\n",
-    ),
-    "that of the repository around": (
-        {"../.git/HEAD": "", "../.gitignore": "dist\n"},
-        "../.gitignore",
-        "dist\n.aotcuda-record.json\n",
-    ),
-    "none in the repository, and one above it": (
-        {".git/HEAD": "", "../.gitignore": "dist\n"},
-        ".gitignore",
-        ".aotcuda-record.json\n",
-    ),
+    "no last newline": ({".git/HEAD": "", ".gitignore": "dist"}, ".gitignore", "dist\n.aotcuda-record.json\n"),
+    "of the repository": ({"../.git/HEAD": "", "../.gitignore": ""}, "../.gitignore", ".aotcuda-record.json\n"),
+    "above the repository": ({".git/HEAD": "", "../.gitignore": "x\n"}, ".gitignore", ".aotcuda-record.json\n"),
     "no repository": ({"../.gitignore": "dist\n"}, ".gitignore", ".aotcuda-record.json\n"),
     "its name": ({".gitignore": "/.aotcuda-record.json\n"}, None, None),
     "a pattern": ({".gitignore": "dist\n.aotcuda-*\n"}, None, None),

@@ -40,16 +40,18 @@ def test_the_image_for_a_gpu_and_a_driver(manifest, capability, driver, taken):
     assert choose(manifest("sm_80", "sm_90", "compute_75"), capability, driver=driver).arch == taken
 
 
-def test_ptx_alone_needs_a_driver_for_the_minor_version(manifest):
-    built = manifest("sm_90", "compute_75", toolchain={"cuda": "13.2"})
-    assert choose(built, (9, 0), driver=(13, 0)).arch == "sm_90"
-    assert choose(built, (8, 0), driver=(13, 0)).arch is None
-    assert choose(built, (8, 0), driver=(13, 2)).arch == "compute_75"
-
-
-def test_an_older_driver_takes_sass_before_newer_ptx(manifest):
-    built = manifest("sm_80", "compute_86", toolchain={"cuda": "13.2"})
-    assert choose(built, (8, 9), driver=(13, 0)).arch == "sm_80"
+@pytest.mark.parametrize(
+    ("targets", "capability", "driver", "taken"),
+    [
+        (("sm_90", "compute_75"), (9, 0), (13, 0), "sm_90"),
+        (("sm_90", "compute_75"), (8, 0), (13, 0), None),
+        (("sm_90", "compute_75"), (8, 0), (13, 2), "compute_75"),
+        (("sm_80", "compute_86"), (8, 9), (13, 0), "sm_80"),
+        (("compute_75",), (12, 0), None, "compute_75"),
+    ],
+)
+def test_ptx_alone_needs_a_driver_for_the_minor_version(manifest, targets, capability, driver, taken):
+    assert choose(manifest(*targets, toolchain={"cuda": "13.2"}), capability, driver=driver).arch == taken
 
 
 def test_a_choice_explains_itself(manifest):
@@ -84,22 +86,18 @@ def test_a_gpu_before_cuda_13_names_the_compilers(manifest):
     )
 
 
-def test_a_driver_too_old_names_both_versions(manifest):
-    choice = choose(manifest("compute_75"), (9, 0), driver=(12, 8), gpu="GPU 0")
-    error = choice.error("mypkg.kernels")
+@pytest.mark.parametrize(
+    ("cuda", "driver", "advice"),
+    [
+        ("13.0", (12, 8), "supports CUDA 12.8, and the images need CUDA 13.0, which driver 580.65 or newer has"),
+        ("13.2", (13, 0), "the images need CUDA 13.2; update the driver"),  # PTX of a later minor version
+    ],
+)
+def test_a_driver_too_old_names_both_versions(manifest, cuda, driver, advice):
+    built = manifest("compute_75", toolchain={"cuda": cuda})
+    error = choose(built, (9, 0), driver=driver, gpu="GPU 0").error("mypkg.kernels")
     assert type(error) is DriverTooOldError
-    assert "the driver supports CUDA 12.8, and the images need CUDA 13.0, which driver 580.65 or newer has" in str(
-        error
-    )
-
-
-def test_no_driver_is_named_for_ptx_of_a_later_minor_version(manifest):
-    choice = choose(manifest("compute_75", toolchain={"cuda": "13.2"}), (9, 0), driver=(13, 0))
-    assert "the images need CUDA 13.2; update the driver" in str(choice.error("mypkg.kernels"))
-
-
-def test_without_a_driver_the_rules_of_the_gpu_alone_decide(manifest):
-    assert choose(manifest("compute_75", toolchain={"cuda": "99.0"}), (12, 0)).arch == "compute_75"
+    assert advice in str(error)
 
 
 def test_each_image_has_its_own_cuda_version(manifest):

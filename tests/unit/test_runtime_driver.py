@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import sys
-import threading
 
 import pytest
 
-from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDriverError
+from aotcuda.errors import CudaError, DriverTooOldError
 from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.runtime import driver
 from support import threads
@@ -89,14 +85,6 @@ class TestReset:
         assert len(cuda.launches()) == 5
 
 
-def test_a_context_on_an_unknown_gpu_is_an_error(cuda):
-    module = cuda.package(kernel("k", "void(int32)"))
-    module.k[1, 1](1)
-    driver.get().devices[0].handle = 99
-    with pytest.raises(CudaError, match=r"CUdevice 10\) that the driver did not count"):
-        module.k.get_regs_per_thread()
-
-
 @pytest.mark.parametrize(("version", "extra"), [("12040", "jit-cu12"), ("13010", "jit-cu13"), (None, "jit-cu13")])
 def test_the_extra_to_install_fits_the_driver(cuda, monkeypatch, version, extra):
     if version is None:
@@ -105,57 +93,3 @@ def test_the_extra_to_install_fits_the_driver(cuda, monkeypatch, version, extra)
         monkeypatch.setenv("FAKE_CUDA_VERSION", version)
     assert numba_proxy.requirement("numba") == f"aotcuda[{extra}]"
     assert driver._driver is None, "asking does not start it"
-
-
-def test_a_launch_works_where_a_gpu_has_no_name(cuda):
-    cuda.set(fail="cuDeviceGetName=999")
-    module = cuda.package(kernel("k", "void(int32)"))
-    module.k[1, 1](1)
-    (gpu,) = driver.get().devices
-    assert gpu._name == ""
-    assert str(gpu) == "GPU 0 (unnamed, compute capability 9.0)"
-    cuda.set(fail="")
-    assert str(gpu) == "GPU 0 (Stand-in A, compute capability 9.0)"
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("starts", [True, False], ids=["starts", "fails"])
-def test_a_child_forked_while_the_driver_starts_gets_an_error(monkeypatch, starts):
-    begun, go_on = threading.Event(), threading.Event()
-
-    class Slow:
-        def __init__(self):
-            begun.set()
-            assert go_on.wait(30)
-            if not starts:
-                raise NoDriverError
-
-    def start():
-        with contextlib.suppress(NoDriverError):
-            driver.get()
-
-    monkeypatch.setattr(driver, "Driver", Slow)
-    monkeypatch.setattr(driver, "_driver", None)
-    with threads.started(start):
-        assert begun.wait(30)
-        amid = forked_says()
-        go_on.set()
-    assert (amid, forked_says()) == ("ForkError", "ForkError" if starts else "NoDriverError")
-
-
-def forked_says():
-    """Return the error of the driver's start in a child; a child that waits for a lock is killed."""
-    reading, writing = os.pipe()
-    if (child := os.fork()) == 0:
-        signal.alarm(10)
-        try:
-            driver.get()
-        except AotcudaError as error:
-            os.write(writing, type(error).__name__.encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    said = os.read(reading, 100)  # nothing where it was killed
-    os.close(reading)
-    os.waitpid(child, 0)
-    return said.decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 import warnings
 
@@ -54,37 +53,12 @@ def make(cuda, path):
     return make
 
 
-def address(array):
-    return array.__cuda_array_interface__["data"][0]
-
-
-def test_the_family_is_of_numbas_class_alone(make):
-    class Other(devicearray.DeviceNDArray):
-        pass
-
-    array = make()
-    assert arrays.family(array) == "numba"
-    array.__class__ = Other
-    assert arrays.family(array) == "interface"
-
-
 @pytest.mark.parametrize(("shape", "dtype"), [((), "int64"), ((5,), "float32"), ((3, 4), "complex64")])
 def test_an_array_is_read_as_its_interface_tells(make, shape, dtype):
     array = make(shape, dtype=np.dtype(dtype))
     found, expected = arrays.reader(array)(array, [], 0), arrays._read_interface(array, [], 0)
     assert found[:3] == expected[:3]
     assert found[3] is None
-
-
-@pytest.mark.parametrize("layout", ["float32[::1]", "float32[:]"])
-def test_each_launch_packs_its_own_arguments(cuda, make, general, layout):
-    k = cuda.package(kernel("k", f"void({layout})")).k
-    for length in (8, 5, 7, 1):
-        array = make((length,))
-        k[1, 1](array)
-        words = struct.unpack("<7q", cuda.parameters())
-        assert words[2:] == (length, 4, address(array), length, 4)
-    assert len(general) == 1
 
 
 def test_broadcast_dimensions_are_not_contiguous(cuda, make):
@@ -102,18 +76,6 @@ def test_a_launch_and_the_stream_that_the_array_is_bound_to_wait_for_each_other(
     for count in (1, 2, 3):
         k[1, 1, launched](make(stream=Stream(bound) if bound else 0))
         assert len(cuda.calls("cuStreamWaitEvent")) == waits * count
-
-
-def test_an_array_on_another_gpu_is_refused(cuda, make):
-    from aotcuda.runtime import driver
-
-    cuda.set(devices="9.0,9.0")
-    k = cuda.package(kernel("k", "void(float32[::1])")).k
-    driver.get().make_current(0)
-    for _ in range(3):
-        k[1, 1](make())
-    with pytest.raises(ArgumentError, match=r"launched on GPU 0 .* is on GPU 1"):
-        k[1, 1](make(device=1))
 
 
 def test_freed_memory_is_an_error(cuda, make):

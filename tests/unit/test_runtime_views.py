@@ -50,9 +50,3 @@ def test_the_short_reader_agrees_with_the_full_rules(typestr, address, shape, st
     read = arrays.reader(array)
     found = outcome(read, array, [], 0)
     assert found == outcome(array_view.view, typestr, address, shape, strides, readonly=False)
-
-
-@given(TYPES | TYPES.map(Text))
-def test_elements_are_read_by_the_same_rules(typestr):
-    assert arrays.item_bytes(typestr) == array_view.item_bytes(typestr)
-    assert arrays.element(typestr) == array_view.canonical(typestr)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from aotcuda.errors import AllocatorError, ArgumentError, MissingVariantError
+from aotcuda.errors import AllocatorError, ArgumentError
 from aotcuda.integrations.in_place.triton.without_triton import TensorDescriptor
 from aotcuda.runtime import scratch_memory
 
@@ -29,19 +29,13 @@ def overload(symbol, block=(32, 64), dtype="<f2", arch="sm_90", tensor_map=MAP, 
         size = struct.calcsize(f"<{form}")
         places.append(end + -end % min(size, 64))
         end = places[-1] + size
-    parameter = {
-        "name": "x",
-        "type": f"tensordesc<fp16{list(block)}>",
-        "kind": "descriptor",
-        "offset": 0,
-        "dtype": dtype,
-    }
-    parameter |= {"block": list(block), "places": places, **({"tensor_map": tensor_map} if tensor_map else {})}
+    parameter = {"name": "x", "offset": 0, "dtype": dtype}
     if scratch:
-        parameter, end = (
-            {"name": "x", "type": "*fp16", "kind": "elements", "offset": 0, "dtype": dtype, "divisor": 16},
-            8,
-        )
+        parameter |= {"type": "*fp16", "kind": "elements", "divisor": 16}
+        end = 8
+    else:
+        parameter |= {"type": f"tensordesc<fp16{list(block)}>", "kind": "descriptor", "block": list(block)}
+        parameter |= {"places": places, **({"tensor_map": tensor_map} if tensor_map else {})}
     return {
         "signature": f"void({parameter['type']}) on {arch}",
         "symbol": symbol,
@@ -100,7 +94,6 @@ SMALL = (1 << 64) - 1 - (1 << 21)
     [
         (13000, (64, 128), {}, {"word": SMALL}),
         (13020, (64, 128), {}, {}),
-        (13010, (1024, 128), {}, {"extents": (128, 1024)}),
         (13020, (64, 128), {"padding": "nan"}, {"fill": 1}),
         (13020, (64, 128), {"round_f32_to_tf32": True}, {"element": 11}),
     ],
@@ -117,12 +110,11 @@ def test_a_descriptor_becomes_a_tensor_map_with_shape_and_strides(
         assert rest == struct.pack("<2i2q16x", *shape, shape[1], 1)
 
 
-@pytest.mark.parametrize("flags", [1, 2])
-def test_a_gpu_without_tensor_maps_gets_address_shape_strides_and_flags(cuda, package, describe, flags):
-    k, given = package(overload("k", tensor_map=None, flags=flags)), describe(padding="nan", round_f32_to_tf32=True)
+def test_a_gpu_without_tensor_maps_gets_address_shape_strides_and_flags(cuda, package, describe):
+    k, given = package(overload("k", tensor_map=None, flags=2)), describe(padding="nan", round_f32_to_tf32=True)
     k[1](given)
     sizes = struct.pack("<4q", 64, 128, 128, 1)
-    marks = struct.pack("<2?2x" if flags == 2 else "<?3x", *[True] * flags)
+    marks = struct.pack("<2?2x", True, True)
     rest = struct.pack("<2i4x2q16x", 64, 128, 128, 1)
     assert cuda.parameters() == struct.pack("<Q", given.base.interface["data"][0]) + sizes + marks + rest
 
@@ -217,18 +209,3 @@ def test_a_descriptor_without_triton_is_checked(describe, changed, words):
     values = {"shape": given.shape, "strides": given.strides, "block_shape": given.block_shape, **changed}
     with pytest.raises(ArgumentError, match=words):
         TensorDescriptor(given.base, **values)
-
-
-def test_an_exact_kernel_has_no_variant_for_an_array_in_the_hosts_memory(cuda, describe):
-    record = {
-        "name": "k",
-        "origin": "mypkg._k:k",
-        "overloads": [overload("k")],
-        "arguments": [{"name": "x"}],
-        "exact": True,
-    }
-    k = cuda.package(record, by_grid=True, frontend="triton").k
-    given = describe()
-    given.base = np.zeros((64, 128), "<f2")
-    with pytest.raises(MissingVariantError):
-        k[1](given)

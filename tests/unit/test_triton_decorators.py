@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from aotcuda.builder.frontends.triton import decorators
@@ -26,9 +24,6 @@ def made(value):
     return lambda args: args["x"] is value
 
 
-IN_A_DICT = {"HAS_X": lambda args: args["x"] is None}
-
-
 @pytest.mark.parametrize(
     ("function", "asked"),
     [
@@ -37,42 +32,28 @@ IN_A_DICT = {"HAS_X": lambda args: args["x"] is None}
         (lambda META: META["a b"] is None, ("a b", True)),  # noqa: N803 (as packages write it)
         (named, ("bias", False)),
         (defined, ("x", True)),
-        (IN_A_DICT["HAS_X"], ("x", True)),
     ],
 )
 def test_the_literal_form_is_recognised(function, asked):
     assert question(function) == asked
 
 
-def test_a_function_of_another_form_is_not():
+def test_a_function_of_another_form_is_not_recognised():
     alike = [
         lambda args: args["x"] is None or args["y"],
-        lambda args: not (args["x"] is None and args["y"]),
         lambda args: args["x"] == None,  # noqa: E711
         lambda args: args["x"] is True,
-        lambda args: args["x"] is ...,
         lambda args: args[OTHER] is None,
         lambda args: args["x"]["y"] is None,
-        lambda args: args["x"].y is None,
         lambda args: args.get("x") is None,
         lambda args: args[0] is None,
         lambda args: args["x"] is args["y"],
-        lambda args: None is args["x"],
-        lambda args: (args["x"] is None, args["x"])[0],
         lambda args, default=None: args["x"] is default,
-        lambda args, other=1: args["x"] is None,
         lambda *args: args["x"] is None,
-        lambda **args: args["x"] is None,
-        lambda *, args=None: args["x"] is None,
         lambda args: bool(args["x"] is None),
-        lambda args: 1 if args["x"] is None else 0,
-        lambda args: [args["x"] is None],
-        lambda args: (yield args["x"] is None),
         made(None),
         documented,
-        SimpleNamespace(__code__=defined.__code__, __defaults__=None, __kwdefaults__=None, __closure__=None),
         len,
-        print,
     ]
     assert [function for function in alike if question(function) is not None] == []
 
@@ -105,11 +86,3 @@ def test_decorators_of_triton_and_of_packages_are_looked_through():
     assert [type(item).__name__ for item in around] == ["Heuristics", "Replaced", "Cached", "Heuristics"]
     assert decorators.tuners(around) == [around[1], tuned]
     assert decorators.heuristics(around) == {"B": None, "EVEN": None, "HAS_X": ("x", True)}
-
-
-def test_an_object_that_is_its_own_function_ends_the_search():
-    pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
-    value = SimpleNamespace(run=print)
-    value.fn = value
-    _, function = decorators.layers(value)
-    assert function is value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import warnings
 
@@ -89,11 +88,6 @@ def other_configs(ops, x):
     ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
 
 
-def other_cache(ops, x):
-    ops.tuned.cache = {(16, 7): ops.BLOCKS[0]}
-    ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
-
-
 def changed_config(ops, x):
     ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
     ops.BLOCKS[1].num_warps = 4
@@ -101,29 +95,6 @@ def changed_config(ops, x):
     ops.BLOCKS[1].kwargs["BLOCK"] = 64
     ops.tuned[(1,)](x, None, 16, 7, EVEN=True)
     ops.BLOCKS[1].num_warps, ops.BLOCKS[1].kwargs["BLOCK"] = 8, 128
-
-
-def copies(ops, x):
-    for name in ("tuned", "outer", "sizes"):
-        whole = getattr(ops, name)
-        given = {"EVEN": True} if name == "tuned" else {}
-        for made in (copy.copy(whole), copy.deepcopy(whole, {id(ops.kernel): ops.kernel})):
-            made[(1,)](x, None, 16, 7, **given)
-            if name == "tuned":
-                made.configs = made.configs[:1]
-                made[(1,)](x, None, 16, 7, **given)
-            if name == "sizes":
-                made.fn = ops.kernel
-                made.values = {**made.values, "EVEN": lambda args: False}
-                made[(1,)](x, None, 16, 7)
-
-
-def other_kernel(ops, x):
-    within, ops.outer.fn = ops.outer.fn, ops.kernel
-    try:
-        ops.outer[(1,)](x, None, 16, 7, BLOCK=64)
-    finally:
-        ops.outer.fn = within
 
 
 LAUNCHES = {
@@ -149,10 +120,7 @@ LAUNCHES = {
     "an autotuner around heuristics": lambda ops, x: ops.inner[(1,)](x, None, 16, 7),
     "run of a package's own": lambda ops, x: ops.own[(1,)](x, None, 16, m=7),
     "other configs": other_configs,
-    "other cache": other_cache,
     "changed config": changed_config,
-    "copies": copies,
-    "other kernel": other_kernel,
 }
 
 
@@ -220,17 +188,19 @@ def test_launches_do_what_triton_does(dtype, cuda, monkeypatch):
     assert count > 60
 
 
-def other_key(self, *args, **kwargs):
+def run_with_another_key(self, *args, **kwargs):
     self.cache[len(args), "T"].all_kwargs()
 
 
-def other_dict(self, *args, **kwargs):
+def run_with_another_dictionary(self, *args, **kwargs):
     for name, function in self.values.items():
         kwargs[name] = function({**kwargs, "args": args})
     self.fn.run(*args, **kwargs)
 
 
-@pytest.mark.parametrize(("kind", "run"), [("Autotuner", other_key), ("Heuristics", other_dict), (None, None)])
+@pytest.mark.parametrize(
+    ("kind", "run"), [("Autotuner", run_with_another_key), ("Heuristics", run_with_another_dictionary), (None, None)]
+)
 def test_a_release_with_other_wrappers_is_recognised(kind, run, monkeypatch):
     from aotcuda.integrations.in_place.triton import private_parts
 

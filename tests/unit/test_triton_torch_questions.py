@@ -38,13 +38,9 @@ def test_sources_are_answered_for_the_target(imported_before):
         import torch
 
         found = [getattr(torch.cuda, name)() for name in ASKED]
-        properties = torch.cuda.get_device_properties(0)
         assert found == [True, 1, 0, "NVIDIA H100", (9, 0)]
-        assert (properties.name, properties.major, properties.shared_memory_per_block_optin) == (
-            "NVIDIA H100",
-            9,
-            232448,
-        )
+        properties = torch.cuda.get_device_properties(0)
+        assert (properties.major, properties.shared_memory_per_block_optin) == (9, 232448)
         with pytest.raises(RuntimeError, match="multi_processor_count"):
             _ = properties.multi_processor_count
         before = len(noted)

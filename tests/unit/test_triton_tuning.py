@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
-import threading
 
 import pytest
 
 from aotcuda.errors import ConfigError, FallbackWarning
 from aotcuda.integrations.in_place.triton import tuning
 from aotcuda.runtime.jit import compile as jit_compile
-from support import threads, triton_in_place
+from support import triton_in_place
 from support.triton_in_place import record
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
@@ -121,10 +120,8 @@ def blocks(cuda):
         ({"other": H200, "own": H100}, 77, 256),  # its architecture's
         ({"other": H200}, 1024, 256),
         ({"own": H100}, 1100, 64),  # the nearest key
-        ({"own": H100}, 100_000, 128),
         ({"own": {**H100, "choices": []}, "other": H200}, 1100, 256),
-        ({"own": {**H100, "choices": []}}, 7, 32),  # the default
-        ({"other": {**H200, "choices": []}}, 7, 64),
+        ({"other": {**H200, "choices": []}}, 7, 64),  # the default
         ({"third": A100}, 50, 256),  # a default of another architecture
     ],
 )
@@ -148,26 +145,6 @@ def test_the_autotuners_cache_goes_before_tables(cuda):
     assert type(ops.own.fn).__mro__[1] is ops.Cached
     assert isinstance(ops.own.fn, triton.runtime.autotuner.Autotuner)
     assert (5,) not in ops.plain.cache
-
-
-def test_a_launch_of_another_thread_times_no_configs(cuda):
-    ops, x = package(cuda, table(other=H200)), cuda.array()
-    inside, ended = threading.Event(), threading.Event()
-
-    class Slow:
-        __cuda_array_interface__ = cuda.array().interface
-
-        @property
-        def dtype(self):
-            inside.set()
-            assert ended.wait(30)
-            return "torch.float32"
-
-    with threads.started(lambda: ops.plain[(1,)](Slow(), 80)):
-        assert inside.wait(30)
-        ops.plain[(1,)](x, 77)  # it begins and ends while the other one makes its key
-        ended.set()
-    assert blocks(cuda) == [256, 64]
 
 
 def test_a_nearest_config_obeys_pruning(cuda):
@@ -202,16 +179,14 @@ def test_configs_are_timed_without_a_table(variables, tables, n, timed, cuda, mo
         monkeypatch.setenv(name, value)
     ops = package(cuda, tables)
     ops.plain[(1,)](cuda.array(), n)
-    assert (len(cuda.launches()) == 5) is timed
     assert len(cuda.launches()) == (5 if timed else 1)
 
 
 @pytest.mark.parametrize(("name", "value"), [("AOTCUDA_TUNE", "yes"), ("AOTCUDA_TUNING", "nearest")])
 def test_an_unknown_value_of_a_variable_is_named(name, value, cuda, monkeypatch):
-    ops = package(cuda, table(other=H200))
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=f"{name} is '{value}'"):
-        ops.plain[(1,)](cuda.array(), 5)
+        package(cuda, table(other=H200)).plain[(1,)](cuda.array(), 5)
 
 
 def damaged(**changes):
@@ -229,10 +204,8 @@ def damaged(**changes):
         *[
             (damaged(kernels={"plain": {"configs": [{"kwargs": {}}], "gpus": {"A": gpu}}}), "its tables are damaged")
             for gpu in (
-                {"capability": 9, "default": 0, "choices": []},
                 {"capability": "9.0", "default": 1, "choices": []},
                 {"capability": "9.0", "default": False, "choices": []},
-                {"capability": "9.0", "default": 0, "choices": [[[1], 1]]},
                 {"capability": "9.0", "default": 0, "choices": [[1, 0]]},
             )
         ],
@@ -251,30 +224,28 @@ def test_a_damaged_file_is_ignored_with_one_warning(text, problem, cuda):
     assert len(cuda.launches()) == 6
 
 
-def test_an_altered_file_is_ignored(cuda):
-    ops = package(cuda, table(other=H200))
-    path = cuda.packages / "mypkg/ops.aotcuda/tuning.json"
-    path.write_text(path.read_text().replace("1024", "1025"))
-    with pytest.warns(FallbackWarning, match=r"tuning\.json.*it is ignored"):
-        ops.plain[(1,)](cuda.array(), 77)
-    assert len(cuda.launches()) == 5
+REPLACING = """
+from aotcuda.triton import triton, tl
+from triton.runtime.autotuner import Autotuner
+
+class Cached(Autotuner):
+    pass
+
+triton.autotune = lambda configs, key: lambda fn: Cached(fn, fn.arg_names, configs, key, None, None)
+
+@triton.autotune([triton.Config({"BLOCK": block}, num_warps=4) for block in (32, 64, 128, 256)], key=["n"])
+@triton.jit
+def plain(x, n, BLOCK: tl.constexpr):
+    pass
+"""
 
 
 def test_a_package_may_replace_triton_autotune(cuda):
-    text = (
-        SOURCE.replace("\n\ndef prune", "\n\ntriton.autotune = cached\n\n\ndef prune", 1)
-        .replace(", do_bench=timed", "")
-        .replace(', prune_configs_by={"early_config_prune": prune}', "")
-    )
     from aotcuda.integrations.in_place.triton import facade
 
+    plain = record("plain", [dict(item) for item in ARGUMENTS], *VARIANTS)
+    triton_in_place.write(cuda.packages, REPLACING, plain, tuning=table(other=H200))
     try:
-        triton_in_place.write(
-            cuda.packages,
-            text,
-            record("plain", [dict(item) for item in ARGUMENTS], *VARIANTS),
-            tuning=table(other=H200),
-        )
         ops = importlib.import_module("mypkg.ops")
         assert isinstance(ops.plain, ops.Cached)
         ops.plain[(1,)](cuda.array(), 77)

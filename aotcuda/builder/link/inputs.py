@@ -97,8 +97,8 @@ def from_module(name: str, key: str) -> Linked:
     """Return the device functions of the packaged module `name`, with their link inputs and callbacks.
 
     Raises:
-        ConfigError: The module is not installed, was not built by aotcuda, is damaged, or exports no functions; or it
-            is an editable install, and a source was edited after the build.
+        ConfigError: It is not installed, was not built by aotcuda, is damaged, or exports no functions; or it is an
+            editable install whose sources were edited since.
     """
     try:
         found = targets.find_module(name)
@@ -119,23 +119,29 @@ def from_module(name: str, key: str) -> Linked:
 
 def _edited(module: targets.PackagedModule) -> str | None:
     """Return the first edit of an editable install's sources since its build, or None."""
+    for path, digest in editable_sources(module).items():
+        if not path.is_file():
+            return f"{path} went"
+        if manifest.digest(foreign.read(path, LARGEST, error=ConfigError)) != digest:
+            return f"{path} was edited"
+    return None
+
+
+def editable_sources(module: targets.PackagedModule) -> dict[Path, str]:
+    """Return the source files of an editable install with their digests at its build; none for other modules."""
     name, folder = module.manifest["module"], module.path
     python = folder.with_suffix(".py") if folder is not None else None
     try:
         if python is None or b"editable=True" not in python.read_bytes():
-            return None
+            return {}
     except OSError:
-        return None
+        return {}
     root = python.resolve().parents[name.count(".")]  # strict editable installs have links
-    for source in module.manifest["sources"]:
-        path = Path(os.path.normpath(root / source["path"]))
-        if source["path"].endswith(TABLE):
-            continue
-        if not path.is_file():
-            return f"{path} was removed"
-        if manifest.digest(foreign.read(path, LARGEST, error=ConfigError)) != source["sha256"]:
-            return f"{path} was edited"
-    return None
+    return {
+        Path(os.path.normpath(root / source["path"])): source["sha256"]
+        for source in module.manifest["sources"]
+        if not source["path"].endswith(TABLE)
+    }
 
 
 def packaged(

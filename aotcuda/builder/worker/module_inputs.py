@@ -69,8 +69,10 @@ class ModuleInputs:
                 found.ask("file", os.path.normpath(path))
             for item in plan.config.link:
                 if item.module is not None and item.module not in self.job.linkable:
-                    where = targets.find_module(item.module).where
-                    found.ask("file", str(Path(where, manifest.FILE_NAME)))  # which has digests of the code
+                    module = targets.find_module(item.module)
+                    found.ask("file", str(Path(module.where, manifest.FILE_NAME)))  # it has digests of the code
+                    for path in inputs.editable_sources(module):
+                        found.ask("file", str(path))
         return found
 
     def unseen(self) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """The argument layout of one overload: the places of the numbers of its arguments in the parameter block."""
 
-# A `PackedOverload` is made once from the manifest: one `struct` for the whole block, and for each parameter a closure
-# that appends an argument's numbers in the struct's order, or returns False for an argument that it does not take
-# (`aotcuda.runtime.arguments.parameter_kinds`). Blocks are packed into slots, which a launch borrows and gives back;
-# the driver copies the block during the launch call.
+# A `PackedOverload` is made once from the manifest. It has one `struct` for the whole block, and for each parameter a
+# closure that appends an argument's numbers in the struct's order, or returns False for an argument that the parameter
+# does not accept (`aotcuda.runtime.arguments.parameter_kinds`). Blocks are packed into slots, which a launch borrows
+# and returns; the driver copies the block during the launch call.
 
 from __future__ import annotations
 
@@ -56,21 +56,22 @@ class PackedOverload:
         record: The overload's entry in the manifest.
         parameters: The entries of its parameters.
         size: Bytes of the block.
-        fits: For each parameter the closure that appends the numbers of an argument that was read, or returns False;
-            None for a number that is appended as it is.
+        fits: For each parameter the closure that appends the numbers of an argument, or returns False; None for a
+            number that is appended unchanged.
         forms: `parameters.form` of each parameter.
         pack_into: Writes a block's numbers, in the order of the parameters, into a buffer.
         addresses: Indices of those numbers that are the addresses of arrays.
         apart: Pairs of arguments whose arrays must not overlap.
-        starts: The offset of each parameter, if launches pass them one by one: the driver then copies each to
-            where the GPU's code has it. Empty if launches pass the block.
-        live: As `OverloadTable.live`, of the table that the overload belongs to.
-        slots: Free slots; take one with `take`, give it back with `slots.append`.
-        made: References to the slots that exist. A slot whose launch was interrupted before it could be released is
-            removed with that launch, so a slot that exists and is not free is a launch under way.
-        fast_layout: Its layout for the fast path in C; None until it is made, False for the general path alone.
-        kernels: The overload's `DeviceKernel` by the GPU's ordinal, once launches may use it without another look.
-        targets: By configuration, what `Driver.launch` takes on the only GPU: configurations by stream, and the kernel.
+        starts: The offset of each parameter, if launches pass a pointer for each; the driver then copies each parameter
+            to its place on the GPU. Empty if launches pass the block.
+        live: `OverloadTable.live` of the overload's table.
+        slots: Free slots; take one with `take`, return it with `slots.append`.
+        made: References to the slots that exist. An interrupted launch removes its slot, so a slot that exists and is
+            not free belongs to a launch in progress.
+        fast_layout: The layout for the fast path in C; None before it is made, False if only the general path launches.
+        kernels: The overload's `DeviceKernel` by the GPU's ordinal, if launches may use it without further checks.
+        targets: By configuration, the arguments of `Driver.launch` on the only GPU: configurations by stream, and the
+            kernel.
     """
 
     __slots__ = (
@@ -92,13 +93,13 @@ class PackedOverload:
     )
 
     def __init__(self, overload: Overload, where: str, live: Mark, *, is_exact: bool = False) -> None:
-        """Make it of a manifest's overload; if it is exact, the key that found it implies that constants fit."""
+        """Prepare a manifest's overload. The key of an exact overload implies that constants fit."""
         self.record = overload
         self.live = live
         self.parameters = overload["parameters"]
         self.size = overload["parameter_bytes"]
         if not all(map(parameter_kinds.is_known, self.parameters)):
-            from aotcuda.runtime.arguments.other_kinds import KINDS  # noqa: PLC0415 (most kernels have none)
+            from aotcuda.runtime.arguments.other_kinds import KINDS  # noqa: PLC0415 (few kernels have them)
 
             parameter_kinds.know(KINDS)
         try:
@@ -121,7 +122,7 @@ class PackedOverload:
         offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
         offsets += [place for each in packed for place in each.get("places", ())[1:]]  # the first is the offset
         self.starts = sorted([*offsets, *overload.get("reserved", ())]) if overload.get("one_by_one") else []
-        self.slots: deque[Slot] = deque()  # a list that becomes empty lets go of its memory
+        self.slots: deque[Slot] = deque()  # an empty list would free its memory
         self.made: set[ref[Slot]] = set()
         self.fast_layout: object = None
         self.kernels: dict[int, Any] = {}
@@ -137,7 +138,7 @@ class PackedOverload:
             return slot
 
     def layout_for_fast_path(self, make: Callable[[PackedOverload], object]) -> object:
-        """Return `fast_layout`, made by `make` when it is needed first."""
+        """Return `fast_layout`; the first call makes it with `make`."""
         if self.fast_layout is None:
             self.fast_layout = make(self)
         return self.fast_layout
@@ -147,8 +148,8 @@ class PackedOverload:
         return [value for index in self.addresses if isinstance(value := values[index], int)]
 
     def is_idle(self) -> bool:
-        """Return True if no launch is under way; that stays so once `live` is empty."""
-        free = len(self.slots.copy())  # without the GIL a copy waits for threads that change the deque; len() does not
+        """Return True if no launch is in progress. If `live` is empty, no later launch begins."""
+        free = len(self.slots.copy())  # without the GIL, a copy waits for threads that change the deque; len() does not
         return free >= len(self.made)
 
 
@@ -170,7 +171,7 @@ def _packing(fields: list[tuple[int, str, bool]], size: int) -> Callable[..., No
 
 
 def _format(fields: list[tuple[int, str, bool]], size: int) -> str:
-    """Return the whole block as a `struct` format, with the gaps spelled out."""
+    """Return the `struct` format of the whole block, with padding in the gaps."""
     parts = ["<"]
     position = 0
     for offset, form, _ in [*sorted(fields, key=lambda field: field[0]), (size, "", False)]:

@@ -1,14 +1,13 @@
-"""The view of an array: the description that any device array gives of itself, and the rules that it must satisfy."""
+"""The view of an array: the description that every reader returns, and the rules that it must satisfy."""
 
-# `view` has the rules for the description of any array, whatever its library; the fast paths apply them, or decline:
+# `view` checks the description of an array of any library. The fast path checks the same rules, or declines:
 #
-# 1. The address is an int of 64 bits. Extents are ints and not negative, at most 64 of them; all but those that are
-#    zero multiplied with each other and the size of an element stay below 2**63, as in NumPy. So a stride that is
-#    computed, and the number of elements, always fit.
-#    An array with elements has an address that is not 0.
-# 2. Strides, if there are any, are as many as extents, and ints of 64 bits.
-# 3. To tell whether an array is contiguous, the stride of a dimension of one element is not looked at, and neither are
-#    those of an array without elements. Such an array has the strides that follow from its shape, whatever it reports.
+# 1. The address is an int of 64 bits; it is not 0 if the array has elements. There are at most 64 extents, which are
+#    ints and not negative. The product of the extents that are not zero and the size of an element is below 2**63, as
+#    in NumPy, and therefore computed strides and the number of elements fit into 64 bits.
+# 2. There are as many strides as extents, or none. Strides are ints of 64 bits.
+# 3. The check for contiguous arrays ignores the stride of a dimension of one element, and all strides of an array
+#    without elements. A contiguous array gets the strides that follow from its shape.
 
 from __future__ import annotations
 
@@ -28,19 +27,19 @@ MOST_BYTES = _BEYOND - 1
 
 _MOST_KNOWN = 64
 _known: dict[str, tuple[str, int]] = {}
-"""Type strings that were met, by what arrays call them, and the bytes of an element."""
+"""By the type string of an array, the canonical one and the bytes of an element."""
 
 
 def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool) -> View:
-    """Return the view of an array by its library's description; the rules are at the top of this file.
+    """Return the view of an array with this description; the rules are at the top of this file.
 
     Raises:
-        UnreadableError: No array can be so.
+        UnreadableError: The description breaks a rule.
     """
     known = _known.get(typestr)
     if known is None:
         known = canonical(typestr), item_bytes(typestr)
-        if type(typestr) is str and len(_known) < _MOST_KNOWN:  # a subclass's may be equal to others
+        if type(typestr) is str and len(_known) < _MOST_KNOWN:  # a subclass may define equality by itself
             _known[typestr] = known
     typestr, itemsize = known
     size = itemsize
@@ -68,7 +67,7 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
 
 
 def _normal(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
-    """Strides that belong to a shape; None for those of a C-contiguous array."""
+    """Check the strides of a shape; return None for a C-contiguous array."""
     if len(strides) != len(shape):
         shown = aotcuda.errors.shown
         message = f"has shape {shown(shape)} and strides {shown(strides)}, which are not as many"
@@ -98,7 +97,7 @@ def _numbers(items: object, what: str) -> tuple[int, ...]:
 
 def number(item: object, what: str) -> int:
     """Return an int, or an object that represents one; `what` names the array's attribute in errors."""
-    if isinstance(item, int):  # a subclass may have a method of its own: what it holds counts, as C code reads it
+    if isinstance(item, int):  # as C code reads it, whatever `__index__` of a subclass returns
         return int.__index__(item)
     index = getattr(type(item), "__index__", None)
     if index is None:
@@ -109,7 +108,7 @@ def number(item: object, what: str) -> int:
 
 def canonical(typestr: str) -> str:
     """Return a type string with the byte order as NumPy writes it: `|` for single bytes, `<` for little-endian."""
-    if typestr[1:] == "f1":  # as ml_dtypes has it
+    if typestr[1:] == "f1":  # ml_dtypes
         return "float8_e5m2"
     if typestr[:1] not in ("<", "|", "=") or typestr[1:2] == "V":
         return typestr
@@ -123,7 +122,7 @@ def item_bytes(typestr: str) -> int:
         return NAMED[typestr]
     digits = typestr[2:].partition("{")[0].partition("[")[0]  # "|V16{...}", "<M8[ns]"
     count = int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 10 else 1
-    return count * (4 if typestr[1:2] == "U" else 1)  # of strings it counts the characters
+    return count * (4 if typestr[1:2] == "U" else 1)  # "<U5" has five characters of four bytes
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
@@ -161,7 +160,7 @@ def count_items(shape: tuple[int, ...], itemsize: int) -> int | None:
 
 
 def overlap(first: View, second: View) -> bool:
-    """Return True if two arrays may have bytes in common, by the addresses that each reaches from and to."""
+    """Return True if the address ranges of two arrays overlap."""
     if 0 in first[2] or 0 in second[2]:
         return False
     low, high = _reach(first)
@@ -170,9 +169,10 @@ def overlap(first: View, second: View) -> bool:
 
 
 def _reach(view: View) -> tuple[int, int]:
-    """Return the lowest address of an array that has elements, and the first one after it."""
+    """Return the lowest address of an array that has elements, and the first address after the array."""
     typestr, address, shape, strides, _ = view
     itemsize = item_bytes(typestr)
     steps = strides if strides is not None else contiguous_strides(shape, itemsize, "C")
-    ways = [(extent - 1) * step for extent, step in zip(shape, steps, strict=True)]
-    return address + sum(way for way in ways if way < 0), address + sum(way for way in ways if way > 0) + itemsize
+    spans = [(extent - 1) * step for extent, step in zip(shape, steps, strict=True)]
+    below, above = sum(span for span in spans if span < 0), sum(span for span in spans if span > 0)
+    return address + below, address + above + itemsize

@@ -5,16 +5,15 @@
 # reader appends to `pending` the stream that the launch has to wait for, as an `aotcuda.runtime.streams.Ready`, or the
 # DLPack capsule that must stay alive until the launch.
 #
-# `aotcuda.runtime.arguments.array_view` has the rules for the description of any array. It is called for those
-# whose elements, shape or strides are not of the plainest.
+# `aotcuda.runtime.arguments.array_view` has the rules for the description of any array. `_view` calls it unless a
+# quick check shows that the array satisfies them.
 #
 # CuPy arrays, PyTorch tensors and Numba's arrays are read directly: their interfaces would cost more than the launch,
-# and bfloat16 tensors and those that require gradients have none. Everything else is read through
-# `__cuda_array_interface__`, or else DLPack. Either of these names the stream of the data. For CuPy and PyTorch
-# that is, by their own conventions, the library's current stream; for Numba the one that the array is bound to, if any,
-# as its interface does. A stream that an interface names, CuPy's and Numba's included, also has to wait for the
-# launch: version 3 of the interface demands it of work on another stream. DLPack's and PyTorch's arrays have no such
-# rule.
+# and bfloat16 tensors and tensors that require gradients have none. All other arrays are read through
+# `__cuda_array_interface__` or DLPack, which name the stream of the data. The stream of CuPy's and PyTorch's data is
+# the library's current stream; the stream of Numba's data is the one that the array is bound to, if any. The streams of
+# CuPy, Numba and the interface also have to wait for the launch: version 3 of the interface demands that from work on
+# another stream. DLPack and PyTorch do not.
 #
 # A launch with no stream of its own uses `current_stream`, which is where the library of the first PyTorch or CuPy
 # array launches its own kernels.
@@ -59,7 +58,7 @@ PLAIN = {name: (name, NAMED.get(name) or int(name[2:])) for name in TORCH.values
 """Type strings as they are written here, each with the bytes of an element."""
 
 _NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.devicearray")
-"""The modules of `DeviceNDArray`. Its attributes are known; those of a subclass may not describe its memory."""
+"""The modules of `DeviceNDArray`. The attributes of a subclass may not describe its memory."""
 
 LEAST_ADDRESS = 1 << 40
 """The driver gives no lower addresses on most machines."""
@@ -68,21 +67,21 @@ _CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
 is_c_contiguous = attrgetter(_CONTIGUOUS)
 """A function that returns True if an array of CuPy is C-contiguous."""
 
-_torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
+_torch_types: dict[object, str] = {}  # torch.dtype -> type string
 _OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
 _elements: dict[object, str] = {}  # NumPy's dtypes with their type strings
 _MOST_ELEMENTS = 64
 _torch_streams: list[Any] = [None, None]  # the module, and its function for the current stream
 _families: dict[type, str] = {}  # by type; "" for types that are no arrays
-_MOST_FAMILIES = 256  # programs that make classes as they go must not fill the memory
+_MOST_FAMILIES = 256  # a program may make any number of classes
 
 
 def family(array: object) -> str | None:
     """Return the family of an array, which decides how it is read; None if it is no array.
 
-    `"cupy"`, `"torch"` and `"numba"` are read directly, `"interface"` and `"dlpack"` through these. `"torch wrapper"`
-    is a subclass of PyTorch's tensor with a `__torch_dispatch__` of its own: its attributes need not describe its
-    memory.
+    The attributes of `"cupy"`, `"torch"` and `"numba"` are read; `"interface"` and `"dlpack"` name protocols.
+    `"torch wrapper"` is a subclass of PyTorch's tensor that defines `__torch_dispatch__`: its attributes need not
+    describe its memory.
     """
     kind = type(array)
     found = _families.get(kind)
@@ -131,13 +130,13 @@ def _dispatch(kind: type) -> object:
 
 
 def reader(array: object) -> Reader | None:
-    """Return the reader for arrays of this one's type, or None if it is no array."""
+    """Return the reader for the type of an array; None if the object is no array."""
     found = family(array)
     return _READERS[found] if found else None
 
 
 def is_own_class(kind: type) -> bool:
-    """Return True for a class of arrays that CuPy or PyTorch has itself; a subclass may have other attributes."""
+    """Return True for an array class of CuPy or PyTorch; their subclasses may have other attributes."""
     return (module_of(kind), kind.__name__) in _OWN_CLASSES
 
 
@@ -176,11 +175,10 @@ def item_bytes(typestr: str) -> int:
 
 
 def current_stream(args: Iterable[object], device: int | None) -> int:
-    """Return the handle of the stream for a launch with these arguments that names none.
+    """Return the handle of the stream of a launch that names no stream.
 
-    It is the current stream of the library of the first array of PyTorch's or CuPy's that is on a GPU, as those
-    libraries' own kernels have it; 0, the default stream, if there is none. Items of tuples count, and the arrays of
-    tensor descriptors.
+    It is the current stream of PyTorch or CuPy, whichever library has the first array on a GPU among the arguments, the
+    items of tuples and the bases of tensor descriptors. Without such an array it is 0, the default stream.
 
     Args:
         args: The arguments.
@@ -223,14 +221,14 @@ def cupy_stream() -> Callable[[], Any]:
 def cupy_says_stream() -> bool:
     """Return True if launches have to wait for the streams of CuPy's arrays.
 
-    With `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2`, arrays name no stream, and users synchronise by themselves.
+    With `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2`, arrays name no stream, and the program synchronises.
     """
     version: int | None = foreign_names.CUPY_INTERFACE_VERSION.find()
     return version is None or version >= 3
 
 
 def torch_stream() -> Callable[[int], int] | None:
-    """Return PyTorch's function from a GPU's ordinal to the handle of its current stream, None if it has none."""
+    """Return PyTorch's function from a GPU's ordinal to the handle of its current stream; None without CUDA."""
     torch = sys.modules.get("torch")
     known, found = _torch_streams
     if known is not torch:
@@ -242,7 +240,7 @@ def torch_stream() -> Callable[[int], int] | None:
 def _read_interface(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         interface = array.__cuda_array_interface__
-    except AttributeError:  # some libraries raise it for arrays of theirs that are on the host
+    except AttributeError:  # some libraries raise it for arrays in the host's memory
         return None
     if not isinstance(interface, dict):
         message = f"has a __cuda_array_interface__ that is {aotcuda.errors.describe(interface)}, and no dict"
@@ -292,8 +290,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
     current = torch_stream()
     if current is not None:
         wait(current(tensor.get_device()), pending, stream, mutual=False)
-    # PyTorch negates lazily, too. Its own exports give the memory of such a tensor without the negation, and refuse a
-    # lazy conjugate.
+    # PyTorch's own exports refuse a lazy conjugate. They ignore lazy negation, and so does this reader.
     if tensor.is_conj():
         name += " (a lazy conjugate; call resolve_conj())"
     strides = None
@@ -318,16 +315,16 @@ def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> Vi
 def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         name, ready, address = element(array.dtype), array.stream, array.gpu_data.device_pointer
-        if ready != 0:  # 0 is no stream, as in the arrays' interface, so there is nothing to wait for
-            wait(_whole(ready), pending, stream, mutual=True)
-        # Its own strides: the interface gives none for broadcast dimensions among contiguous ones.
-        return _view(name, _whole(address), array.shape, array.strides, False)
+        if ready != 0:  # 0 means that the array is bound to no stream
+            wait(_to_int(ready), pending, stream, mutual=True)
+        # The interface has no strides for broadcast dimensions among contiguous ones.
+        return _view(name, _to_int(address), array.shape, array.strides, False)
     except (AttributeError, TypeError):  # an array of another release, with other attributes
         return _read_interface(array, pending, stream)
 
 
-def _whole(number: Any) -> int:
-    """Return the value that an int holds, a subclass's too, or what `int()` makes of another object."""
+def _to_int(number: Any) -> int:
+    """Convert to an int, without methods of subclasses of int."""
     return int.__index__(number) if isinstance(number, int) else int(number)
 
 

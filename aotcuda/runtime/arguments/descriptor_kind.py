@@ -1,4 +1,4 @@
-"""The kind of parameter that takes tensor descriptors."""
+"""The kind of parameter that accepts Triton's tensor descriptors."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class TensorDescriptor(Kind):
     def fit(self, parameter: Parameter) -> Fit:
         dtype, block, tensor_map = parameter["dtype"], tuple(parameter["block"]), parameter.get("tensor_map")
         flags, name = len(parameter["places"]) - 4 * len(block) - 1, parameter["name"]
-        known: dict[tuple[object, ...], bytes] = {}  # tensor maps by what they are made of
+        known: dict[tuple[object, ...], bytes] = {}  # tensor maps, by the properties that they encode
 
         def fit(given: Descriptor | None, values: list[object]) -> bool:
-            if given is None or given.dtype != dtype or given.block != block or not _is_whole(given):
+            if given is None or given.dtype != dtype or given.block != block or not _is_regular(given):
                 return False
             if tensor_map is None:
                 values += [given.address, *given.shape, *given.strides]
@@ -66,13 +66,13 @@ class TensorDescriptor(Kind):
         if given.dtype != parameter["dtype"] or given.block != tuple(parameter["block"]):
             found = f"{given.dtype} elements and block shape {list(given.block)}"
             return f"is a tensor descriptor with {found}, where {self.wanted(parameter)}"
-        return None if _is_whole(given) else f"is a tensor descriptor with {_shown(given)}, which no kernel takes"
+        return None if _is_regular(given) else f"is a tensor descriptor with {_shown(given)}, which no kernel takes"
 
     def wanted(self, parameter: Parameter) -> str:
         return f"{parameter['type']} is packaged"
 
 
-def _is_whole(given: Descriptor) -> bool:
+def _is_regular(given: Descriptor) -> bool:
     """Return True if shape and strides have as many dimensions as the block, and the last one is contiguous."""
     return len(given.shape) == len(given.strides) == len(given.block) and given.strides[-1] == 1
 

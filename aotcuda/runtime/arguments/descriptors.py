@@ -1,7 +1,7 @@
-"""Tensor descriptors of Triton's as arguments: reading them, and the tensor maps that the driver encodes of them."""
+"""Read Triton's tensor descriptors, and let the driver encode them as tensor maps."""
 
 # A kernel that was compiled with tensor maps takes a `CUtensorMap` (128 bytes) by value, then shape and strides. A
-# kernel for a GPU without them takes address, shape, strides and one or two flags, then shape and strides once more.
+# kernel for a GPU without them takes address, shape, strides and one or two flags, then shape and strides again.
 # The arguments of `cuTensorMapEncodeTiled` are those of Triton's driver (its releases 3.6 to 3.9,
 # triton/backends/nvidia/driver.c): extents are reversed, strides are in bytes, with none for the last dimension.
 
@@ -25,12 +25,11 @@ _ALIGNMENT = 64
 _TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
 _PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 _LAST_DRIVER, _SMALL, _BIT = (13, 1), 128 << 10, 1 << 21
-"""Up to this driver, tensor maps of tensors below this size must not have this bit in their second word, as Triton and
-CUTLASS have it."""
+"""Tensor maps of smaller tensors must not have this bit in their second word, up to this driver (as in Triton)."""
 
 
 class Descriptor:
-    """A tensor descriptor as it was read: the block shape in elements, the strides in elements."""
+    """The properties of a tensor descriptor; block shape and strides are in elements."""
 
     __slots__ = ("address", "block", "dtype", "pads_with_nan", "rounds_to_tf32", "shape", "strides")
 
@@ -45,7 +44,7 @@ class Descriptor:
 
 
 def read(value: Any, pending: list[object], stream: int) -> Descriptor | None:
-    """Read a tensor descriptor; None if its array is not on a GPU."""
+    """Read a tensor descriptor; return None if its array is not on a GPU."""
     base = value.base
     reader = arrays.reader(base)
     view = reader(base, pending, stream) if reader is not None else None

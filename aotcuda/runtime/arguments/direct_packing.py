@@ -1,7 +1,8 @@
-"""Selecting and packing in one step: contiguous arrays of CuPy or PyTorch with plain numbers, as in launches before.
+"""Select an overload and pack its arguments in one step, if earlier launches had arguments of the same types.
 
-Each argument is read and packed by one closure, which takes an argument only if the argument's reader and the
-parameter's `fit` do, and gives the same numbers. Where a closure declines, all arguments are read anew over views.
+The arguments are contiguous arrays of CuPy or PyTorch, and plain numbers. One closure reads and packs each argument. It
+accepts an argument only if the argument's reader and the parameter's `fit` do, and appends the same numbers. If a
+closure declines, the caller reads all arguments again through views.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ def make(specialization: Any, args: tuple[Any, ...]) -> Select | None:
 
     Args:
         specialization: The specialization.
-        args: Arguments that its first overload has taken.
+        args: Arguments that its first overload has accepted.
 
     Returns:
-        The function; None if some of the arguments or parameters are of other kinds.
+        The function; None if an argument or a parameter has another kind.
     """
     overload = specialization.overloads[0]
     families = [arrays.family(arg) for arg in args]
@@ -46,7 +47,7 @@ def make(specialization: Any, args: tuple[Any, ...]) -> Select | None:
                 return None
             packs.append(pack)
         elif family is None and (type(arg) in scalars.PLAIN or arg is None or type(arg) is str):
-            packs.append(fit)  # these are read as they are
+            packs.append(fit)  # these values need no reader
         else:
             return None
     current_stream: Any = arrays.torch_stream() if is_torch else arrays.cupy_stream() if library in families else None
@@ -77,7 +78,7 @@ def make(specialization: Any, args: tuple[Any, ...]) -> Select | None:
             pack_into(slot.buffer, 0, *values)
         except (MemoryError, RecursionError):
             raise
-        except Exception:  # noqa: BLE001 (over views it is said what is wrong, if anything is)
+        except Exception:  # noqa: BLE001 (the caller's reader raises an error with a reason)
             if slot is not None:
                 give_back(slot)
             return None
@@ -94,7 +95,7 @@ def _array_packing(array: Any, parameter: Parameter, *, is_torch: bool) -> Fit |
     if parameter["kind"] == "array" and ndim == 1:
         return _line_packing(dtype, parameter, is_torch=is_torch)
     append: Append = contiguous
-    if parameter["kind"] != "array":  # it takes any number of dimensions; other overloads may not
+    if parameter["kind"] != "array":  # it accepts any number of dimensions; other overloads may not
 
         def append(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
             return len(shape) == ndim and contiguous(address, shape, values)
@@ -128,7 +129,7 @@ def _array_packing(array: Any, parameter: Parameter, *, is_torch: bool) -> Fit |
 
 
 def _line_packing(dtype: object, parameter: Parameter, *, is_torch: bool) -> Fit:
-    """Return the closure for arrays of one dimension: as in `_array_packing`, with a call less for each array."""
+    """Return `_array_packing` for arrays of one dimension; its closure makes one call less for each array."""
     pick, itemsize = parameter_kinds.picker(parameter), arrays.item_bytes(parameter["dtype"])
     most = array_view.MOST_BYTES // itemsize
     is_complex = parameter["dtype"][1:2] == "c"

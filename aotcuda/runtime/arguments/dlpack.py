@@ -1,7 +1,7 @@
-"""Reading arrays through DLPack: what its capsule holds, taken apart with ctypes.
+"""Read arrays through DLPack; ctypes reads the structure in the capsule.
 
-The capsule is never marked as used. It goes into `pending` and lives until the launch is made; its own destructor then
-releases the array, as DLPack demands for a capsule that was not consumed.
+The capsule is never marked as used. It stays in `pending` until the launch is made. Its destructor then releases the
+array, as DLPack demands for a capsule that was not consumed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule with a larger number i
 def read(array: Any, pending: list[object], stream: int) -> View | None:
     """Return the view of an array, as `aotcuda.runtime.arguments.arrays` describes.
 
-    Its owner orders its data before `stream`.
+    The array's library makes `stream` wait for the array's data.
     """
     device = array.__dlpack_device__()
     if not isinstance(device, tuple) or len(device) != 2:
@@ -85,11 +85,11 @@ def read(array: Any, pending: list[object], stream: int) -> View | None:
     capsule = _export(array, stream or 1)
     pending.append(capsule)
     tensor, readonly = _open(capsule)
-    shape = _take(tensor.shape, tensor.ndim)
+    shape = _numbers(tensor.shape, tensor.ndim)
     if shape is None:
         message = f"gives a DLPack capsule of {tensor.ndim} dimensions with no shape"
         raise UnreadableError(message)
-    strides = _take(tensor.strides, tensor.ndim)
+    strides = _numbers(tensor.strides, tensor.ndim)
     if strides is not None:
         strides = tuple([step * (tensor.bits // 8) for step in strides])
     name = typestr(tensor.code, tensor.bits, tensor.lanes)
@@ -113,22 +113,22 @@ def _open(capsule: object) -> tuple[_Array, bool]:
         return managed.array, bool(managed.flags & _READ_ONLY)
     if _is_capsule(capsule, b"dltensor"):
         return _Array.from_address(_address(capsule, b"dltensor")), False
-    message = f"gives {describe(capsule)} from __dlpack__in place of an unused DLPack capsule"
+    message = f"gives {describe(capsule)} from __dlpack__, where an unused DLPack capsule belongs"
     raise UnreadableError(message)
 
 
-def _take(numbers: Any, count: int) -> tuple[int, ...] | None:
-    """Return the numbers behind a pointer, None if it is NULL."""
+def _numbers(pointer: Any, count: int) -> tuple[int, ...] | None:
+    """Return the numbers behind a pointer; None if it is NULL."""
     if not 0 <= count <= _MOST_DIMENSIONS:
         message = f"gives a DLPack capsule of {count} dimensions"
         raise UnreadableError(message)
     if count == 0:
         return ()
-    return tuple(numbers[:count]) if numbers else None
+    return tuple(pointer[:count]) if pointer else None
 
 
 def typestr(code: int, bits: int, lanes: int = 1) -> str:
-    """Return the type string of DLPack's type, or its description if NumPy has no such type."""
+    """Return the type string of a DLPack type; a description if NumPy has no such type."""
     if lanes == 1 and (code, bits) in _NAMED:
         return _NAMED[code, bits]
     if code not in _CODES or lanes != 1 or bits % 8:

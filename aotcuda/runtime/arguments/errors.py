@@ -1,6 +1,6 @@
-"""The errors of calls: arguments that no overload takes, and calls of what is not to be called.
+"""The errors of calls: arguments that no overload accepts, and calls of objects that cannot be called.
 
-The first line of a message is complete in itself; lists follow it.
+The first line of a message is complete; lists follow it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel, Overload, Parameter
 
     class Described(Protocol):
-        """An overload, as far as its errors tell of it."""
+        """The attributes of an overload that errors name."""
 
         record: Overload
         parameters: list[Parameter]
@@ -51,11 +51,11 @@ _TRITON_ELEMENTS = {
 }
 _SEQUENCES = (list, tuple, range, bytes, bytearray, memoryview)
 _NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number", "small")
-"""The kinds of parameters whose arguments no copy to the GPU helps."""
+"""The kinds of parameters whose arguments need not be on the GPU."""
 
 
 def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]) -> ArgumentError:
-    """Return the error for arguments that none of the overloads of kernel `where` takes."""
+    """Return the error for arguments that none of the overloads of kernel `where` accepts."""
     lists = _lists(overloads, args)
     counts = sorted({len(overload.parameters) for overload in overloads})
     if len(args) not in counts:
@@ -83,7 +83,7 @@ def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]
 def unreadable(
     where: str, overloads: Sequence[Described], args: tuple[object, ...], at: int | None, error: Exception
 ) -> ArgumentError:
-    """Return the error for an argument that cannot be read: the one at index `at`, or the first such one."""
+    """Return the error for an argument that cannot be read: the argument at index `at`, or else the first one."""
     if at is None:
         at = next((index for index, arg in enumerate(args) if type_names.readable_name(arg) is None), None)
     called = [
@@ -106,9 +106,9 @@ def missing_variant(
     Args:
         where: The kernel.
         records: Its variants.
-        numbers: By the key of a variant, its index.
+        numbers: The indices of variants, by their keys.
         args: The arguments.
-        codes: Their codes in keys, as far as they are known.
+        codes: The codes of the arguments; None for an unknown code.
     """
     if not numbers:
         return f"{where} has no packaged variant"
@@ -139,7 +139,7 @@ def _wanted(parameter: Parameter) -> str:
 
 
 def _variant_type(arg: object, code: object) -> str:
-    """Return an argument as Triton's signatures write it: `i32:16`, `*fp32`; constants and others as they are."""
+    """Return an argument as Triton's signatures write it (`i32:16`, `*fp32`), or the value of a constant."""
     if isinstance(code, tuple) and len(code) == 3:
         return f"tensordesc<{_TRITON_ELEMENTS.get(code[0], code[0])}{list(code[1])}>"
     form, is_multiple = code if isinstance(code, tuple) and len(code) == 2 else ("", None)
@@ -151,13 +151,13 @@ def _variant_type(arg: object, code: object) -> str:
 
 
 def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]) -> ArgumentError:
-    """Return the error for arguments given by name, to a kernel that has none by name.
+    """Return the error for keyword arguments, which the kernel does not accept.
 
     Args:
         where: The kernel.
-        launch: How it is launched, up to its arguments.
-        record: What is packaged of it; None if that is not known.
-        named: The names that were given.
+        launch: The expression of its launch, up to the arguments.
+        record: The kernel's entry in the manifest; None if it is unknown.
+        named: The names of the keyword arguments.
     """
     overloads = record["overloads"] if record is not None else []
     called = [[parameter["name"] for parameter in overload["parameters"]] for overload in overloads]
@@ -169,7 +169,7 @@ def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]
 
 
 def unconfigured(where: str, name: str, *ways: str) -> CallError:
-    """Return the error for a kernel that is called as it is; `ways` of launching it follow its name."""
+    """Return the error for a kernel that is called without a configuration; `ways` are the right forms."""
     shown = [f"{name}{way}(...)" for way in ways or ("[grid, block]", ".forall(n)")]
     return CallError(f"{where} needs a configuration: {' or '.join(shown)}")
 
@@ -185,19 +185,19 @@ def _lists(overloads: Sequence[Described], args: tuple[object, ...]) -> str:
 
 
 def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, str | None]]:
-    """Return what is wrong with each argument that the overload does not take, and what to pass in its place."""
+    """Return the problem of each argument that the overload does not accept, and an expression to pass instead."""
     found: list[tuple[str, str | None]] = []
     for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1):
         problem = _problem(parameter, arg)
         if problem is not None:
             found.append((f"argument {number}, {parameter['name']}, {problem}", _conversion(parameter, arg, args)))
-    if found:  # else the arrays that must not overlap
+    if found:
         return found
     return [(problem, None) for problem in _overlaps(overload, args) or ["the arguments could not be packed"]]
 
 
 def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
-    """Return which arguments overlap that must not."""
+    """Return a problem for each pair of arrays that overlap and must not."""
     found = []
     for pair in overload.apart:
         read: list[Any] = [reader(args[at], [], 0) for at in pair if (reader := arrays.reader(args[at])) is not None]
@@ -208,16 +208,15 @@ def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
 
 
 def _problem(parameter: Parameter, arg: object) -> str | None:
-    """Return what is wrong with one argument, None if nothing is."""
+    """Return the problem of one argument, or None."""
     if parameter["kind"] == "tuple":
         return _tuple_problem(parameter, arg)
     if parameter["kind"] not in _NOT_FROM_MEMORY and host_arrays.is_host(arg):
         what = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
         copied = type_names.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
         way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""
-        of = type_names.class_of(arg)
-        does = _onto_the_gpu(parameter["name"], arg)
-        return f"is {what} in the host's memory ({of}); copy it to the GPU first, as {does} does{way}"
+        kind_name, copy = type_names.class_of(arg), _copy_to_gpu(parameter["name"], arg)
+        return f"is {what} in the host's memory ({kind_name}); copy it to the GPU first, as {copy} does{way}"
     kind = parameter_kinds.kind_of(parameter)
     read = arguments.reader(arg)
     if read is not None and kind.rank(parameter, arg) is not None:
@@ -234,12 +233,12 @@ def _tuple_problem(parameter: Parameter, arg: object) -> str | None:
 
 
 def _conversion(parameter: Parameter, arg: object, args: Iterable[object]) -> str | None:
-    """Return an expression that makes of an argument what its parameter takes; None where none is known.
+    """Return an expression that converts an argument for its parameter, or None.
 
     Args:
         parameter: The parameter's entry in the manifest.
         arg: The argument.
-        args: All of the launch: new arrays are made in the library that the others are of.
+        args: All arguments of the launch: the expression makes new arrays in the library of the others.
     """
     name, kind = parameter["name"], parameter["kind"]
     if kind == "tuple":
@@ -253,7 +252,7 @@ def _conversion(parameter: Parameter, arg: object, args: Iterable[object]) -> st
     if not dtype.isidentifier():
         return None
     if isinstance(arg, _SEQUENCES):
-        return f"{_new(name, dtype, args)}; a {type_names.class_of(arg)} is no array, and on no GPU"
+        return f"{_new_array(name, dtype, args)}; a {type_names.class_of(arg)} is no array, and on no GPU"
     read = arrays.reader(arg)
     view = read(arg, [], 0) if read is not None else None
     if view is None or view[0] == parameter["dtype"]:
@@ -262,15 +261,15 @@ def _conversion(parameter: Parameter, arg: object, args: Iterable[object]) -> st
     return f"{way}, a copy" if hasattr(type(arg), way.removeprefix(f"{name}.").partition("(")[0]) else None
 
 
-def _onto_the_gpu(name: str, arg: object) -> str:
-    """Return what copies an array to the GPU, in its own library."""
+def _copy_to_gpu(name: str, arg: object) -> str:
+    """Return the call of the array's own library that copies it to the GPU."""
     return {
         "torch": f"{name}.cuda()",
         "jax": f'jax.device_put({name}, jax.devices("gpu")[0])',
     }.get(_library(arg), "cupy.asarray")
 
 
-def _new(name: str, dtype: str, args: Iterable[object]) -> str:
+def _new_array(name: str, dtype: str, args: Iterable[object]) -> str:
     used = [_library(arg) for arg in args if arrays.family(arg) is not None]
     ways = {
         "torch": f'torch.tensor({name}, dtype=torch.{dtype}, device="cuda")',
@@ -280,6 +279,6 @@ def _new(name: str, dtype: str, args: Iterable[object]) -> str:
 
 
 def _library(arg: object) -> str:
-    """Return the top package of an array's class; JAX's arrays are of a package of their own."""
+    """Return the top package of an array's class; `jax` for JAX's arrays, whose package is jaxlib."""
     top = next((module_of(kind) for kind in type(arg).__mro__ if module_of(kind) == "torch"), module_of(type(arg)))
     return top.partition(".")[0].replace("jaxlib", "jax")

@@ -1,23 +1,24 @@
-"""Exact kernels: an overload is launched for just those arguments for which Triton's JIT would compile it.
+"""Exact kernels: an overload is launched only for the arguments for which Triton's JIT would compile it.
 
 Triton specialises a kernel for the types of its arguments, for integers that are 1 or divisible by 16, for addresses
-that are divisible by 16, and for the values of constants and options. Each overload has a key of these, one code for
-each argument, and so has a launch. A launch finds the overload of its key, or none.
+that are divisible by 16, and for the values of constants and options. A key has a code for each argument. Each overload
+has one key, and a launch takes the overload with the key of its arguments, if there is one.
 """
 
 # Triton's rules, as in its releases 3.6 to 3.9 (native_specialize_impl and create_function_from_signature of
 # triton/runtime/jit.py):
 #
 #     int        1 is a constant; others are i32 where they fit, else i64, else u64. `divisor`: a multiple of 16
-#     float      fp32; objects of subclasses of int and float are what they hold, other numbers are refused
+#     float      fp32; objects of subclasses of int and float are their plain values, other numbers are refused
 #     bool       i1
 #     None       a constant
 #     tensor     a pointer to its dtype. `divisor`: its address is a multiple of 16
 #     constexpr  its type and value: 1, 1.0 and True are three constants
 #     descriptor its dtype and block shape
 #
-# `hints` of an argument lists what Triton does not check: with "none" (do_not_specialize) neither 1 nor multiples,
-# with "no alignment" no multiples. `annotation` fixes the type: then 1 is no constant, and numbers of other types fit.
+# `hints` of an argument limits Triton's checks: with "none" (do_not_specialize) neither 1 nor multiples are constants
+# or hints, with "no alignment" multiples are not. `annotation` fixes the type: then 1 is no constant, and numbers of
+# other types fit.
 
 from __future__ import annotations
 
@@ -51,16 +52,16 @@ _ONE: Code = (int, 1)
 _LIMITS = (("i", -(2**31), 2**31), ("q", -(2**63), 2**63), ("Q", 0, 2**64))
 _OF_TRITON = "triton.language.core"
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
-"""Triton's own names of types, where `triton.language` has them by other names."""
+"""Names in `triton.language` of types that Triton's signatures abbreviate."""
 
 
-class Way:
-    """The function that makes a code of an argument, and the conditions on the argument.
+class Rule:
+    """The rule by which arguments of one Python type are read and get a code.
 
     Attributes:
         read: Reads the argument.
-        code: Its code, where the type decides it.
-        coder: Makes its code of what was read, where the type does not decide it.
+        code: The code, if the type decides it.
+        coder: Computes the code from the value that was read; None if the type decides the code.
     """
 
     __slots__ = ("code", "coder", "read")
@@ -72,7 +73,7 @@ class Way:
 
 
 class ExactOverloads(OverloadTable):
-    """The overloads of an exact kernel. Each is made when it is first launched: there may be thousands."""
+    """The overloads of an exact kernel. An overload is prepared by its first launch, since there may be thousands."""
 
     __slots__ = ("_arguments", "_keys", "_made", "_records", "_values")
 
@@ -117,9 +118,9 @@ class ExactOverloads(OverloadTable):
         return aotcuda.errors.MissingVariantError(lambda: self._unreadable(args, error, at))
 
     def missing(self, args: tuple[object, ...]) -> Specialization | None:
-        """Return the specialization, without overloads, of arguments that no overload takes.
+        """Return the specialization of arguments that no overload accepts; it has no overloads.
 
-        None if their types alone rule out all overloads, or another launch has them.
+        None if the types of the arguments exclude all overloads, or if an overload accepts them.
         """
         try:
             candidates = self.candidates(args)
@@ -129,7 +130,7 @@ class ExactOverloads(OverloadTable):
             found = candidates.specialization([arg if read is None else read(arg, [], 0) for read, arg in pairs])
         except (MemoryError, RecursionError):
             raise
-        except Exception:  # noqa: BLE001 (the launch itself says what cannot be read)
+        except Exception:  # noqa: BLE001 (the launch raises an error for an argument that cannot be read)
             return None
         return None if found.overloads else found
 
@@ -142,24 +143,24 @@ class ExactOverloads(OverloadTable):
 
     def _rank(self, key: object, args: tuple[object, ...]) -> Candidates:
         """Make the candidates of arguments of these types."""
-        ways: list[Way | None] = [None]
+        rules: list[Rule | None] = [None]
         try:
             if len(args) == len(self._arguments):
-                ways = [self._way(at, arg) for at, arg in enumerate(args)]
+                rules = [self._rule(at, arg) for at, arg in enumerate(args)]
         except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:
             raise self.unreadable(args, error) from error
-        known = [way for way in ways if way is not None]
-        made = Candidates([], [], (), [], None) if len(known) < len(ways) else self._candidates_of(known, args)
+        known = [rule for rule in rules if rule is not None]
+        made = Candidates([], [], (), [], None) if len(known) < len(rules) else self._candidates_of(known, args)
         if len(self._candidates) >= _MOST_TYPES:
             self._candidates.clear()
         self._candidates[key] = made
         return made
 
-    def _candidates_of(self, ways: list[Way], args: tuple[object, ...]) -> Candidates:
-        fixed = [way.code for way in ways]
-        coders = [way.coder for way in ways if way.coder is not None]
+    def _candidates_of(self, rules: list[Rule], args: tuple[object, ...]) -> Candidates:
+        fixed = [rule.code for rule in rules]
+        coders = [rule.coder for rule in rules if rule.coder is not None]
 
         def find(codes: tuple[Code, ...]) -> list[PackedOverload]:
             key = [*fixed]
@@ -167,28 +168,28 @@ class ExactOverloads(OverloadTable):
                 key[coder.at] = code
             return [self._overload(number) for number in self._keys.get(tuple(key), ())]
 
-        return Candidates([], [way.read for way in ways], args, coders, find)
+        return Candidates([], [rule.read for rule in rules], args, coders, find)
 
-    def _way(self, at: int, arg: object) -> Way | None:
-        """Return how arguments of the type of `arg` become codes; None if no overload takes any."""
+    def _rule(self, at: int, arg: object) -> Rule | None:
+        """Return the rule for arguments of the type of `arg`; None if no overload accepts the type."""
         argument, values = self._arguments[at], self._values[at]
         if arg is None:
-            is_option = argument.get("keyword", False)  # None leaves an option to Triton
-            return Way(scalars.as_it_is, _code_of_value(argument.get("default")) if is_option else _NONE)
+            is_option = argument.get("keyword", False)  # an option that is None has its default
+            return Rule(scalars.as_it_is, _code_of_value(argument.get("default")) if is_option else _NONE)
         if values is not None:
-            return _way_of_constant(at, arg, values)
+            return _rule_of_constant(at, arg, values)
         annotation = argument.get("annotation")
         if isinstance(arg, bool):
-            return Way(scalars.as_it_is, (_ANNOTATED if annotation else "?", False))
+            return Rule(scalars.as_it_is, (_ANNOTATED if annotation else "?", False))
         if isinstance(arg, int):
-            return _way_of_int(at, scalars.reader(arg), argument)
+            return _rule_of_int(at, scalars.reader(arg), argument)
         if isinstance(arg, float):
             fits = annotation is None or annotation.startswith(("fp", "bf"))
-            return Way(scalars.reader(arg), (_ANNOTATED if annotation else "f", False)) if fits else None
+            return Rule(scalars.reader(arg), (_ANNOTATED if annotation else "f", False)) if fits else None
         if arrays.is_descriptor(type(arg)):
-            return Way(descriptors.read, coder=Coder(at, _code_of_descriptor))
+            return Rule(descriptors.read, coder=Coder(at, _code_of_descriptor))
         read = None if arrays.is_open(type(arg)) else arrays.reader(arg)
-        return _way_of_array(at, read, argument) if read is not None else None
+        return _rule_of_array(at, read, argument) if read is not None else None
 
     def _unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> str:
         """Return the text of an error: an argument cannot be read."""
@@ -202,23 +203,23 @@ class ExactOverloads(OverloadTable):
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
         def code(at: int, arg: object) -> Code:
-            way = self._way(at, arg)
-            if way is None:
+            rule = self._rule(at, arg)
+            if rule is None:
                 return None
-            return way.code if way.coder is None else way.coder.code(way.read(arg, [], 0))
+            return rule.code if rule.coder is None else rule.coder.code(rule.read(arg, [], 0))
 
         try:
             codes = [code(at, arg) for at, arg in enumerate(args)]
         except (MemoryError, RecursionError):
             raise
-        except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
+        except Exception as error:  # noqa: BLE001 (an object that changed since the launch read it)
             return self._unreadable(args, error)
         numbers = {key: found[0] for key, found in self._keys.items()}
         return errors.missing_variant(self._where, self._records, numbers, args, codes)
 
 
 def _code(parameter: Parameter, argument: Argument) -> Code:
-    """Return the code of the arguments that a parameter is for."""
+    """Return the code of the arguments that a parameter accepts."""
     is_multiple = parameter.get("divisor") == _ALIGNMENT
     if parameter["kind"] == "constant":
         return _code_of_value(parameter["value"])
@@ -241,7 +242,7 @@ def _code_of_value(value: Any) -> Code:
 
 
 def _code_of_constant(arg: Any) -> Code:
-    """Return the code of an argument for a constexpr. Types of Triton's are packaged by name, as "tl.float16"."""
+    """Return the code of an argument for a constexpr; Triton's types are packaged by name, such as "tl.float16"."""
     kind = type(arg)
     if kind is str:
         return keys.OTHER if arg.startswith("tl.") else (str, arg)
@@ -254,7 +255,7 @@ def _code_of_constant(arg: Any) -> Code:
     return _code_of_value(arg) if kind in (int, bool, float) or arg is None else keys.OTHER
 
 
-def _way_of_constant(at: int, arg: object, values: dict[Code, Code]) -> Way:
+def _rule_of_constant(at: int, arg: object, values: dict[Code, Code]) -> Rule:
     kind = type(arg)
     if kind in (int, bool, str):
         plain = {value: code for code, (of, value) in zip(values, values, strict=True) if of is kind}
@@ -264,21 +265,21 @@ def _way_of_constant(at: int, arg: object, values: dict[Code, Code]) -> Way:
         def of_plain(value: Any) -> Code:
             return plain.get(value, keys.OTHER)
 
-        return Way(scalars.as_it_is, coder=Coder(at, of_plain, of_value=True))
+        return Rule(scalars.as_it_is, coder=Coder(at, of_plain, of_value=True))
 
     def of_any(value: Any) -> Code:
         return values.get(_code_of_constant(value), keys.OTHER)
 
-    return Way(scalars.as_it_is, coder=Coder(at, of_any, of_value=True))
+    return Rule(scalars.as_it_is, coder=Coder(at, of_any, of_value=True))
 
 
-def _way_of_int(at: int, read: Read, argument: Argument) -> Way:
+def _rule_of_int(at: int, read: Read, argument: Argument) -> Rule:
     hints = argument.get("hints")
     multiples: list[keys.Test] = [("multiple", _ALIGNMENT)] if hints is None else []
     if "annotation" in argument:
         if not multiples or argument["annotation"][0] not in "iu" or argument["annotation"] in ("i1", "u1"):
-            return Way(read, (_ANNOTATED, False))
-        return Way(read, coder=Coder(at, lambda number: (_ANNOTATED, number % _ALIGNMENT == 0), multiples))
+            return Rule(read, (_ANNOTATED, False))
+        return Rule(read, coder=Coder(at, lambda number: (_ANNOTATED, number % _ALIGNMENT == 0), multiples))
     finds_one = hints != "none"
 
     def code(number: int) -> Code:
@@ -290,14 +291,14 @@ def _way_of_int(at: int, read: Read, argument: Argument) -> Way:
         return keys.OTHER
 
     tests: list[keys.Test] = [*multiples, ("equal", 1)] if finds_one else multiples
-    return Way(read, coder=Coder(at, code, tests, of_type=True))
+    return Rule(read, coder=Coder(at, code, tests, of_type=True))
 
 
-def _way_of_array(at: int, read: Read, argument: Argument) -> Way:
+def _rule_of_array(at: int, read: Read, argument: Argument) -> Rule:
     multiples = argument.get("hints") is None
 
     def code(view: Any) -> Code:
         return (view[0], multiples and view[1] % _ALIGNMENT == 0) if view is not None else keys.OTHER
 
     tests: list[keys.Test] = [("multiple", _ALIGNMENT)] if multiples else []
-    return Way(read, coder=Coder(at, code, tests, any_dimensions=True))
+    return Rule(read, coder=Coder(at, code, tests, any_dimensions=True))

@@ -1,7 +1,7 @@
 """Arrays in the host's memory, copied to the GPU for one launch and back after it, as Numba does.
 
-`AOTCUDA_HOST_ARRAYS=copy` turns it on; otherwise such arrays are an error. The copies take far longer than most kernels
-and the launch has to wait for the kernel, so it is for trying things out, and each such launch warns.
+`AOTCUDA_HOST_ARRAYS=copy` enables the copies; otherwise arrays in the host's memory are an error. The copies take far
+longer than most kernels, and the launch has to wait for the kernel. Each launch with copies warns.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Copy:
         self._free = driver.call["cuMemFree_v2"]
 
     def make(self) -> None:
-        """Copy the array; the caller frees the copy, whatever is raised here."""
+        """Copy the array; the caller frees the copy, also after an error."""
         call, size = self._driver.call, self._array.nbytes
         self._check(call["cuMemAlloc_v2"](ctypes.byref(self._address), max(size, 1)))
         self._check(call["cuMemcpyHtoD_v2"](self._address, self._packed.ctypes.data, size))
@@ -59,7 +59,7 @@ class _Copy:
             self._array[...] = packed
 
     def free(self) -> None:
-        """Give the memory back, if there is any; again after an interrupt."""
+        """Free the memory, if there is any; the caller may call again after an interrupt."""
         address, self._address = self._address, _NOWHERE
         if address.value:
             self._free(address)
@@ -78,20 +78,20 @@ class _Described:
 
 
 def _interface(array: Any, address: int) -> dict[str, object]:
-    """Return the description of a copy of an array: in Fortran's order if the array is, and else in C's."""
+    """Return the description of a copy: in Fortran's order if the array has that order, else in C's."""
     data, strides = (address, not array.flags.writeable), array.strides if array.flags.fnc else None
     return {**array.__array_interface__, "data": data, "strides": strides, "version": 3, "stream": None}
 
 
 def described(args: tuple[object, ...], overloads: Sequence[Any]) -> tuple[object, ...]:
-    """Return the arguments as a launch would have them, where copies are wanted: what these would be, and no copies.
+    """Return the arguments of a launch, with descriptions of copies in place of copies.
 
-    Errors as for `wanted`.
+    It raises the errors of `wanted`.
     """
     given, address = list(args), _ALIGNMENT
     for number in wanted(args, overloads):
         at = next(at for at, arg in enumerate(args) if arg is args[number - 1])
-        if at < number - 1:  # one on the GPU too
+        if at < number - 1:  # an array that is passed twice has one copy
             given[number - 1] = given[at]
             continue
         array = sys.modules["numpy"].asarray(args[at])
@@ -105,12 +105,12 @@ def wanted(args: tuple[object, ...], overloads: Sequence[Any]) -> list[int]:
 
     Args:
         args: The arguments.
-        overloads: Those of the kernel; what one of them takes as a record by value is not copied.
+        overloads: The kernel's overloads; an argument that one of them accepts as a record by value is not copied.
 
     Raises:
         ConfigError: `AOTCUDA_HOST_ARRAYS` has an unknown value, and arguments are in the host's memory.
     """
-    if not any(map(is_numpy, args)):  # nor do fast paths look at the variable, which take none of these
+    if not any(map(is_numpy, args)):
         return []
     value = os.environ.get(_VARIABLE, "error")
     if value not in _VALUES:
@@ -124,9 +124,9 @@ def wanted(args: tuple[object, ...], overloads: Sequence[Any]) -> list[int]:
 
 
 def is_host(array: object) -> bool:
-    """Return True if this is an array in the host's memory: it can be read there, and not on a GPU."""
+    """Return True if an object is an array in the host's memory."""
     found = arrays.reader(array)
-    if found is None:  # NumPy's scalars have that interface too, but nothing can be assigned to their elements
+    if found is None:  # NumPy's scalars have the interface, too, but no `__setitem__`
         return hasattr(type(array), "__setitem__") and hasattr(array, "__array_interface__")
     return found(array, [], 0) is None
 
@@ -138,14 +138,17 @@ def is_numpy(arg: object) -> bool:
 
 
 class Copies:
-    """Copies on the GPU of arrays and records in the host's memory, for one launch of kernel `where`, in a `with`.
+    """A context manager: copies on the GPU of arrays and records in the host's memory, for one launch.
 
     Attributes:
         args: The arguments, with copies in place of arrays.
     """
 
     def __init__(self, args: tuple[object, ...], numbers: list[int], driver: Driver, where: str) -> None:
-        """Copy those of the arguments with these numbers where the `with` begins; a context must be current there."""
+        """Prepare copies of the arguments with these numbers; entering the context copies them.
+
+        A CUDA context must then be current.
+        """
         numpy = sys.modules["numpy"]
         self._numbers = numbers
         self._driver = driver
@@ -154,8 +157,8 @@ class Copies:
         given = list(args)
         for number in numbers:
             array = args[number - 1]
-            copy = next((copy for other, copy in self._made if other is array), None)  # one on the GPU too
-            if copy is None:  # of a record this is an array without dimensions, in the same memory
+            copy = next((copy for other, copy in self._made if other is array), None)  # an array may be passed twice
+            if copy is None:  # `asarray` makes of a record an array without dimensions, in the same memory
                 copy = _Copy(numpy.asarray(array), driver, where)
                 self._made.append((array, copy))
             given[number - 1] = copy
@@ -174,10 +177,10 @@ class Copies:
         self.free()
 
     def bring_back(self, stream: int) -> None:
-        """Wait for the kernel, copy what it wrote, and warn: last, since warnings may be errors.
+        """Wait for the kernel, copy the arrays back, and warn. The warning comes last, since it may be an error.
 
         Raises:
-            CudaError: It failed.
+            CudaError: The kernel or a copy failed.
         """
         synchronize: Callable[..., int] = self._driver.call["cuStreamSynchronize"]
         self._driver.check(synchronize(stream), f"{self._where} failed")
@@ -186,11 +189,11 @@ class Copies:
         _warn(self._where, self._numbers)
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Free the memory of all copies."""
         try:
             for _, copy in self._made:
                 copy.free()
-        except BaseException:  # an interrupt; the other copies are freed all the same
+        except BaseException:  # an interrupt: free the other copies, too
             for _, copy in self._made:
                 copy.free()
             raise
@@ -202,13 +205,13 @@ def _warn(where: str, numbers: list[int]) -> None:
         f"{where} got an array in the host's memory ({which}), which was copied to the GPU and back; a copy "
         "takes longer than most kernels, so store arrays on the GPU, as cupy.asarray does"
     )
-    import warnings  # noqa: PLC0415 (others ask about arrays alone)
+    import warnings  # noqa: PLC0415 (few launches copy)
 
     warnings.warn(message, HostArrayWarning, stacklevel=depth())
 
 
 def depth() -> int:
-    """Return how many frames up the caller of aotcuda is."""
+    """Return the `stacklevel` of the frame that called aotcuda."""
     depth = 1
     frame = sys._getframe(1)  # noqa: SLF001 (warnings have no other way before Python 3.12)
     here = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))

@@ -1,10 +1,9 @@
 """Keys of arguments: one look-up by the properties that distinguish overloads finds the few that may fit."""
 
-# A `Coder` turns what was read of one argument into a code. The codes of all arguments that overloads distinguish are
-# the key of a `Specialization` (see `aotcuda.runtime.arguments.overloads`). A code contains only properties with few
-# values: of an array its dtype, its dimensions and which divisors its address has; of a number which divisors it has
-# and which constants it equals; of a constant its value, if an overload has it. Bounds and ranges of numbers are
-# checked later.
+# A `Coder` computes a code from the value that was read for one argument. The codes of all arguments that overloads
+# distinguish are the key of a `Specialization` (see `aotcuda.runtime.arguments.overloads`). A code contains only
+# properties with few values: dtype, number of dimensions and divisors of the address of an array; divisors of a number,
+# and the constants that it equals; the value of a constant, if an overload has it. Bounds and ranges are checked later.
 
 from __future__ import annotations
 
@@ -31,12 +30,12 @@ class Coder:
 
     Attributes:
         at: The argument's index.
-        code: Returns the code of what was read of the argument.
-        takes: Returns True if a parameter may take arguments of a code.
-        tests: The bits of the code, behind dtype and dimensions of an array.
-        any_dimensions: Of an array, the code has no number of dimensions.
-        of_type: Of a number, the code has the type that Triton gives it, too.
-        of_value: The code is the value itself: all overloads have a constant there.
+        code: Returns the code of the value that was read for the argument.
+        takes: Returns True if a parameter may accept arguments with a code.
+        tests: The bits of the code; in the code of an array, dtype and dimensions come first.
+        any_dimensions: The code of an array has no number of dimensions.
+        of_type: The code of a number has Triton's type for the number, too.
+        of_value: The code is the value itself: all overloads have a constant for this argument.
     """
 
     __slots__ = ("any_dimensions", "at", "code", "of_type", "of_value", "takes", "tests")
@@ -62,17 +61,17 @@ class Coder:
 
 
 def coders(overloads: Sequence[PackedOverload], args: tuple[object, ...]) -> list[Coder]:
-    """Return the coders of the arguments by which these overloads differ; all of them take the arguments' types."""
+    """Return the coders of the arguments that distinguish these overloads, which all accept the arguments' types."""
     found = []
     for at, arg in enumerate(args):
         parameters = [overload.parameters[at] for overload in overloads]
         forms = {overload.forms[at] for overload in overloads}
         if forms != {None}:
-            # A parameter for any number of dimensions decides too, since the fast path is for arrays of one number.
+            # A parameter for any number of dimensions needs a coder: the fast path is for one number.
             divisors = sorted({_divisor(parameter) for parameter in parameters})
             if len(forms) > 1 or len(divisors) > 1 or any(map(_takes_any, forms)):
                 found.append(_of_array(at, [divisor for divisor in divisors if divisor > 1]))
-        elif arg is not None:  # None fits all of them: it is their value, or they may be left out
+        elif arg is not None:  # None fits all of these overloads: as a constant, or for an optional one
             found += _of_number(at, parameters)
     return found
 
@@ -86,7 +85,7 @@ def _of_array(at: int, divisors: list[int]) -> Coder:
 
     def takes(parameter: Parameter, code: tuple[Any, ...] | None) -> bool:
         form, divisor = parameter_kinds.form(parameter), _divisor(parameter)
-        if form is None:  # a record, which takes arrays of one element, decides for itself
+        if form is None:  # a record
             return True
         if code is None or form[0] != code[0] or form[1] not in (None, code[1]):
             return False
@@ -96,7 +95,7 @@ def _of_array(at: int, divisors: list[int]) -> Coder:
 
 
 def _of_number(at: int, parameters: Sequence[Parameter]) -> list[Coder]:
-    """Return the coder of an argument that is no array, if these parameters take different ones."""
+    """Return the coder of an argument that is no array, if these parameters accept different values."""
     values = list({repr(each["value"]): each["value"] for each in parameters if each["kind"] == "constant"}.values())
     if values and all(each["kind"] == "constant" for each in parameters):
         return [_of_constant(at, values)] if len(values) > 1 else []
@@ -119,7 +118,7 @@ def _of_number(at: int, parameters: Sequence[Parameter]) -> list[Coder]:
 
 
 def _of_constant(at: int, values: list[Any]) -> Coder:
-    known = set(values)  # of one type, which is the argument's
+    known = set(values)  # all of the argument's type
 
     def code(value: object) -> object:
         return value if value in known else OTHER
@@ -131,7 +130,7 @@ def _of_constant(at: int, values: list[Any]) -> Coder:
 
 
 def key_of(coders: Sequence[Coder]) -> Callable[[Sequence[Any]], tuple[object, ...]]:
-    """Return the function that makes a key of what was read of all arguments."""
+    """Return the function that makes a key from the values that were read for all arguments."""
     pairs = [(coder.at, coder.code) for coder in coders]
     return lambda reads: tuple([code(reads[at]) for at, code in pairs])
 
@@ -141,5 +140,5 @@ def _divisor(parameter: Parameter) -> int:
 
 
 def _takes_any(form: Form) -> bool:
-    """Return True if a parameter of this form takes arrays of any number of dimensions."""
+    """Return True if a parameter of this form accepts any number of dimensions."""
     return form is not None and form[1] is None

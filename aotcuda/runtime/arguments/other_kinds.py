@@ -72,13 +72,13 @@ class Datetime(Kind):
 
 
 class SmallFloat(Kind):
-    """A bfloat16 or float8 number by value; it takes what a float parameter takes, and rounds it."""
+    """A bfloat16 or float8 number by value; it accepts the numbers that a float parameter accepts, and rounds them."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
         kind = scalars.kind_of(value)
         if getattr(scalars.numpy_dtype(value), "name", "") == parameter["dtype"]:
             return 0
-        return {"float": 4, "int": 104, "bool": 204}.get(kind or "")  # behind float16, as `scalars.rank` has it
+        return {"float": 4, "int": 104, "bool": 204}.get(kind or "")  # after float16 in the order of `scalars.rank`
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -104,7 +104,7 @@ _CODES = {1: "B", 2: "H"}
 
 
 class Address(Kind):
-    """A device array, of which the kernel gets the address alone."""
+    """A device array; the kernel gets only its address."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
         return None if arrays.family(value) is None else 0
@@ -114,7 +114,7 @@ class Address(Kind):
 
 
 class Record(Address):
-    """One structured element on the GPU: an array of a single one, whose address is passed."""
+    """One structured element on the GPU, in an array of one element; the kernel gets its address."""
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -132,7 +132,7 @@ class Record(Address):
 
 
 class Buffer(Address):
-    """A C-contiguous device array of one dtype, whatever its dimensions: the kernel gets its address alone.
+    """A C-contiguous device array of one dtype and any number of dimensions; the kernel gets only its address.
 
     A read-only array fits only a parameter that is `readonly`, as `const float *` is.
     """
@@ -234,9 +234,9 @@ class Struct(Kind):
 
 
 class Type(Kind):
-    """A type, as `float64` is: a class or dtype of NumPy, a dtype of PyTorch, a type of Numba. Nothing of it is packed.
+    """A type such as `float64`: a class or dtype of NumPy, a dtype of PyTorch, a type of Numba. Nothing is packed.
 
-    All classes have one type, so it is the value that has to fit.
+    Since all classes have one Python type, the value has to fit.
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
@@ -247,14 +247,14 @@ class Type(Kind):
         return lambda read, _values: bool(read == dtype)
 
     def fields(self, parameter: Parameter) -> Fields:
-        return []  # zeros, which are the padding of the `struct` format
+        return []  # the padding of the `struct` format has the zeros
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
 
 
 class Tuple(Kind):
-    """Parameters in their turn: the members of a tuple."""
+    """A tuple; its members are parameters."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
         members = parameter["members"]
@@ -280,7 +280,7 @@ class Tuple(Kind):
         raise NotImplementedError  # aotcuda.runtime.arguments.errors uses its members
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
-        assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
+        assert isinstance(arg, tuple)  # noqa: S101 (only for mypy)
         return all(
             parameter_kinds.kind_of(member).is_exact(member, item)
             for member, item in zip(parameter["members"], arg, strict=True)
@@ -288,9 +288,9 @@ class Tuple(Kind):
 
 
 class Elements(Address):
-    """The address of an array's first element: any array of one dtype, whatever its shape and strides.
+    """The address of an array's first element: an array of one dtype, with any shape and strides.
 
-    A `divisor` is of the address. A read-only array fits only a parameter that is `readonly`.
+    `divisor` applies to the address. A read-only array fits only a parameter that is `readonly`.
     """
 
     def fit(self, parameter: Parameter) -> Fit:
@@ -333,10 +333,7 @@ class Elements(Address):
 
 
 class Number(Scalar):
-    """A number that is passed by value, of which the first overload in order takes what fits it.
-
-    So an int selects the narrowest type that is listed first; a `Scalar` prefers the widest.
-    """
+    """A number that is passed by value. The first overload that fits is taken; a `Scalar` prefers the widest one."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
         return None if scalars.rank(parameter, value) is None else 0
@@ -346,7 +343,7 @@ class Number(Scalar):
         if not _is_bounded(parameter):
             return plain
         divisor, least, most = _bounds(parameter)
-        is_free = "least" not in parameter  # but for what the type holds, beyond int64 too
+        is_free = "least" not in parameter  # only the type limits the number, beyond int64, too
 
         def fit(number: Any, values: list[object]) -> bool:
             return number % divisor == 0 and (is_free or least <= number <= most) and plain(number, values)
@@ -369,9 +366,9 @@ class Number(Scalar):
 
 
 class Constant(Kind):
-    """A value that was compiled into the kernel; nothing of it is packed. An `optional` one may be left out: None.
+    """A value that was compiled into the kernel; nothing is packed. An `optional` constant accepts None, too.
 
-    Python's own types alone are compared, and 1, 1.0 and True are three values.
+    The value's type counts: 1, 1.0 and True are three values.
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
@@ -423,6 +420,6 @@ def _is_bounded(parameter: Parameter) -> bool:
 
 
 def _bounds(parameter: Parameter) -> tuple[int, int, int]:
-    """Return what a number must be divisible by, the smallest that it may be and the largest."""
+    """Return the divisor, the smallest and the largest value of a number."""
     least, most = parameter_kinds.NO_BOUNDS
     return parameter.get("divisor", 1), parameter.get("least", least), parameter.get("most", most)

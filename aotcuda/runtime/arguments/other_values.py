@@ -1,6 +1,6 @@
-"""Arguments except arrays and plain numbers: tuples, addresses, datetimes, records, descriptors, types, strings, None.
+"""Read arguments other than arrays and plain numbers: tuples, addresses, datetimes, records, descriptors, types.
 
-The module defines how each is read, and its code in keys. Most kernels have no such parameter and do not import this.
+Few kernels have such parameters, and only their launches import this module.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _TYPES = {"bool": "|b1", "boolean": "|b1", "int8": "|i1", "uint8": "|u1"} | {
 
 
 def reader(value: object, member: Callable[[object], Read | None]) -> Read | None:
-    """Return the function that reads arguments of the type of `value`; None if no parameter takes such.
+    """Return the function that reads arguments of the type of `value`; None if no parameter accepts the type.
 
-    An address gives an int, a datetime its unit and count, a record its type and its bytes, a tuple a list of what its
-    members give, which `member` reads. None and strings, of constants alone, as they are.
+    It returns an int for an address, unit and count for a datetime, dtype and bytes for a record, and a list for a
+    tuple; `member` returns the readers of a tuple's items. None and strings, which are constants, are not changed.
     """
     if isinstance(value, tuple):
         members = [member(item) for item in value]
         return None if None in members else _tuple_reader([each for each in members if each is not None])
     if is_pointer(value):
-        held = sys.modules["ctypes"].c_void_p.value  # whatever a subclass makes of it
+        held = sys.modules["ctypes"].c_void_p.value  # a subclass may have another `value`
         return lambda pointer, _pending, _stream: held.__get__(pointer) or 0
     if is_datetime(value):
         return lambda date, _pending, _stream: (date.dtype.str, int(date.view("i8")))
@@ -71,23 +71,23 @@ def is_datetime(value: object) -> bool:
 
 
 def is_record(value: object) -> bool:
-    """Return True if a value is a structured element in the host's memory: one of NumPy's, or a tensor map."""
+    """Return True if a value is a structured element in the host's memory: a record of NumPy, or a tensor map."""
     dtype = scalars.numpy_dtype(value)
     return (dtype is not None and dtype.kind == "V" and dtype.name not in NAMED) or _is_tensor_map(type(value))
 
 
 def _is_tensor_map(kind: type) -> bool:
-    """Return True if this is the class of cuda.core's tensor maps, or of those of the driver's bindings."""
+    """Return True for the tensor map class of cuda.core, and of cuda.bindings.driver."""
     return (module_of(kind), kind.__name__) in _TENSOR_MAPS
 
 
 def _read_record(value: Any, _pending: list[object], _stream: int) -> tuple[str, bytes]:
-    """Return the type string of a record of NumPy's, with its fields, and its bytes."""
+    """Return the type string of a NumPy record, with its fields, and the record's bytes."""
     return structured(value.dtype.str, value.dtype.descr), value.tobytes()
 
 
 def _read_tensor_map(value: Any, _pending: list[object], _stream: int) -> tuple[str, bytes]:
-    """Read a tensor map. The bytes of cuda.core's are public only by what its own launch takes."""
+    """Read a tensor map. The bytes of cuda.core's are only in the parameter holder of its own launch."""
     if hasattr(value, "getPtr"):
         address = int(value.getPtr())
     else:

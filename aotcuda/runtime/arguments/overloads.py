@@ -1,24 +1,25 @@
-"""The overloads of a kernel, and which of them the arguments of a launch select."""
+"""Select the overload of a kernel for the arguments of a launch."""
 
-# 1. The number of arguments must be the overload's. Each argument is read once, by a closure that depends on its type
-#    alone, and the parameters of the overloads take what was read or do not (see
+# 1. The number of arguments must be the overload's. Each argument is read once, by a closure that depends only on the
+#    argument's type. The parameters of the overloads then accept or refuse the value that was read (see
 #    `aotcuda.runtime.arguments.parameter_kinds`).
 # 2. An array must have the parameter's dtype and number of dimensions, and a layout that it accepts: a C or F parameter
-#    takes an array that is contiguous in that order, any other takes any strides. A read-only array fits only a
+#    accepts an array that is contiguous in that order, any other accepts any strides. A read-only array fits only a
 #    parameter that was compiled as read-only.
-# 3. Scalars adopt the parameter's type, within its range (see `aotcuda.runtime.arguments.scalars`). Tuples are taken
-#    apart.
-# 4. Of several overloads that fit, the nearest in its scalars is taken; of equals, the first in the configuration.
-# 5. An overload that the JIT fallback compiled is taken for arguments of the types that it was compiled for, and only
-#    where no packaged overload fits.
+# 3. Scalars adopt the parameter's type, within its range (see `aotcuda.runtime.arguments.scalars`). The items of tuples
+#    are arguments, too.
+# 4. If several overloads fit, the launch takes the one whose scalar types are nearest; of equally near ones, the first
+#    in the configuration.
+# 5. An overload that the JIT fallback compiled serves arguments of exactly the types that it was compiled for, if no
+#    packaged overload fits.
 #
 # The order of the candidates depends on the arguments' Python types alone, so it is cached by them (`Candidates`).
-# Where candidates differ in dtypes, dimensions, divisors or constants, one look-up by a key of these finds the few that
-# may fit (`Specialization`, `aotcuda.runtime.arguments.keys`): a kernel of many overloads takes no longer than a kernel
-# of two.
+# If candidates differ in dtypes, dimensions, divisors or constants, one look-up by a key of these finds the few that
+# may fit (`Specialization`, `aotcuda.runtime.arguments.keys`). A launch of a kernel with many overloads takes no longer
+# than of a kernel with two.
 #
-# An argument that cannot be read, or that raises when it is, is an ArgumentError that names it. Exceptions that do not
-# concern the launch (KeyboardInterrupt, SystemExit, MemoryError, RecursionError) pass.
+# An argument that cannot be read causes an ArgumentError that names it. Exceptions that do not concern the launch
+# (KeyboardInterrupt, SystemExit, MemoryError, RecursionError) pass.
 
 from __future__ import annotations
 
@@ -44,24 +45,24 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Mark
 
     Selection = tuple[PackedOverload, Slot, list[object], list[object], int, "Specialization | None"]
-    """The overload; the slot that holds the arguments packed; their numbers; what is pending (see
-    `aotcuda.runtime.arguments.arrays`); the launch's stream; the specialization that the overload was found in,
-    None for one that must not be passed to the fast path."""
+    """The overload; the slot with the packed arguments; the packed numbers; the pending streams and capsules (see
+    `aotcuda.runtime.arguments.arrays`); the launch's stream; the specialization of the overload, or None if the fast
+    path must not get it."""
 
 _MOST_KEPT = 1024
 _MOST_KEYS = 1 << 14
 """The most specializations for arguments of the same types: a kernel may have thousands of variants in use."""
 DIRECT_AT = 3
-"""The launch in a row at which a specialization is selected directly from then on; the fast path has it before."""
+"""The number of launches in a row after which a specialization is selected by `direct_packing`."""
 
 
 class Specialization:
-    """The overloads that arguments of some types with some key may fit; best first.
+    """The overloads that arguments of some types with some key may fit, best first.
 
     Attributes:
         overloads: The overloads.
         coders: The coders of the key.
-        launches: How many launches the general path has made; of threads that count at once, one may be missed.
+        launches: Number of launches on the general path; without a lock, so launches in two threads may count as one.
         in_fast_path: The configurations and contexts for which the fast path has this specialization.
     """
 
@@ -74,23 +75,23 @@ class Specialization:
         self.in_fast_path: set[tuple[object, int]] = set()
 
     def fits_fast_path(self, overload: PackedOverload) -> bool:
-        """Return True if `overload` is in it, and all others are for arrays of the same dtypes and dimensions."""
+        """Return True if it has `overload`, and all its overloads have arrays of the same dtypes and dimensions."""
         return overload in self.overloads and all(other.forms == overload.forms for other in self.overloads)
 
 
 class Candidates:
-    """The overloads that arguments of some Python types may fit, and how such arguments are read.
+    """The overloads that arguments of some Python types may fit, and the readers of these arguments.
 
     Attributes:
         overloads: The overloads, best first.
-        readers: For each argument the closure that reads it; None for a number that is taken as it is.
-        leader: The library whose current stream a launch is on, `"cupy"` or `"torch"`; None for the default stream.
-            PyTorch's leads only if a tensor is on a GPU. It represents tensor descriptors, too, of whatever array.
+        readers: For each argument the closure that reads it; None for a number that needs no reader.
+        leader: The library whose current stream a launch uses, `"cupy"` or `"torch"`; None for the default stream. It
+            is `"torch"` for tensors that are not on a GPU and for all tensor descriptors, too; `stream` decides then.
         deciding: The coders of the arguments that decide which overloads may fit.
-        plain: The specialization of all overloads, where there are no such arguments.
+        plain: The specialization of all overloads, for use without deciding arguments.
         cupy_at: The index of the first argument that is on CuPy's current stream; -1 if there is none.
-        direct: Selects and packs in one step what launches in a row selected (`direct_packing`); else None.
-        settled: The specialization that `direct` is for, or cannot be for.
+        direct: The function of `direct_packing` for the overload of the last launches in a row, or None.
+        settled: The last specialization for which `direct` was set.
     """
 
     __slots__ = (
@@ -117,9 +118,9 @@ class Candidates:
         coders: list[Coder] | None = None,
         find: Callable[[tuple[object, ...]], list[PackedOverload]] | None = None,
     ) -> None:
-        """Take the overloads and readers for arguments of the types of `args`.
+        """Store the overloads and readers for arguments of the types of `args`.
 
-        `coders` decide, and `find` returns the overloads for their key; without them `overloads` tell what decides.
+        `find` returns the overloads for a key of `coders`; without both, they are made from `overloads`.
         """
         self.overloads = overloads
         self.readers = [None if read is scalars.as_it_is else read for read in readers]
@@ -139,7 +140,7 @@ class Candidates:
             self.cupy_at = -1
 
     def waiting_for(self, current: int) -> list[Read | None]:
-        """Return the readers for a launch that has to wait for CuPy's current stream, if it is on another one."""
+        """Return the readers for a launch on another stream than CuPy's current one, which it has to wait for."""
         first = self.readers[self.cupy_at]
         assert first is not None  # noqa: S101 (of an array)
 
@@ -163,12 +164,12 @@ class Candidates:
             self.settled = specialization
 
     def specialization(self, reads: Sequence[Any]) -> Specialization:
-        """Return the overloads for the arguments of which this was read."""
+        """Return the specialization for the values that were read."""
         key = self._key(reads)
         return self._specializations.get(key) or self._met(key)
 
     def _met(self, key: tuple[object, ...]) -> Specialization:
-        """Find the overloads for a key, and keep them by it."""
+        """Find the overloads for a key, and cache them."""
         if len(self._specializations) >= _MOST_KEYS:
             self._specializations.clear()
         return self._specializations.setdefault(key, Specialization(self._find(key), self.deciding))
@@ -188,7 +189,7 @@ class OverloadTable:
     Attributes:
         overloads: The overloads, in the configuration's order.
         live: The validity flag: empty once the images are unloaded, or the process forked.
-        packs_directly: Whether launches in a row may take `direct_packing`; all have to be on the only GPU.
+        packs_directly: True if launches may use `direct_packing`, which needs a machine with one GPU.
     """
 
     __slots__ = (
@@ -205,11 +206,11 @@ class OverloadTable:
     )
 
     def __init__(self, kernel: Kernel, where: str, live: Mark, device: Callable[[], int | None] = lambda: None) -> None:
-        """Make the table of the manifest's `kernel`, which users know as `where`.
+        """Make the table of a kernel.
 
         Args:
             kernel: The kernel's entry in the manifest.
-            where: Its name with its module's.
+            where: The kernel's name with its module, for errors.
             live: The validity flag.
             device: Returns the ordinal of the GPU of a launch; None for the GPU of the first array.
         """
@@ -225,20 +226,20 @@ class OverloadTable:
         self._candidates: dict[object, Candidates] = {}
 
     def select(self, args: tuple[object, ...], given: int | None) -> Selection | None:
-        """Select the overload for these arguments and pack them for it; None if no overload takes them.
+        """Select the overload for these arguments and pack them; None if no overload accepts them.
 
-        The caller gives the slot back.
+        The caller returns the slot.
 
         Args:
             args: The arguments.
-            given: The handle of the launch's stream, None for the current one.
+            given: The handle of the launch's stream; None for the current stream.
 
         Raises:
             ArgumentError: An argument cannot be read.
         """
         found: Selection | None
         try:
-            candidates = self._candidates.get((*map(type, args),))  # the key, where no argument needs more
+            candidates = self._candidates.get((*map(type, args),))  # the key of most arguments
         except Exception:  # noqa: BLE001 (which `candidates` raises as an error of the argument)
             candidates = None
         if candidates is not None and candidates.direct is not None:
@@ -252,11 +253,11 @@ class OverloadTable:
             candidates = self.candidates(large) if large is not args else None
             found = self._fit(candidates, large, given) if candidates is not None else None
             if found is not None:
-                found = (*found[:5], None)  # the fast path is never shown ints of this type
+                found = (*found[:5], None)  # the fast path knows no ints of this type
         return found
 
     def stream(self, args: tuple[object, ...], given: int | None) -> int:
-        """Return the handle of a launch's stream: the one that was given, or the current one for these arguments.
+        """Return the handle of a launch's stream: `given`, or the current stream of the arguments' library.
 
         Raises:
             ArgumentError: An argument cannot be read.
@@ -272,27 +273,27 @@ class OverloadTable:
 
     @property
     def is_exact(self) -> bool:
-        """Return True if an overload is launched for those arguments alone for which Triton would compile it."""
+        """Return True if overloads are launched only for the arguments for which Triton would compile them."""
         return False
 
     def every(self) -> list[PackedOverload]:
-        """Return all overloads, where `overloads` has not each of them."""
+        """Return all overloads; `overloads` of an exact kernel is empty."""
         return self.overloads
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
-        """Return the error for arguments that no overload takes."""
+        """Return the error for arguments that no overload accepts."""
         from aotcuda.runtime.arguments.errors import refusal  # noqa: PLC0415 (only errors come here)
 
         return refusal(self._where, self.overloads, args)
 
     def unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
-        """Return the error for the argument at index `at`, if that is known, of which reading raised `error`."""
+        """Return the error for an argument whose reader raised `error`; `at` is its index, if that is known."""
         from aotcuda.runtime.arguments.errors import unreadable  # noqa: PLC0415 (only errors come here)
 
         return unreadable(self._where, self.overloads, args, at, error)
 
     def is_idle(self) -> bool:
-        """Return True if no launch has one of their slots; that stays so once `live` is empty."""
+        """Return True if no launch is in progress. If `live` is empty, no later launch begins."""
         return all(overload.is_idle() for overload in self.overloads)
 
     def candidates(self, args: tuple[object, ...]) -> Candidates | None:
@@ -306,7 +307,7 @@ class OverloadTable:
             found = self._candidates.get(key)
         except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
             raise
-        except Exception as error:  # a class whose own class has no hash, or raises
+        except Exception as error:  # a class whose metaclass has no hash, or whose hash raises
             raise self.unreadable(args, error) from error
         return found or self._rank(key, args)
 
@@ -326,7 +327,7 @@ class OverloadTable:
     def _fit(  # noqa: PLR0912 (a function more would take a twentieth of a launch)
         self, candidates: Candidates, args: tuple[object, ...], given: int | None
     ) -> Selection | None:
-        """Read the arguments once, and pack them for the first overload that takes them."""
+        """Read the arguments once, and pack them for the first overload that accepts them."""
         pending: list[object] = []
         reads: list[object] = []
         stream, readers = given or 0, candidates.readers
@@ -366,7 +367,7 @@ class OverloadTable:
         return None
 
     def _streams(self, candidates: Candidates, args: tuple[object, ...], given: int | None) -> tuple[int, int]:
-        """Return the launch's stream, and CuPy's current one, which is read once for all of its arrays; else 0."""
+        """Return the launch's stream, and CuPy's current stream, which is read once for all arrays (0 without any)."""
         try:
             current = int(arrays.cupy_stream()().ptr) if candidates.cupy_at >= 0 or candidates.leader == "cupy" else 0
         except (MemoryError, RecursionError):
@@ -378,7 +379,7 @@ class OverloadTable:
         return current if candidates.leader == "cupy" else self.stream(args, None), current
 
     def keep(self, args: tuple[object, ...], overload: PackedOverload) -> None:
-        """Find an overload that was JIT-compiled for these arguments from now on without compiling again."""
+        """Add an overload that was JIT-compiled for these arguments, for later launches."""
         pairs = zip(overload.parameters, args, strict=True)
         if not all(parameter_kinds.kind_of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
             return
@@ -408,7 +409,7 @@ class OverloadTable:
             opened = frozenset([kind for kind in map(type, _leaves(args)) if arrays.is_open(kind)])
             if not opened <= self._open:
                 self._open = opened if len(self._open) >= _MOST_KEPT else self._open | opened
-                self._candidates.clear()  # which were ranked by types alone
+                self._candidates.clear()  # their keys have types only
                 return self.candidates(args)
             for arg in args:
                 readers.append(arguments.reader(arg))  # noqa: PERF401 (as in _fit)
@@ -435,7 +436,7 @@ class OverloadTable:
 
 
 def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:
-    """Return True if arrays overlap that must not, of arguments of which this was read."""
+    """Return True if arrays overlap that must not."""
     return any(overlap(reads[first], reads[second]) for first, second in overload.apart)
 
 
@@ -444,7 +445,7 @@ def _has_tuple(overload: PackedOverload) -> bool:
 
 
 def _tells_large(found: Iterable[Parameter]) -> bool:
-    """Return True if a Python int beyond int64 has another parameter among these than a smaller one."""
+    """Return True if one of these parameters accepts only Python ints beyond int64."""
     return any(
         _tells_large(parameter["members"])
         if parameter["kind"] == "tuple"
@@ -458,10 +459,10 @@ def _leading_family(arg: object) -> str | None:
 
 
 def _leaves(args: tuple[object, ...]) -> list[object]:
-    """Return the arguments, tuples taken apart."""
+    """Return the arguments, with the items of tuples in place of tuples."""
     return [leaf for arg in args for leaf in (_leaves(arg) if isinstance(arg, tuple) else (arg,))]
 
 
 def _types(args: tuple[object, ...]) -> tuple[object, ...]:
-    """Return the arguments' types, tuples taken apart."""
+    """Return the arguments' types; for a tuple, its type and the types of its items."""
     return tuple([(type(arg), _types(arg)) if isinstance(arg, tuple) else type(arg) for arg in args])

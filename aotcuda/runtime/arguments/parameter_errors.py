@@ -21,7 +21,7 @@ WRITABLE = "pass a writable array, or declare the parameter read-only"
 
 
 def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bool) -> str | None:
-    """Return the problem with an array, as `Kind.problem` does.
+    """Return the problem of an array, or None.
 
     `counts_elements` is True if the kernel counts the strides in elements, and not in bytes.
     """
@@ -49,12 +49,12 @@ def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bo
 
 
 def _broken_promise(kind: Kind, parameter: Parameter, view: View) -> str | None:
-    """Return the promise of the parameter's type, on divisors and signs, that an otherwise fitting array breaks."""
+    """Return the promise of the parameter's type (divisor or sign) that an array breaks, or None."""
     divisor = parameter.get("divisor", 1)
     if view[1] % divisor:
         return f"has the address {view[1]:#x}, which {divisor} does not divide as {parameter['type']} promises"
     for size in parameter.get("sizes", ()):
-        lenient: Parameter = {**parameter, "sizes": [{**size, "divisor": 1}]}  # one size, without its promises
+        lenient: Parameter = {**parameter, "sizes": [{**size, "divisor": 1}]}  # one size, without promises
         lenient["sizes"][0].pop("least", None)
         values: list[Any] = []
         if kind.fit(lenient)(view, values) and not kind.fit({**parameter, "sizes": [size]})(view, []):
@@ -66,7 +66,7 @@ def _broken_promise(kind: Kind, parameter: Parameter, view: View) -> str | None:
 
 
 def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
-    """Return the problem with a shape or stride that exceeds the type of its kernel parameter; None if none does."""
+    """Return the problem of a shape or stride that exceeds the type of its kernel parameter, or None."""
     if packs(kind, parameter, read):
         return None
     sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
@@ -74,14 +74,14 @@ def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
 
 
 def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    """Return the problem with a number that exceeds its parameter's type; None if it does not."""
+    """Return the problem of a number that exceeds its parameter's type, or None."""
     if packs(kind, parameter, read):
         return None
     return f"is {aotcuda.errors.shown(arg)}, which is out of range for {parameter['type']}"
 
 
 def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
-    """Return True if a parameter accepts the value that was read, and every field of it is in range."""
+    """Return True if a parameter accepts the value that was read, and its numbers are in range."""
     values: list[object] = []
     forms = "".join(form for _, form, _ in kind.fields(parameter))
     try:

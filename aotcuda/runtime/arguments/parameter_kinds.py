@@ -1,11 +1,13 @@
-"""The kinds of parameters, and what each of them takes: one class for each `kind` of the manifest."""
+"""The kinds of parameters: one class for each `kind` of the manifest decides which arguments fit.
 
-# Numbers and arrays are here, which nearly every kernel takes; `aotcuda.runtime.arguments.other_kinds` has the others.
-#
-# The kinds, `array_view.view` and `scalars.reader` are the one description of what an argument means. An argument is
-# read once for a launch, whatever overloads there are, by a function that depends on its type alone; each overload's
-# parameter then takes what was read, or does not. `record` describes the parameter to the fast path in C; a kind
-# without it takes the general path.
+This module has numbers and arrays, which nearly every kernel takes; `aotcuda.runtime.arguments.other_kinds` has the
+other kinds.
+"""
+
+# The kinds, `array_view.view` and `scalars.reader` define the meaning of arguments. A launch reads an argument once,
+# with a function that depends only on the argument's type; the parameter of each overload then accepts or refuses the
+# value that was read. `record` describes the parameter to the fast path in C; kernels with a kind that has no record
+# take the general path.
 
 from __future__ import annotations
 
@@ -35,50 +37,50 @@ class Kind:
     """The behaviour of a kind of parameter; `parameter` is its entry in the manifest."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        """Return how near it is to a value's type: 0 is best; None means that it never takes such a value."""
+        """Return the distance from a value's type to the parameter's: 0 is best; None if the type never fits."""
         raise NotImplementedError
 
     def fit(self, parameter: Parameter) -> Fit:
-        """Return the function that appends the numbers of `fields` of an argument that was read, or returns False."""
+        """Return the function that appends an argument's numbers in the order of `fields`, or returns False."""
         raise NotImplementedError
 
     def contiguous(self, parameter: Parameter) -> Append | None:
-        """Return the function that appends the numbers of `fields` of a contiguous array of the parameter's dtype.
+        """Return the function that appends the numbers of a contiguous array of the parameter's dtype.
 
-        It is given address and shape, and returns False for a shape that the parameter does not take. None if the
-        parameter checks more than an array's dtype and number of dimensions.
+        Its arguments are address and shape; it returns False for a shape that the parameter does not accept. None if
+        the parameter checks more than an array's dtype and number of dimensions.
         """
         return None
 
     def fields(self, parameter: Parameter) -> Fields:
-        """Return offset, `struct` character and whether it is an array's address, of each number in the block.
+        """Return for each number in the block: offset, `struct` character, True for the address of an array.
 
-        Words that are always zero are none of them: packing fills the gaps with zeros.
+        Words that are always zero are left out, since packing fills the gaps with zeros.
         """
         raise NotImplementedError
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        """Return why it does not take an argument of which that was read; None if it does."""
+        """Return the problem of an argument that the parameter does not accept, or None."""
         raise NotImplementedError
 
     def wanted(self, parameter: Parameter) -> str:
-        """Return what it takes, for an error: the end of "is float where int32 is packaged"."""
+        """Return the end of an error such as "is float where int32 is packaged"."""
         dtype = parameter.get("dtype")
         return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
-        """Return True if every value of this argument's type that it takes would itself be JIT-compiled to it.
+        """Return True if the fallback would compile this parameter for each fitting value of the argument's type.
 
-        What was compiled before must not decide what a launch gets: a parameter for any strides would take contiguous
-        arrays too, and one for large ints the small ones.
+        Earlier compilations must not decide which overload a launch takes: a parameter for any strides would accept
+        contiguous arrays, too, and a parameter for large ints small ones.
         """
         return True
 
     def record(self, parameter: Parameter) -> tuple[object, ...] | None:
-        """Return the parameter for the fast path in C; None if that does not take it.
+        """Return the parameter for the fast path in C; None if the fast path does not know its kind.
 
-        It is: kind, format, offset, layout, ndim, itemsize, writable, words, dtype; then, where there is more to
-        say: sizes, divisor, least, most, value.
+        The items are kind, format, offset, layout, ndim, itemsize, writable, words, dtype; and, for some kinds, sizes,
+        divisor, least, most, value.
         """
         return None
 
@@ -118,9 +120,9 @@ class Scalar(Kind):
 class Array(Kind):
     """A device array of one dtype and number of dimensions; its words are made from its view.
 
-    A layout `C` or `F` takes what is contiguous in that order, `A` any strides. A read-only array fits only a parameter
-    that was compiled as read-only. Where words count strides in elements, all of them have to be such multiples. A
-    `divisor` is of the address, or of one of the `sizes`.
+    Layout `C` or `F` accepts arrays that are contiguous in that order, `A` any strides. A read-only array fits only a
+    parameter that was compiled as read-only. If words count strides in elements, all strides have to be multiples of
+    the element's size. `divisor` applies to the address, or to one of the `sizes`.
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
@@ -221,7 +223,7 @@ ANY_DIMENSIONS = 255
 
 
 def know(kinds: dict[str, Kind]) -> None:
-    """Let `of` find more kinds."""
+    """Add kinds that `of` finds."""
     _KINDS.update(kinds)
 
 
@@ -245,9 +247,9 @@ def in_elements(parameter: Parameter) -> bool:
 
 
 def form(parameter: Parameter) -> tuple[str, int | None] | None:
-    """Return dtype and number of dimensions (None: any) of a parameter's arrays; None if it is for no arrays.
+    """Return dtype and number of dimensions (None: any) of a parameter's arrays; None if it accepts no arrays.
 
-    Overloads are grouped by it. A record, which accepts arrays of a single element, has a code of its own.
+    Overloads are grouped by this form. Records, which accept arrays of one element, have none.
     """
     if parameter["kind"] not in ("array", "buffer", "elements"):
         return None
@@ -260,7 +262,7 @@ def sizes(parameter: Parameter) -> list[str]:
 
 
 def size_fields(parameter: Parameter) -> Fields:
-    """Return `Kind.fields` of them."""
+    """Return `Kind.fields` of an array's sizes."""
     return [(size["offset"], size["format"], False) for size in parameter.get("sizes", ())]
 
 
@@ -292,7 +294,7 @@ def _keeps(number: Any, divisor: int, bounded: bool) -> bool:
 
 
 def _names(ndim: int) -> list[str]:
-    """Return what an array's words are picked from, in the order of `Array.fit`."""
+    """Return the names of the numbers from which words are picked, in the order of `Array.fit`."""
     families = [f"{family}{axis}" for family in ("shape", "stride", "step") for axis in range(ndim)]
     return ["itemsize", "data", "items", *families]
 
@@ -332,7 +334,7 @@ def _contiguous(parameter: Parameter) -> Append:
 
 
 def word_code(name: str) -> int:
-    """Return a word as the extension has it."""
+    """Return the extension's code of a word."""
     code = _WORDS.get(name)
     if code is not None:
         return code

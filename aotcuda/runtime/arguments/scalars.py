@@ -4,16 +4,16 @@
 # `__index__`, `__float__` or `__complex__`. It may widen in kind (bool -> int -> float -> complex), never narrow: a
 # float does not fit an int parameter. An int or a bool fits a bool parameter if it is 0 or 1. Ranges are checked.
 #
-# The kind is decided by the value's type alone. The number is read once for a launch, by `reader`, and is then a plain
-# bool, int, float or complex: objects of subclasses of these (`numpy.float64` is one) are the number that they hold,
-# NumPy's other scalars and all other objects what the first of `__index__`, `__float__` and `__complex__` that they
-# have gives.
+# Only the value's type decides the kind. `reader` reads the number once for a launch, as a plain bool, int, float or
+# complex: objects of subclasses of these (such as `numpy.float64`) have the number that they hold; NumPy's other
+# scalars and all other objects have the result of the first of `__index__`, `__float__` and `__complex__` that they
+# define.
 #
-# A parameter that is `exact`, of a kernel that is packaged in place, takes those numbers alone that Numba compiles to
-# its very type: a Python int is an int64, a float a float64, and NumPy's scalars are what they are. Beyond int64 a
-# Python int is a uint64: `told_apart` gives it a type of its own, since what types decide is kept for later launches.
+# An `exact` parameter, of a kernel that is packaged in place, accepts only the numbers to which Numba gives the
+# parameter's type: a Python int is an int64, a float a float64, and NumPy's scalars have their own types. Beyond int64
+# a Python int is a uint64: `told_apart` gives it another Python type, since launches cache decisions by types.
 #
-# Where several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
+# If several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
 # float64 before float32, signed before unsigned).
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _METHODS = (("int", "__index__"), ("float", "__float__"), ("complex", "__complex
 _MARKS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 
 PLAIN = (bool, int, float, complex)
-"""The types of what `reader` gives; values of them are read as they are."""
+"""The types of the values that readers return; their own values need no reader."""
 
 
 def kind_of(value: object) -> str | None:
@@ -74,19 +74,19 @@ def kind_of(value: object) -> str | None:
 
 
 def numpy_dtype(value: object) -> Any:
-    """Return the dtype of a scalar of NumPy's, None for all other objects."""
+    """Return the dtype of a NumPy scalar; None for all other objects."""
     numpy: Any = sys.modules.get("numpy")  # a NumPy scalar exists only if NumPy is imported
     return value.dtype if numpy is not None and isinstance(value, numpy.generic) else None
 
 
 class Large(int):
-    """A Python int beyond int64, by a type of its own."""
+    """A Python int beyond int64."""
 
     __slots__ = ()
 
 
 def told_apart(args: tuple[object, ...]) -> tuple[object, ...]:
-    """Return the arguments with each Python int beyond int64 as a `Large`; those themselves where there is none."""
+    """Return the arguments with each Python int beyond int64 as a `Large`; without such ints, the same tuple."""
     found = tuple([_told_apart(arg) for arg in args])
     return args if all(one is other for one, other in zip(found, args, strict=True)) else found
 
@@ -101,7 +101,7 @@ def _told_apart(arg: object) -> object:
 
 
 def is_plain(value: object) -> bool:
-    """Return True if a value is a number of Python's or of NumPy's."""
+    """Return True if a value is a number of Python or NumPy."""
     return isinstance(value, PLAIN) or getattr(numpy_dtype(value), "kind", "") in _NUMPY_KINDS
 
 
@@ -111,7 +111,7 @@ def is_foreign(value: object) -> bool:
 
 
 def reader(value: object) -> Read:
-    """Return the function that reads numbers of the type of `value`: it gives a plain bool, int, float or complex."""
+    """Return the function that reads numbers of the type of `value` as a plain bool, int, float or complex."""
     if type(value) in PLAIN:
         return as_it_is
     for plain in (int, float, complex):
@@ -125,7 +125,7 @@ def _read_by(number: Callable[[Any], object]) -> Read:
 
 
 def _index(value: object) -> int:
-    return int.__index__(index(value))  # type: ignore[arg-type]  # that it has one was asked
+    return int.__index__(index(value))  # type: ignore[arg-type]  # `kind_of` found the method
 
 
 def as_it_is(value: object, _pending: list[object], _stream: int) -> object:
@@ -157,7 +157,7 @@ def family(parameter: Parameter) -> str:
 
 
 def rank(parameter: Parameter, value: object) -> int | None:
-    """Return how near a scalar parameter is to a value's type: 0 is best; None means it never takes such a value."""
+    """Return the distance from a value's type to a scalar parameter's: 0 is best; None if the type never fits."""
     kind = kind_of(value)
     if kind is None:
         return None
@@ -194,7 +194,7 @@ def fit_plain(number: object, values: list[object]) -> bool:
 
 
 def fit_bool(number: object, values: list[object]) -> bool:
-    """Append a bool, or what is equal to one."""
+    """Append a bool, or a number that is equal to a bool."""
     values.append(number)
     return number == 0 or number == 1  # noqa: PLR1714 (a set would need hashing, a tuple is slower)
 

@@ -1,7 +1,7 @@
-"""The signature of a call's arguments in Numba's notation, which the JIT fallback compiles.
+"""Write the signature of a call's arguments in Numba's notation; the JIT fallback compiles it.
 
-It depends on the arguments alone, as in Numba's own typing: a Python int is an int64 (a uint64 beyond that), a float a
-float64, a complex a complex128; NumPy's scalars keep their type. An array that is contiguous in both orders is a C one.
+The types are those of Numba's typing: a Python int is an int64 (beyond that a uint64), a float a float64, a complex a
+complex128; NumPy's scalars have their own types. An array that is contiguous in both orders has layout C.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _scalar(value: object) -> str | None:
         return f"NumberClass({element})" if element in _SCALARS else None
     kind = scalars.kind_of(value)
     own = getattr(scalars.numpy_dtype(value), "name", "")
-    if own:  # one of NumPy's, whose methods would pass a date for a float
+    if own:  # a NumPy scalar; the methods of a date would make it a float
         return "boolean" if own == "bool" else str(own) if own in _SCALARS else None
     if kind == "int":
         number: Any = scalars.reader(value)(value, [], 0)

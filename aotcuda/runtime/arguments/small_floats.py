@@ -1,7 +1,6 @@
-"""Encode numbers as bfloat16 and float8, rounded to the nearest and ties to even, as ml_dtypes rounds them.
+"""Encode numbers as bfloat16 and float8, rounded to the nearest, ties to even, as in ml_dtypes.
 
-The formats are those of `cuda_bf16.h` and `cuda_fp8.h`; float8 is that of the "OCP 8-bit Floating Point Specification",
-version 1.0.
+Sources: `cuda_bf16.h`, `cuda_fp8.h`, and the "OCP 8-bit Floating Point Specification", version 1.0.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ _FLOAT = struct.Struct("<f")
 _LARGEST = 2.0**128 - 2.0**104
 """The largest number of float32."""
 
-# By name: bits of the mantissa, bias of the exponent, the largest code, the code of infinity or None, that of NaN.
+# By name: bits of the mantissa, bias of the exponent, largest code, code of infinity (or None), code of NaN.
 _FORMATS = {
     "bfloat16": (7, 127, 0x7F7F, 0x7F80, 0x7FC0),
     "float8_e5m2": (2, 15, 0x7B, 0x7C, 0x7E),
     "float8_e4m3fn": (3, 7, 0x7E, None, 0x7F),
 }
 SIGNS = {"bfloat16": 0x8000, "float8_e5m2": 0x80, "float8_e4m3fn": 0x80}
-"""The bit of the sign, by the name of the format."""
+"""The sign bit of each format."""
 
 
 def encode(name: str, value: float) -> int | None:
-    """Return the code of a number; None for one that the format has no finite number for, or no infinity."""
+    """Return the code of a number; None for a number beyond the format's range, or an infinity that it lacks."""
     mantissa_bits, bias, largest, infinity, nan = _FORMATS[name]
     if value != value:  # noqa: PLR0124 (NaN)
         return nan

@@ -32,7 +32,7 @@ def array_name(typestr: str, ndim: int, layout: str) -> str:
 
 
 def view_name(view: View) -> str:
-    """Return what `array_name` gives for an array that was read."""
+    """Return `array_name` of an array that was read."""
     typestr, _, shape, strides, _ = view
     layout = "C"
     if strides is not None:
@@ -48,12 +48,12 @@ def view_name(view: View) -> str:
 
 
 def name_of(arg: object) -> str:
-    """Return an argument's type as signatures would write it; the name of its class if it cannot be read."""
+    """Return an argument's type as signatures write it; the name of its class if it cannot be read."""
     return readable_name(arg) or class_of(arg)
 
 
 def readable_name(arg: object) -> str | None:
-    """Return an argument's type as signatures would write it; None if it cannot be read."""
+    """Return an argument's type as signatures write it; None if it cannot be read."""
     try:
         read = arrays.reader(arg)
         view = read(arg, [], 0) if read else None
@@ -78,7 +78,7 @@ def readable_name(arg: object) -> str | None:
 
 
 def class_of(arg: object) -> str:
-    """Return the name of an argument's class, with its module unless that is Python's own."""
+    """Return the name of an argument's class, with its module; without it for Python's built-in classes."""
     kind = type(arg)
     module = module_of(kind)
     return kind.__qualname__ if module in ("builtins", "") else f"{module}.{kind.__qualname__}"
