@@ -1,8 +1,7 @@
 """The command line: parse arguments, call the tool, and turn errors into one line and an exit code.
 
-Exit codes: 0 fine; 1 the inspected object has a problem, reported on standard error; 2 wrong usage; 130 interrupted
-    (143
-by SIGTERM).
+Exit codes: 0 fine; 1 the inspected object has a problem, reported on standard error; 2 wrong usage; 130 interrupted;
+143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line `argv`, or the process's own; returns the exit code."""
+    """Run the command line `argv`, by default that of the process, and return the exit code."""
     _open_streams()
     _set_errors("backslashreplace")  # a terminal may lack letters
     try:
         arguments = _parser().parse_args(argv)
-    except SystemExit as stop:  # argparse has printed the help, or what is wrong with the usage
+    except SystemExit as stop:  # argparse has printed the help or the error
         return int(stop.code or 0)
     try:
-        if arguments.run is not _doctor:  # which reports them
+        if arguments.run is not _doctor:  # doctor reports wrong variables itself
             variables.check()
         status: int | None = arguments.run(arguments)
         sys.stdout.flush()
@@ -62,24 +61,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         show(f"aotcuda: {stop if stop.args else 'interrupted'}", sys.stderr)
         return getattr(stop, "code", 128 + signal.SIGINT)
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader of the pipe has ended
         _drop_output()
         return 1
     except OSError as error:
         if error.filename is not None or error.errno not in _FULL:
             raise
         _drop_output()
-        print(
-            (f"aotcuda: writing failed ({error.strerror}); free some space, or write to another folder"),
-            file=sys.stderr,
-        )
+        message = f"aotcuda: writing failed ({error.strerror}); free some space, or write to another folder"
+        print(message, file=sys.stderr)
         return 1
     return status or 0
 
 
 def _drop_output() -> None:
     """Redirect standard output to nowhere, so Python does not flush it again at exit."""
-    with contextlib.suppress(OSError):  # a stream of the caller's may be no file
+    with contextlib.suppress(OSError):  # an embedding program's stream may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -92,7 +89,7 @@ def _open_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (as Python opens its own)
 
 
-@functools.cache  # this takes most of the time of repeated calls of `main`
+@functools.cache  # tests call `main` many times
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
     parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")
@@ -227,9 +224,9 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     build.add_argument("--costs", metavar="FILE", type=Path, help="with --shard: divide by an earlier build's --report")
     build.add_argument("--report", metavar="FILE", type=_file, help="write seconds and bytes of each kernel, as JSON")
-    said = build.add_mutually_exclusive_group()
-    said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
-    said.add_argument("-v", "--verbose", action="store_true", help="print the slowest steps too")
+    output = build.add_mutually_exclusive_group()
+    output.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
+    output.add_argument("-v", "--verbose", action="store_true", help="print the slowest steps too")
     build.set_defaults(run=_build, usage=build.error)
 
 
@@ -239,14 +236,14 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
         print("\n".join(header for target in arguments.target for header in headers(target)), end="")
         return
-    import json  # noqa: PLC0415 (here and below: a command loads what it needs, and no more)
+    import json  # noqa: PLC0415 (here and below: a command imports its own modules alone)
 
     from aotcuda.tools.inspect import summary, table  # noqa: PLC0415
     from aotcuda.tools.inspect.collect import collect  # noqa: PLC0415
     from aotcuda.tools.inspect.report import Report  # noqa: PLC0415
 
     found = Report(modules=tuple(module for target in arguments.target for module in collect(target).modules))
-    report = summary.chosen(found, pattern=arguments.filter, sort=arguments.sort)
+    report = summary.select(found, pattern=arguments.filter, sort=arguments.sort)
     if not arguments.json:
         width = _columns()
         if arguments.summary:
@@ -260,7 +257,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
 
 def _columns() -> int | None:
-    """Return the width of the terminal; None if standard output is none."""
+    """Return the width of the terminal; None if standard output is no terminal."""
     if not sys.stdout.isatty():
         return None
     import shutil  # noqa: PLC0415 (as above)
@@ -271,7 +268,7 @@ def _columns() -> int | None:
 def _set_errors(errors: str) -> None:
     """Set the treatment of characters that standard output and error cannot encode."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # embedding programs put other things there
+        if isinstance(stream, io.TextIOWrapper):  # embedding programs may replace it
             stream.reconfigure(errors=errors)
 
 
@@ -314,9 +311,9 @@ def _config(arguments: argparse.Namespace) -> None:
 
         print(cmake.FOLDER)
         return
-    of_linker = () if arguments.wanted == "includes" else (arguments.cuda,)
-    found = shlex.join(getattr(flags, arguments.wanted)(arguments.module, *of_linker))
-    _set_errors("surrogateescape")  # paths as they are, also those that are no text
+    cuda = () if arguments.wanted == "includes" else (arguments.cuda,)
+    found = shlex.join(getattr(flags, arguments.wanted)(arguments.module, *cuda))
+    _set_errors("surrogateescape")  # paths may be no text
     print(found)
 
 
@@ -355,7 +352,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _shard(text: str) -> tuple[int, int]:
-    """Return the number of a shard and how many there are."""
+    """Return the number of a shard and the number of all shards."""
     index, _, count = text.partition("/")
     if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
         last = count if count.isdecimal() and int(count) else "N"
@@ -452,7 +449,7 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _names(text: str) -> list[str]:
-    """Return the names in a list with commas between."""
+    """Return the names in a comma-separated list."""
     return [name for item in text.split(",") if (name := item.strip())]
 
 

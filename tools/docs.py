@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Build the documentation's site into `docs/_build/html`; a warning is an error. Arguments go to Sphinx.
 
-Where Chromium or Chrome is installed, its pages are then measured at the width of a phone, light and dark: whether
-anything is cut off that cannot be scrolled to, and whether any text is too faint to be read. Either is an error.
+If Chromium or Chrome is installed, it then measures the pages at the width of a phone, light and dark. Text that is cut
+off and cannot be scrolled to, and text that is too faint to read, are errors.
 
 `--links` follows the links to other sites instead, over the network, and prints broken ones.
 """
@@ -36,7 +36,7 @@ def main() -> None:
     if "--links" in options:
         options.remove("--links")
         say("sphinx: links to other sites")
-        # Without -W: a moved page is reported, and is no fault while the old address works.
+        # Without -W, since a page that moved is no error while its old address works.
         run(python, "-m", "sphinx", "-b", "linkcheck", "-q", *options, ROOT / "docs", LINKS)
         return
     say("sphinx")
@@ -51,17 +51,17 @@ def command(python: Path, *options: str) -> tuple[str | Path, ...]:
 
 
 def measure() -> None:
-    """Measure the site's pages in a browser, if there is one; end the script with what is wrong with them."""
+    """Measure the site's pages in a browser, if there is one; exit if pages have faults."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         say(f"none of {', '.join(BROWSERS)} is installed: the pages were not measured")
         return
     say(f"the pages in {browser}, {PHONE} pixels wide, light and dark")
-    # What shows the sources of the API is Sphinx's own, and as wide as they are.
+    # Sphinx's pages with the sources of the API are as wide as the sources.
     pages = [str(path.relative_to(SITE)) for path in sorted(SITE.rglob("*.html")) if "_modules" not in path.parts]
     script = Path(__file__).with_name("site_looks.js").read_text(encoding="utf-8")
     call = f"measure({json.dumps(SITE.as_uri())}, {json.dumps(pages)}, {PHONE})"
-    with tempfile.TemporaryDirectory(dir=SITE.parent) as folder:  # a browser in a sandbox of its own may see no other
+    with tempfile.TemporaryDirectory(dir=SITE.parent) as folder:  # a browser in a sandbox may read no other folder
         frame = Path(folder, "frame.html")
         body = (
             f"<iframe width={PHONE} height=800 style='border:0'></iframe><pre></pre><script>{script}\n{call}</script>"
@@ -69,7 +69,7 @@ def measure() -> None:
         frame.write_text(f"<!doctype html><meta charset=utf-8><body style='margin:0'>{body}", encoding="utf-8")
         options = ["--headless", "--disable-gpu", "--allow-file-access-from-files", f"--user-data-dir={folder}/user"]
         if not os.geteuid():
-            options.append("--no-sandbox")  # root, as in a container, has to do without
+            options.append("--no-sandbox")  # root has no sandbox, for example in a container
         measuring = [browser, *options, "--virtual-time-budget=600000", "--dump-dom", frame.as_uri()]
         try:
             done = subprocess.run(measuring, capture_output=True, text=True, check=False, timeout=600)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Virtual environments for the scripts in this folder: made once, in git-ignored folders of the checkout.
+"""Make virtual environments for the scripts in this folder, once, in git-ignored folders of the checkout.
 
-The standard library only: this runs on a fresh machine with nothing but Python and pip.
+This module imports the standard library alone, since it runs on fresh machines with Python and pip.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def check_machine() -> None:
-    """End with one line if Python is too old or the system is none that builds run on."""
-    if sys.version_info < (3, 11):  # noqa: UP036 (the code that has an older one is to read why it does not work)
+    """Exit with one line if Python is too old, or if builds do not run on the system."""
+    if sys.version_info < (3, 11):  # noqa: UP036 (users of older Pythons read the message)
         sys.exit(f"aotcuda needs Python 3.11 or newer; {sys.executable} is {sys.version.partition(' ')[0]}")
     if sys.platform != "linux":
         sys.exit(f"aotcuda builds on Linux; this is {sys.platform}")
 
 
 def say(text: str) -> None:
-    """Print a heading, ahead of what the next command prints."""
+    """Print a heading before the output of the next command."""
     print(f"\n== {text}", flush=True)
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables, less those that would show an environment other packages than its own."""
+    """Return the environment variables without those that add packages from outside of an environment."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 
@@ -63,7 +63,7 @@ def make(name: str, *requirements: str, fresh: bool = False) -> Path:
 
 def _bare(name: str, *, fresh: bool) -> Path:
     folder = ROOT / f".venv-{name}"
-    marker = folder / "made-by"  # written last, so that a half-made environment is made again
+    marker = folder / "made-by"  # the last file, so that an incomplete environment is made again
     if fresh or not marker.is_file() or marker.read_text(encoding="utf-8") != sys.version:
         run(sys.executable, "-m", "venv", "--clear", folder)
         marker.write_text(sys.version, encoding="utf-8")
@@ -79,7 +79,7 @@ def install(python: Path, *arguments: str | Path) -> None:
     uv = own.with_name("uv")
     pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     if uv.is_file() or not subprocess.run([own, *pip, "uv>=0.5"], env=environment(), check=False).returncode:
-        again = ("--reinstall-package", "aotcuda")  # of an editable install this builds the extension in C
+        again = ("--reinstall-package", "aotcuda")  # builds the extension in C of an editable install
         run(uv, "pip", "install", "--quiet", "--python", python, *again, *_settings(own), *arguments)
     else:
         run(python, *pip, *arguments)
@@ -106,7 +106,7 @@ _OPTIONS = {
     "index-url": "--index-url",
     "trusted-host": "--allow-insecure-host",
 }
-"""Keys of pip's configuration, and uv's options for them."""
+"""Keys of pip's configuration -> options of uv."""
 
 
 def install_beside(python: Path, name: str, requirements: Iterable[str]) -> None:
@@ -115,7 +115,7 @@ def install_beside(python: Path, name: str, requirements: Iterable[str]) -> None
     A folder that was made for another list of requirements is made again.
     """
     folder = python.parents[1] / name
-    marker = folder / "requirements.txt"  # written last, so that a half-made folder is made again
+    marker = folder / "requirements.txt"  # the last file, so that an incomplete folder is made again
     wanted = "".join(f"{item}\n" for item in requirements)
     if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
         return

@@ -42,7 +42,7 @@ METAPHORS = re.compile(
 
 
 def main() -> None:
-    """Make the environment and run the checks, one on each core; what failed ends the script."""
+    """Make the environment and run the checks, one on each core; exit with the names of those that fail."""
     check_machine()
     say("The tests' environment, with ruff, mypy, zizmor and Sphinx (1 GB on disk)")
     python = make("test", "--editable", f"{ROOT}[test,lint,docs]")
@@ -95,7 +95,7 @@ def _metaphors() -> Iterator[str]:
 
 
 def _outcome(commands: list[tuple[str | Path, ...]]) -> tuple[bool, str]:
-    """Return whether one of some commands fails, and the output of all of them."""
+    """Run commands; return True if one fails, and the output of all."""
     done = [
         subprocess.run(
             [str(part) for part in command],

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tests that go through a compiler, against every release of it that the extras accept: a new environment for each.
+"""Run tests of builds with every compiler release that the extras accept, each in a new environment.
 
     python tools/matrix.py --out docs/results/matrix.json                     # every release, with this Python
     python tools/matrix.py --ends --python python3.12 --python python3.13     # the first and the last, with others
-    python tools/matrix.py --release numba-cuda==0.31.0 -- tests/integration  # one that may become one
+    python tools/matrix.py --release numba-cuda==0.31.0 -- tests/integration  # a release that is not accepted yet
 
 `aotcuda/registry.py` has the releases. Arguments after `--` are passed to pytest, in place of the tests in `PART`. Run
 it with a Python that has uv (the extra `test` brings it), which shares the files of packages between environments. The
@@ -34,21 +34,21 @@ PART = (
     "tests/integration/test_functions.py",
     "tests/integration/test_types_and_strings.py",
 )
-"""What shows code, parameter layouts, C prototypes and links, as a compiler makes them; minutes for each release."""
+"""Tests of a compiler's code, parameter layouts, C prototypes and links; they take minutes for each release."""
 
 _CHOSEN = {"numba-cuda": "not mlir", "numba-cuda-mlir": "mlir"}
-"""The tests of each compiler, as pytest's `-k` has it."""
-_TOLD = ("numba", "llvmlite", "numpy", "cuda-core", "cuda-bindings")
+"""Arguments of pytest's `-k` that select the tests of each compiler."""
+_REPORTED = ("numba", "llvmlite", "numpy", "cuda-core", "cuda-bindings")
 
 
 def main() -> None:
-    """Run what the command line requests, and write the report after each release."""
+    """Run the requested releases, and write the report after each."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter; several if given several times")
     parser.add_argument("--ends", action="store_true", help="the first and the last release of each compiler alone")
     parser.add_argument("--release", action="append", metavar="NAME==VERSION", help="these releases, tested or not")
-    parser.add_argument("--out", type=Path, help="the report, JSON; rows of others that it has are kept")
+    parser.add_argument("--out", type=Path, help="the report, JSON; its rows of other runs stay")
     parser.add_argument("tests", nargs="*", help="arguments of pytest")
     arguments = parser.parse_args()
     rows = _kept(arguments.out)
@@ -78,7 +78,7 @@ def chosen(given: list[str] | None, *, ends: bool) -> list[tuple[str, str]]:
 
 
 def run(name: str, release: str, python: str, tests: list[str], folder: Path) -> dict[str, object]:
-    """Make an environment with a compiler's release in `folder`, and run the tests there; how that ended."""
+    """Make an environment with a compiler's release in `folder`, and run the tests there; return the outcome."""
     uv = (sys.executable, "-m", "uv")
     own, results = folder / "environment" / "bin" / "python", folder / "results.xml"
     beside = registry.BUILT_IN[name].requirements_by_release.get(release)
@@ -92,7 +92,7 @@ def run(name: str, release: str, python: str, tests: list[str], folder: Path) ->
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env=given, cwd=ROOT)
         if done.returncode:
             return {**row, "failed": [{"why": " ".join(done.stderr.split())[:400], "tests": 0}]}
-    row |= json.loads(_said(own, _VERSIONS, given))
+    row |= json.loads(_printed(own, _VERSIONS, given))
     options = ("-q", "-p", "no:cacheprovider", "-m", "not gpu", "-k", _CHOSEN[name], f"--junitxml={results}")
     done = subprocess.run([str(own), "-m", "pytest", *options, *tests], check=False, env=given, cwd=ROOT)
     if not results.is_file():
@@ -103,11 +103,11 @@ def run(name: str, release: str, python: str, tests: list[str], folder: Path) ->
 _VERSIONS = f"""
 import json, platform
 from importlib.metadata import version
-print(json.dumps({{"python": platform.python_version(), "beside": {{name: version(name) for name in {_TOLD!r}}}}}))
+print(json.dumps({{"python": platform.python_version(), "beside": {{name: version(name) for name in {_REPORTED!r}}}}}))
 """
 
 
-def _said(python: Path, source: str, given: dict[str, str]) -> str:
+def _printed(python: Path, source: str, given: dict[str, str]) -> str:
     done = subprocess.run([str(python), "-c", source], capture_output=True, text=True, check=True, env=given)
     return done.stdout
 

@@ -27,10 +27,10 @@ from matrix import outcome
 
 NEEDS = ("numpy", "nvidia-cuda-cuobjdump==13.4.*", "pytest", "hypothesis", "platformdirs")
 COMPILERS = {True: "[cu13]", False: "[inspect]"}
-"""The extra of aotcuda, by whether the Python has the GIL: without it there is no Numba, and tests skip."""
+"""The extra of aotcuda for Pythons with the GIL and without, for which there is no Numba; tests skip then."""
 
 PART = ("runtime_*", "kept_wheels", "manifest", "system", "cache*", "small_floats")
-"""The test files, as patterns behind `tests/unit/test_`: all that users' processes run."""
+"""Patterns of the test files in `tests/unit` for code that runs in users' processes."""
 
 _PATHS = {"fast path in C": None, "general path": "0"}
 """The launch paths by name, and the value of `AOTCUDA_EXTENSION` for each."""
@@ -57,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter; several if given several times")
     parser.add_argument("--path", action="append", choices=[*_PATHS], help="one launch path alone")
-    parser.add_argument("--out", type=Path, help="the report, JSON; other runs that it has are kept")
+    parser.add_argument("--out", type=Path, help="the report, JSON; its other runs stay")
     parser.add_argument("tests", nargs="*", help="arguments of pytest, in place of the tests of the run time")
     arguments = parser.parse_args()
     kept: list[dict[str, object]] = []
@@ -79,7 +79,7 @@ def main() -> None:
 
 def part() -> list[str]:
     """Return the files of tests of the run time."""
-    return sorted(str(path.relative_to(ROOT)) for of in PART for path in ROOT.glob(f"tests/unit/test_{of}.py"))
+    return sorted(str(path.relative_to(ROOT)) for name in PART for path in ROOT.glob(f"tests/unit/test_{name}.py"))
 
 
 def run(python: str, paths: list[str], tests: list[str], folder: Path) -> list[dict[str, object]]:
@@ -99,14 +99,16 @@ def run(python: str, paths: list[str], tests: list[str], folder: Path) -> list[d
     for path in paths:
         value, results = _PATHS[path], folder / "results.xml"
         options = ("-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", f"--junitxml={results}")
-        told = given if value is None else {**given, "AOTCUDA_EXTENSION": value}
-        done = subprocess.run([str(own), "-m", "pytest", *options, *(tests or part())], check=False, env=told, cwd=tree)
+        variables = given if value is None else {**given, "AOTCUDA_EXTENSION": value}
+        done = subprocess.run(
+            [str(own), "-m", "pytest", *options, *(tests or part())], check=False, env=variables, cwd=tree
+        )
         if not results.is_file():
             sys.exit(f"{python}: pytest ended with exit status {done.returncode} and wrote no results")
         amount = "some unit tests" if tests else "unit tests"
         one = {**described, "what": f"{amount} of the run time, {path}", **outcome(results)}
         failures: Any = one["failed"]
-        one |= {"failed": sum(of["tests"] for of in failures), "failures": failures, "tests": tests or part()}
+        one |= {"failed": sum(failure["tests"] for failure in failures), "failures": failures, "tests": tests or part()}
         one |= {"why_skipped": _why_skipped(results), "date": datetime.now(UTC).date().isoformat(), "commit": commit}
         found.append(one)
         results.unlink()

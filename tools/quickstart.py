@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build the quickstart's wheel, look into it, install it into a clean environment without a compiler, and run it."""
+"""Build the quickstart's wheel, inspect it, install it into a clean environment without a compiler, and run it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ sys.exit(f"{', '.join(found)} can be imported there, and should not be" if found
 
 
 def main() -> None:
-    """Run the five steps; the first that fails ends the script with an exit status that is not 0."""
+    """Run the five steps; exit at the first that fails."""
     check_machine()
 
     say("1. The build side: Numba-CUDA and the CUDA 13.0 compilers (1 GB on disk)")
     python = make("build", f"aotcuda[cu13] @ {ROOT.as_uri()}", "build")
 
-    # Every step runs in an empty folder: `python -m` puts the current one on the path, and the checkout holds aotcuda.
+    # Each step runs in an empty folder, since `python -m` imports from the current one, and the checkout has aotcuda.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         say("2. The quickstart's wheel, for five GPU generations and, as PTX, for later ones")

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Check the files that `tools/wheels.py` made on each machine, and gather them into one folder to be published.
+"""Check the files that `tools/wheels.py` made on each machine, and gather them in one folder.
 
     python3 tools/release.py BUILT OUT --tag v1.2.3
     python3 tools/release.py BUILT OUT --tag v1.2.3 --python python3.14 --python python3.14t
 
-BUILT holds a folder for each machine. What all of them made, the sdist and the pure wheel, must be the same bytes. The
-version is that of the tag, CHANGELOG has a heading for it and no change is left out of it, and twine finds nothing
-wrong. Each wheel is installed into a clean environment of each Python that can install it here, this one and those that
-are named, and imported for its version.
+BUILT holds a folder for each machine. The sdist and the pure wheel of all machines must be the same bytes. The files
+must have the tag's version, CHANGELOG must have a heading for it and contain all changes, and twine must find no fault.
+Each wheel is installed and imported in a clean environment of this Python and of each that `--python` names, if they
+can install it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Gather the files; a fault ends the script with one line, and leaves nothing in the folder."""
+    """Gather the files; exit with one line at a fault, with the folder empty."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("built", metavar="BUILT", type=Path, help="the folder with a folder of each machine")
@@ -39,10 +39,10 @@ def main() -> None:
     arguments = parser.parse_args()
     out: Path = arguments.out.resolve()
     if out.exists() and any(out.iterdir()):
-        sys.exit(f"{out} is not empty: a release's files are gathered in a folder of their own")
+        sys.exit(f"{out} is not empty; name an empty or new folder")
     files = gathered(arguments.built)
-    left = sorted((ROOT / "changes").glob("*.*.md"))
-    check_version(arguments.tag, files, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), left)
+    fragments = sorted((ROOT / "changes").glob("*.*.md"))
+    check_version(arguments.tag, files, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), fragments)
 
     say("twine")
     python = make("gather", "twine>=6")
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def gathered(built: Path) -> dict[str, Path]:
-    """Return the files of all machines by name; end the script if two machines made one file differently."""
+    """Return the files of all machines by name; exit if two machines made a file differently."""
     found: dict[str, Path] = {}
     for path in sorted(built.glob("*/aotcuda-*")):
         other = found.setdefault(path.name, path)
@@ -77,23 +77,23 @@ def gathered(built: Path) -> dict[str, Path]:
     return found
 
 
-def check_version(tag: str, files: dict[str, Path], changelog: str, left: Sequence[Path] = ()) -> None:
-    """End the script unless tag, files and CHANGELOG are of one version, and no change is `left` out of CHANGELOG."""
+def check_version(tag: str, files: dict[str, Path], changelog: str, fragments: Sequence[Path] = ()) -> None:
+    """Exit unless tag, files and CHANGELOG have one version, and CHANGELOG contains all `fragments`."""
     version = tag.removeprefix("v")
     for name in files:
         if not name.startswith((f"aotcuda-{version}-", f"aotcuda-{version}.tar")):
             sys.exit(f"{name} is not of version {version}, which the tag {tag} names; set aotcuda/version.py first")
     if not re.search(rf"^## {re.escape(version)}\b", changelog, re.MULTILINE):
         sys.exit(f"CHANGELOG.md has no heading '## {version}'; run towncrier build --version {version}")
-    if left:
-        sys.exit(f"changes/{left[0].name} is not in CHANGELOG.md; run towncrier build --version {version}")
+    if fragments:
+        sys.exit(f"changes/{fragments[0].name} is not in CHANGELOG.md; run towncrier build --version {version}")
 
 
 def installed(wheels: Sequence[Path], with_python: str) -> list[Path]:
-    """Return the wheels that a Python accepts: each is installed into an empty environment, checked, and removed."""
+    """Install each wheel into an empty environment, check and remove it; return the wheels that the Python accepts."""
     taken = []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)  # no checkout, whose files Python would find first
+        folder = Path(name)  # not the checkout, where Python would find aotcuda
         python = folder / "environment" / "bin" / "python"
         run(with_python, "-m", "venv", python.parents[1])
         pip = (python, "-m", "pip", "--disable-pip-version-check", "--quiet")
@@ -107,15 +107,15 @@ def installed(wheels: Sequence[Path], with_python: str) -> list[Path]:
             say(f"{wheel.name}, {with_python}")
             run(python, "-m", "aotcuda", "doctor", folder=folder)
             command = [str(part) for part in (python, "-m", "aotcuda", "doctor", "--json")]
-            told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment())
-            check_fast_path(wheel, json.loads(told.stdout)["fast_path"]["why_not_c"])
+            doctor = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment())
+            check_fast_path(wheel, json.loads(doctor.stdout)["fast_path"]["why_not_c"])
             run(*pip, "uninstall", "--yes", "aotcuda")
             taken.append(wheel)
     return taken
 
 
 def check_fast_path(wheel: Path, why_not_c: str | None) -> None:
-    """End the script unless launches go by the wheel's extension, if it has one."""
+    """Exit if the wheel has an extension that launches do not use."""
     if why_not_c is not None and not wheel.name.endswith("-any.whl"):
         sys.exit(f"{wheel.name} has an extension that is not in use, because {why_not_c}")
 

@@ -22,7 +22,14 @@ LIBRARIES = {
 }
 EXTRAS = {"jit-cu12": 12, "jit-mlir-cu12": 12, "jit-cu13": 13, "jit-mlir-cu13": 13}
 PYTHON = "3.12"
-_TOLD = ("cuda-bindings", "cuda-toolkit", "numba-cuda", "numba-cuda-mlir", "nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
+_REPORTED = (
+    "cuda-bindings",
+    "cuda-toolkit",
+    "numba-cuda",
+    "numba-cuda-mlir",
+    "nvidia-nvjitlink",
+    "nvidia-nvjitlink-cu12",
+)
 
 
 def resolve(extra: str, library: str, folder: Path) -> dict[str, object]:
@@ -40,12 +47,12 @@ def resolve(extra: str, library: str, folder: Path) -> dict[str, object]:
     if done.returncode:
         return {"refused": " ".join(done.stderr.split())[:500]}
     found = dict(line.split("==", 1) for line in done.stdout.splitlines() if "==" in line)
-    told = (library.partition("[")[0], *_TOLD)
-    return {name: found[name] for name in told if name in found}
+    reported = (library.partition("[")[0], *_REPORTED)
+    return {name: found[name] for name in reported if name in found}
 
 
 def main() -> None:
-    """Resolve every pair and print what came out; the exit status is 0 if all can be installed."""
+    """Resolve every pair and print the results; exit with 0 if all can be installed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()

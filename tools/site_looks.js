@@ -1,5 +1,5 @@
 // Measures each page of the site in a frame as wide as a phone, light and dark; run by tools/docs.py, in a headless browser.
-// What it finds is left in the document, a line each: page, theme, what is wrong, where.
+// It writes a line for each fault into the document: page, theme, fault, place.
 
 function luminance(colour) {
   const [red, green, blue] = colour.map((part) => {
@@ -9,7 +9,7 @@ function luminance(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-// The red, green, blue and opacity of a computed colour; nothing where it is no plain colour.
+// Return the red, green, blue and opacity of a computed colour, or null if it is no plain colour.
 function parts(text) {
   const found = text.match(/^rgba?\(([^)]+)\)$/);
   if (!found) return null;
@@ -32,7 +32,7 @@ function paper(element, style) {
 // Web Content Accessibility Guidelines 2, success criterion 1.4.3 (level AA).
 function* faintText(page, style) {
   const walker = page.createTreeWalker(page.querySelector(".main") ?? page.body, NodeFilter.SHOW_TEXT);
-  const told = new Set();
+  const seen = new Set();
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement;
     const text = walker.currentNode.textContent.trim();
@@ -45,8 +45,8 @@ function* faintText(page, style) {
     const size = parseFloat(own.fontSize);
     const large = size >= 24 || (size >= 18.66 && Number(own.fontWeight) >= 700);
     const kind = `${own.color} ${own.fill} ${ratio}`;
-    if (ratio < (large ? 3 : 4.5) && !told.has(kind)) {
-      told.add(kind);
+    if (ratio < (large ? 3 : 4.5) && !seen.has(kind)) {
+      seen.add(kind);
       yield `contrast ${ratio.toFixed(1)}: ${text.slice(0, 40)}`;
     }
   }

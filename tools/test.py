@@ -8,26 +8,23 @@ import sys
 
 from environments import ROOT, check_machine, environment, install_beside, make, run, say
 
-# One process for each core; a file's tests stay together, since they share what they build. In the order of folders:
-# integration tests take longest, and what is short comes last, so that the processes end together.
+# One process for each core. Tests of a file stay together, since they share builds. Integration tests take longest and
+# come first, so that the processes end together.
 PARALLEL = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
-
-# Installed packages bring plugins along: whatever belongs to one of them is rewritten as tests are, in each of
-# the processes, all of Hypothesis among it.
+# The plugins by name: pytest would rewrite all modules of automatically loaded plugins in each process.
 PLUGINS = ("-p", "xdist", "-p", "_hypothesis_pytestplugin")
 
-# What the first release of numba-cuda needs of what it requires, where the environment has a later one.
+# Older dependencies for the first release of numba-cuda.
 BESIDE_OLDEST = ("cuda-core<1", "llvmlite<0.48")
 
-# Where kernels are passed to PyTorch, JAX and TVM-FFI, which are large, and which few other tests may see.
+# Tests that pass kernels to PyTorch, JAX and TVM-FFI, which are large, in an environment of their own.
 OF_LIBRARIES = [
     f"tests/unit/test_{name}.py"
     for name in ("torch", "testing_pytorch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")
 ]
 
-# In addition to those of CUDA 13, which the environment itself has: tests build with both by putting the folder on
-# PYTHONPATH.
+# Packages of CUDA 12 in a folder of their own; tests put it on PYTHONPATH to build with both toolkits.
 CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "nvjitlink")
 
 
@@ -42,7 +39,7 @@ def oldest() -> list[str]:
 
 
 def main() -> None:
-    """Make the environment and become pytest in it: its last line and exit status are this script's."""
+    """Make the environment and replace this process by pytest."""
     check_machine()
     say("The tests' environment: the build side and pytest, Triton, and the compilers of CUDA 12.9 (3 GB on disk)")
     python = make("test", "--editable", f"{ROOT}[test]")
@@ -50,7 +47,7 @@ def main() -> None:
     install_beside(python, "oldest", oldest())
     os.chdir(ROOT)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    # Tests start Python many thousand times, some of them where it writes no bytecode.
+    # Tests start Python many thousand times, in part without writing bytecode.
     run(python, "-m", "compileall", "-q", "aotcuda", "hatch_plugin", "setuptools_plugin")
     if not sys.argv[1:]:
         say("PyTorch, JAX and TVM-FFI, and pytest with them (2 GB on disk; more where PyTorch brings CUDA)")

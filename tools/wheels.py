@@ -37,7 +37,7 @@ BUILD = ("-m", "build", "--no-isolation", "--outdir")
 
 
 def main() -> None:
-    """Make the files and print their digests; a failure ends the script with an exit status that is not 0."""
+    """Make the files and print their digests; exit at the first failure."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", metavar="OUT", type=Path, help="the folder to write into; it must be empty or new")
@@ -50,7 +50,7 @@ def main() -> None:
     out: Path = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
-        sys.exit(f"{out} is not empty: a release's files are made into a folder of their own")
+        sys.exit(f"{out} is not empty; name an empty or new folder")
     os.environ["SOURCE_DATE_EPOCH"] = time_of_files()
     os.environ.pop("AOTCUDA_EXTENSION", None)
 
@@ -93,13 +93,13 @@ def main() -> None:
                 wheel = _repair(python, built, machine, out)
             run(python, "-m", "abi3audit", "--strict", wheel)
 
-    say("Made")
+    say("Digests")
     for path in sorted(out.iterdir()):
         print(hashlib.sha256(path.read_bytes()).hexdigest(), path.name)
 
 
 def time_of_files() -> str:
-    """Return `SOURCE_DATE_EPOCH`, or if it is not set the time of the commit, which needs git and a checkout."""
+    """Return `SOURCE_DATE_EPOCH`, or else the time of the commit, which needs git and a checkout."""
     if said := os.environ.get("SOURCE_DATE_EPOCH"):
         return said
     git = shutil.which("git")

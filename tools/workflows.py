@@ -5,15 +5,13 @@
     python3 tools/workflows.py docs.yml release.yml/gather       # those of one workflow, and one job
     python3 tools/workflows.py --tag v1.2.3 --out JSON release.yml
 
-A step's commands run as they are written, with what the runner would put into the environment. Of the actions, checkout
-is the clone, setup-python looks for the versions on PATH, and artifacts are folders that jobs pass to each other. The
-others belong to the forge (pages, attestations, the package index): they are named, and count as not run. So does a job
-that is for a machine of another kind: `--made ubuntu-24.04-arm=FOLDER` names the folder with the files of another
-    machine.
+The commands of a step run with the variables that the runner would set. The action checkout is the clone, setup-python
+looks for the versions on PATH, and artifacts are folders that jobs pass to each other. The other actions belong to the
+forge (pages, attestations, the package index); the report lists them as not run. A job for another kind of machine is
+not run either: `--made ubuntu-24.04-arm=FOLDER` names the folder with that machine's files.
 
-For a tag that is not there yet, the clone gets the commit that CONTRIBUTING says to tag. With `--without WORDS`
-those words are left out of commands, and a variable of that name is not set, for what this machine cannot have; the
-result says so.
+If the tag does not exist yet, the clone gets the commit that CONTRIBUTING says to tag. `--without WORDS` removes words
+from commands, and does not set a variable of that name, for things that this machine lacks; the result lists them.
 """
 
 from __future__ import annotations
@@ -41,14 +39,14 @@ if TYPE_CHECKING:
 WORKFLOWS = ROOT / ".github" / "workflows"
 PASSED, FAILED, FORGE, ELSEWHERE, AFTER = "passed", "failed", "the forge's", "another machine's", "after a failure"
 ARCHITECTURE = {"-arm": "aarch64", "windows-latest": "Windows"}
-"""What a runner's name ends with, and its machine; the others are x86_64."""
+"""Ends of runners' names -> machines; the others are x86_64."""
 
 
 def main() -> None:
-    """Run the jobs; the exit status is 1 where a step failed."""
+    """Run the jobs; exit with 1 if a step failed."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("wanted", metavar="WORKFLOW[/JOB]", nargs="*", help="what to run, not all jobs")
+    parser.add_argument("wanted", metavar="WORKFLOW[/JOB]", nargs="*", help="the jobs to run (default: all)")
     parser.add_argument("--tag", default="v0.0.0", help="the tag that was pushed, for workflows that run for tags")
     parser.add_argument("--made", metavar="ARTIFACT=FOLDER", action="append", default=[], help="files made elsewhere")
     parser.add_argument("--without", metavar="WORDS", action="append", default=[], help="words that commands lose")
@@ -90,11 +88,11 @@ def main() -> None:
 
 
 class Runner:
-    """Runs jobs.
+    """A run of jobs.
 
     Attributes:
         artifacts: The folder with the artifacts of jobs.
-        rows: What became of each step.
+        rows: The outcome of each step.
     """
 
     def __init__(self, folder: Path, tag: str, without: tuple[str, ...]) -> None:
@@ -187,7 +185,7 @@ def _combinations(matrix: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
-    """Return the text with the matrix' values put in; ends the script at an expression that it does not support."""
+    """Return the text with the values of the matrix; exit at an expression that is not supported."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in values:
@@ -206,7 +204,7 @@ def _set_up_python(versions: list[str], folder: Path, state: dict[str, str]) -> 
             print(f"there is no python{version} on PATH", flush=True)
             continue
         for name in (f"python{version}", "python3", "python"):
-            # A link would count as an environment's, and look for its library in its own folder.
+            # A link would look for Python's library in its own folder, as an environment does.
             (folder / name).unlink(missing_ok=True)
             (folder / name).write_text(f'#!/bin/sh\nexec "{found}" "$@"\n')
             (folder / name).chmod(0o755)

@@ -1,4 +1,1 @@
-"""Readers of wheels and data folders, ELF and cubins, fatbins, PTX.
-
-Inspection and the builder share it.
-"""
+"""Readers of wheels and data folders, ELF, cubins, fatbins and PTX, for the tools and the builder."""

@@ -1,8 +1,8 @@
 """Limit how much of a target is unpacked, read and listed, in proportion to the target's size.
 
-A file can claim to be anything: 131 kB of Zstandard may be 4 GiB, and 40,000 symbols may share one name of a megabyte.
-So code that reads a target spends from the budget first. The output of compilers stays far below it. A target of at
-most 16 MB that exceeds it is refused within 5 seconds and 1 GiB.
+A small file can claim much: 131 kB of Zstandard may be 4 GiB, and 40,000 symbols may share a name of a megabyte.
+Code that reads a target therefore spends from the budget first. The output of compilers stays far below it. A target
+of at most 16 MB that exceeds the budget is refused within 5 seconds and 1 GiB.
 """
 
 from __future__ import annotations

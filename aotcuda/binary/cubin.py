@@ -1,18 +1,18 @@
 """Read cubins: the kernels of one image of machine code.
 
-A cubin is an ELF file: 64-bit, little-endian, machine number 190. NVIDIA publishes no description of what is special to
-CUDA in it. The facts below were observed in the output of NVRTC 12.4 (ELF ABI version 7) and of NVRTC and nvJitLink
-13.0 (ABI version 8); the tests hold every number against cuobjdump, whose names for things they are.
+A cubin is an ELF file: 64-bit, little-endian, machine number 190. NVIDIA publishes no description of its CUDA-specific
+parts. The facts below were observed in the output of NVRTC 12.4 (ELF ABI version 7) and of NVRTC and nvJitLink
+13.0 (ABI version 8). The tests compare every number with cuobjdump, whose terms are used here.
 
 - The compute capability is in `e_flags`: bits 8 to 15 from ABI version 8 on, bits 0 to 7 before. An `a` target sets
-  bit 11 of the older flags; newer cubins have it in `.nv.compat`. An `f` target shows nowhere but in the options of the
-  assembler that `.note.nv.tkinfo` repeats.
+  bit 11 of the older flags; newer cubins have it in `.nv.compat`. An `f` target appears only in the options of the
+  assembler in `.note.nv.tkinfo`.
 - Every function is a symbol of type FUNC with a section `.text.<name>`; bit 4 of `st_other` marks kernels.
 - `.nv.shared.<kernel>` is as large as the kernel's static shared memory; from compute capability 9.0 on that may
-  include 1 KiB which CUDA keeps for itself. `.nv.constant<bank>.<kernel>` are its constant banks; bank 0 holds the
+  include 1 KiB that CUDA reserves. `.nv.constant<bank>.<kernel>` are its constant banks; bank 0 holds the
   parameters. `.nv.constant3` are the constant arrays, which all kernels share.
-- `.nv.info` (all functions) and `.nv.info.<kernel>` are lists of attributes: a byte of form, a byte of name, then a
-  value of two bytes, or for form 4 the value's length in two bytes and the value.
+- `.nv.info` (all functions) and `.nv.info.<kernel>` are lists of attributes: a byte for the form, a byte for the
+  name, then a value of two bytes, or for form 4 the length of the value in two bytes and the value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MACHINE_CUDA = 190
 _EXTENSIBLE = 0xFF00  # e_type: ET_EWP
 _KERNEL = 0x10  # in `st_other`: STO_CUDA_ENTRY
 
-# Attributes in `.nv.info`, with the name that cuobjdump gives them.
+# Attributes in `.nv.info`, with their names in cuobjdump.
 _MAX_THREADS = 0x05  # EIATTR_MAX_THREADS
 _REQUIRED_THREADS = 0x10  # EIATTR_REQNTID
 _STACK = 0x12  # EIATTR_MIN_STACK_SIZE
@@ -51,7 +51,7 @@ _KERNEL_ITEMS, _PARAMETER_ITEMS = 12, 2
 
 
 class Parameter(NamedTuple):
-    """One word or struct of a kernel's parameter block; a Python argument may be several of them."""
+    """One word or struct of a kernel's parameter block. A Python argument may have several."""
 
     ordinal: int
     offset: int
@@ -65,15 +65,15 @@ class CubinKernel:
     Attributes:
         name: Its symbol.
         code: Size of its machine code.
-        registers: Registers a thread; cuobjdump's REG.
-        shared: Static shared memory a block; cuobjdump's SHARED.
-        local: Local memory a thread: stack frames with local arrays and spilled registers; cuobjdump's STACK. None
-            where the linker cannot know it, as for a kernel that recurses.
-        constant: The kernel's own constant banks, the sum of cuobjdump's CONSTANT[...] in the kernel's line; and the
-            image's constant arrays, its CONSTANT[3] in the line "Common", which all kernels share.
-        parameter_bytes: Size of the parameter block.
-        parameters: The content of that block, in order.
-        max_threads: The most threads a block that the code was compiled for; None if it has no such bound.
+        registers: Registers per thread; cuobjdump's REG.
+        shared: Static shared memory per block; cuobjdump's SHARED.
+        local: Local memory per thread: stack frames with local arrays and spilled registers; cuobjdump's STACK. None if
+            the linker cannot compute it, as for a kernel with recursion.
+        constant: The kernel's own constant banks, the sum of cuobjdump's CONSTANT[...] in the kernel's line, and the
+            image's constant arrays, which all kernels share, cuobjdump's CONSTANT[3] in the line "Common".
+        parameter_bytes: The size of the parameter block.
+        parameters: The content of the parameter block, in order.
+        max_threads: The maximum of threads in a block that the code allows; None without a limit.
     """
 
     name: str
@@ -92,9 +92,9 @@ class Cubin:
     """One image of machine code.
 
     Attributes:
-        arch: What it was built for: `sm_90`, `sm_90a`.
+        arch: Its target: `sm_90`, `sm_90a`.
         kernels: Sorted by name.
-        functions: Names of the device functions that other code can be linked with; relocatable images have them.
+        functions: The names of the device functions that other code can link; relocatable images have them.
     """
 
     arch: str
@@ -107,11 +107,11 @@ def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
 
     Args:
         data: The whole file.
-        where: What to call it in errors.
-        budget: What reading may cost; by default what its own size allows.
+        where: Its name in errors.
+        budget: The budget; by default that for its own size.
 
     Raises:
-        ImageError: It is no cubin, was truncated or altered, or holds too much.
+        ImageError: It is no cubin, was truncated or altered, or exceeds the budget.
     """
     budget = budget or Budget(len(data))
     try:
@@ -131,9 +131,9 @@ def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
 def is_closed(data: bytes, where: str) -> bool:
     """Return True if a cubin can be linked with others and has kernels only, which linking does not change.
 
-    Functions other than kernels, such as ptxas's replacements for instructions that a GPU lacks, are called by the
-    ABI, which takes registers. With recursion the size of the stack gets lost. Of a kernel that has dynamic shared
-    memory alone, nvlink 13.0 forgets what GPUs from sm_90 on reserve of it.
+    Functions other than kernels, such as ptxas's replacements for instructions that a GPU lacks, need registers for
+    calls by the ABI. With recursion, linking loses the size of the stack. For a kernel with dynamic shared memory
+    alone, nvlink 13.0 loses the size that GPUs from sm_90 on reserve.
 
     Raises:
         ImageError: As for `read`.
@@ -143,9 +143,9 @@ def is_closed(data: bytes, where: str) -> bool:
     elf = Elf(data, machine=_MACHINE_CUDA, budget=Budget(len(data)))
     code = {name.removeprefix(b".text.") for name in elf.sections if name.startswith(b".text.")}
     shared = [elf.sections.get(b".nv.shared." + name) for name in kernels]
-    lost = any(section is not None and not section.size for section in shared)
-    lost = lost or any(kernel.local is None for kernel in found)
-    return elf.type == _EXTENSIBLE and code == kernels and not lost
+    is_lost = any(section is not None and not section.size for section in shared)
+    is_lost = is_lost or any(kernel.local is None for kernel in found)
+    return elf.type == _EXTENSIBLE and code == kernels and not is_lost
 
 
 def _arch(elf: Elf, budget: Budget) -> str:
@@ -161,7 +161,7 @@ def _arch(elf: Elf, budget: Budget) -> str:
 
 
 def _kernels(elf: Elf, budget: Budget) -> Iterator[CubinKernel]:
-    """Yield each kernel, from the sections called by its name."""
+    """Yield each kernel, from the sections with its name."""
     registers: dict[int, int] = {}
     stacks: dict[int, int] = {}
     for attribute, value in _attributes(elf.content(".nv.info"), budget):

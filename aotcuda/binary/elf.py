@@ -1,7 +1,7 @@
-"""Read ELF files, as far as cubins need it: sections by name and the functions in the symbol table.
+"""Read the parts of ELF files that cubins need: sections by name and the functions in the symbol table.
 
-The structures are those of the System V ABI, "Object Files". pyelftools is not used because it drops the bits of
-`st_other` that mark kernels, and because any damage must end in one of two kinds of error.
+The System V ABI, "Object Files", defines the structures. pyelftools is not used: it drops the bits of `st_other` that
+mark kernels, and damaged files must give one of two kinds of error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEADER = struct.Struct("<16xHH12xQQI2xHH2xHH")
 _SECTION_HEADER = struct.Struct("<II16xQQI20x")  # sh_name, sh_type, sh_offset, sh_size, sh_link
 _SYMBOL = struct.Struct("<IBB18x")  # st_name, st_info, st_other
 _NULL = 0  # SHT_NULL
-# SHT_NOBITS, and what nvlink makes it of: global, local and shared memory of relocatable cubins, and what is reserved.
+# SHT_NOBITS, and its variants by nvlink: global, local and shared memory of relocatable cubins, and reserved memory.
 _NO_BYTES = (8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015)
 _IN_FIRST_HEADER = 0xFFFF  # SHN_XINDEX
 _FUNCTION = 2  # STT_FUNC
@@ -30,7 +30,7 @@ _FUNCTION_ITEMS = 7
 
 
 class NotElfError(Exception):
-    """The data is no such file; the message names the missing part."""
+    """The data is no ELF file for the machine. The message names the missing part."""
 
 
 class Section(NamedTuple):
@@ -49,7 +49,7 @@ class Section(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A symbol of type FUNC; `number` is its place in the symbol table."""
+    """A symbol of type FUNC; `number` is its index in the symbol table."""
 
     number: int
     name: str
@@ -67,9 +67,9 @@ class Elf:
         functions: The functions in its symbol table.
 
     Raises:
-        NotElfError: From the constructor: it is not such a file.
-        ValueError: From the constructor or a method: something is outside the file; `struct.error` has the same cause.
-        TooMuchError: From the constructor: it has more in it than `budget` allows.
+        NotElfError: From the constructor: it is no such file.
+        ValueError: From the constructor or a method: a part is outside the file. `struct.error` has the same cause.
+        TooMuchError: From the constructor: it exceeds the budget.
     """
 
     def __init__(self, data: bytes, *, machine: int, budget: Budget) -> None:
@@ -85,16 +85,15 @@ class Elf:
         self.abi_version = data[8]
         self._data = data
         self._budget = budget
-        # The file must be complete, including the parts that are not read here: a truncated image is never accepted as
-        # a whole one.
+        # Check the parts that are not read too, so that a truncated image is never accepted.
         self._check(segments, segment_size * segment_count)
         self._headers, names = self._read_headers(table, count, names)
         for header in self._headers:
             self._check(header.offset, header.in_file)
-        # From sm_100 on, ptxas gives debug information to two sections at once; more would be to read bytes often.
+        # From sm_100 on, ptxas gives the same debug information to two sections. More overlap would multiply the work.
         sizes = [(header.offset, header.in_file) for header in self._headers]
         if sum(size for _, size in {*sizes}) > len(data) or sum(size for _, size in sizes) > 2 * len(data):
-            message = "its sections overlap"  # no linker makes such
+            message = "its sections overlap"  # no linker writes overlapping sections
             raise ValueError(message)
         self._sections = {self._string(names, header.name): header for header in self._headers}
         self.functions = list(self._read_functions())
@@ -117,8 +116,8 @@ class Elf:
         return 0 if header is None else header.size
 
     def _read_headers(self, table: int, count: int, names: int) -> tuple[list[Section], int]:
-        """Return the section headers, and the number of the section with their names."""
-        if table and (count == 0 or names == _IN_FIRST_HEADER):  # more than the file's header has room for
+        """Return the section headers, and the index of the section with their names."""
+        if table and (count == 0 or names == _IN_FIRST_HEADER):  # too many for the file's header
             first = Section(*_SECTION_HEADER.unpack_from(self._data, min(table, len(self._data))))
             count = count or first.size
             names = first.link if names == _IN_FIRST_HEADER else names

@@ -14,8 +14,8 @@ size, size of the rest) and entries. An entry is a header, at least 64 bytes lon
     20 u32 offset of the compiler's options
     24 u16 minor, u16 major version of the code
 
-Payloads are stored as they are, as one LZ4 block, or as one Zstandard frame. nvFatbin strips comments and indentation
-from PTX, and obfuscates LTOIR when it compresses it, so of LTOIR only the sizes are read.
+Payloads are uncompressed, one LZ4 block, or one Zstandard frame. nvFatbin strips comments and indentation from PTX. It
+obfuscates LTOIR when it compresses it, so only the sizes of LTOIR are read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ENTRY_ITEMS = 16
 
 _PADDING = re.compile(rb"\0*")
 _LZ4_MAX_RATIO = 255
-"""A byte of an LZ4 block represents at most 255 bytes; a larger claimed size is refused before it is allocated."""
+"""A byte of an LZ4 block represents at most 255 bytes. A larger claimed size is refused before allocation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +53,10 @@ class Entry:
     """One image in a fatbin.
 
     Attributes:
-        arch: What it was built for: `sm_90a` for machine code and LTOIR, `compute_75` for PTX.
+        arch: Its target: `sm_90a` for machine code and LTOIR, `compute_75` for PTX.
         kind: `sass`, `ptx` or `ltoir`.
-        name: The name that the packer was given.
-        size: Its size in bytes before compression; of uncompressed LTOIR with the padding to 8 bytes.
+        name: The name from the packer.
+        size: Its size in bytes before compression; with the padding to 8 bytes for uncompressed LTOIR.
         packed: Its size in bytes in the fatbin.
         content: The image itself; empty for LTOIR.
     """
@@ -78,17 +78,17 @@ def read(data: bytes, where: str) -> tuple[Entry, ...]:
 
     Args:
         data: The whole file.
-        where: What to call it in errors.
+        where: Its name in errors.
 
     Raises:
-        ImageError: It is no fatbin, was truncated or altered, is of a newer version, or holds too much; or the
-            `inspect` extra, which decompresses images, is not installed.
+        ImageError: It is no fatbin, was truncated or altered, has a newer version, or exceeds the budget; or the extra
+            `inspect`, which decompresses images, is not installed.
     """
     return tuple(entries(data, where, Budget(len(data))))
 
 
 def entries(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
-    """Yield the images as `read` returns them, so only one has to be in memory.
+    """Yield the images that `read` returns one after another, so that only one is in memory.
 
     Raises:
         ImageError: As for `read`, when the damaged image is reached.

@@ -1,7 +1,7 @@
 """Read regular files of limited size from folders and wheels.
 
-A path may lead to anything: a pipe without a writer, a device without an end, a wheel's member
-of gigabytes that takes a few kilobytes. Nothing is read before it is known to be a file of a size.
+A path may lead to a pipe without a writer, a device without an end, or a wheel's member of gigabytes that takes a few
+kilobytes. Kind and size are checked before anything is read.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LARGEST = 1 << 30
 """The most bytes of an image, a wheel member or a file next to a manifest."""
 
 _LONGEST_DIRECTORY = 4 << 20
-"""Of a wheel, in bytes; every byte of its central directory takes 20 in memory."""
+"""The limit of a wheel's central directory in bytes. Each of its bytes takes 20 in memory."""
 
-_MOST_FILES = 40_000  # their names and headers fill such a directory
+_MOST_FILES = 40_000  # as many fill the largest directory
 _ALTERED = "it was truncated or altered"
 
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Those that installers of wheels read; the others unpack without bounds."""
+"""The compressions that installers of wheels read. Others unpack without bounds."""
 
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -50,17 +50,17 @@ _DAMAGE = (
     OverflowError,
     MemoryError,
 )
-"""All that `zipfile` raises for damaged, encrypted or unknown content; NotImplementedError is a RuntimeError."""
+"""The errors of `zipfile` for damaged, encrypted or unknown content. NotImplementedError is a RuntimeError."""
 
 
 class Folder(Protocol):
     """A module's data folder, on disk or in a wheel.
 
     Attributes:
-        where: What to call it in messages.
-        stem: Its name without the suffix, which is its module's.
-        path: Its path, if it is on disk.
-        budget: What its content may cost.
+        where: Its name in messages.
+        stem: The name of its module: its own name without the suffix.
+        path: Its path; None in a wheel.
+        budget: The budget for its content; None on disk.
     """
 
     where: str
@@ -127,8 +127,8 @@ class WheelFolder:
 
     def read_sibling(self, name: str, most: int) -> bytes | None:
         """Implement Folder.read_sibling: raises UnreadableError."""
-        beside = str(PurePosixPath(self._name).with_name(name))
-        return self._wheel.read(beside, most) if beside in self._wheel.names else None
+        name = str(PurePosixPath(self._name).with_name(name))
+        return self._wheel.read(name, most) if name in self._wheel.names else None
 
 
 class Wheel:
@@ -136,8 +136,8 @@ class Wheel:
 
     Attributes:
         path: Its path.
-        budget: What its content may cost.
-        names: Its files, and how often each is there.
+        budget: The budget for its content.
+        names: The names of its files, with their counts.
     """
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, budget: Budget) -> None:
@@ -161,7 +161,7 @@ class Wheel:
             problem = f"has {info.file_size:,} bytes, and aotcuda reads {most:,} at most"
             raise UnreadableError(problem)
         if info.compress_type not in _COMPRESSIONS:
-            problem = f"is compressed in a way that wheels are not ({info.compress_type})"
+            problem = f"has a compression that wheels do not use ({info.compress_type})"
             raise UnreadableError(problem)
         if info.flag_bits & 1:
             problem = "is encrypted"
@@ -169,7 +169,7 @@ class Wheel:
         self.budget.spend("bytes", info.file_size)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error", UserWarning)  # newer Pythons read members that overlap, and warn
+                warnings.simplefilter("error", UserWarning)  # newer Pythons read overlapping members with a warning
                 with self._archive.open(info) as member:
                     data = member.read(info.file_size + 1)
         except (*_DAMAGE, UserWarning):
@@ -185,7 +185,7 @@ def open_wheel(path: Path, budget: Budget) -> Iterator[Wheel]:
     """Open the wheel at `path`.
 
     Raises:
-        UnreadableError: It is none.
+        UnreadableError: It is no wheel.
     """
     with open_regular(path) as file:
         file.most = _LONGEST_DIRECTORY  # zipfile reads a wheel's directory in one piece
@@ -204,8 +204,8 @@ class File(io.BufferedReader):
     """A regular file that refuses to read more than `most` bytes at a time.
 
     Attributes:
-        most: Those bytes.
-        refused: Whether a reader requested more.
+        most: The limit.
+        refused: True if a reader requested more.
     """
 
     def __init__(self, file: io.FileIO) -> None:
@@ -214,7 +214,7 @@ class File(io.BufferedReader):
         self.refused = False
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read as other files do; raise MemoryError above the limit."""
+        """Read as other files do. Raise MemoryError above the limit."""
         if size is not None and size > self.most:
             self.refused = True
             raise MemoryError

@@ -1,9 +1,9 @@
-"""Kernels that synchronize the whole grid, found in linked images.
+"""Find kernels that synchronize the whole grid in linked images.
 
-CUDA's cooperative groups find the barrier of a grid at an address that only cooperative launches set: PTX reads it from
-`%envreg1` and `%envreg2`, and machine code from two words of constant bank 0. Nothing else in an image tells that a
-kernel needs the launch attribute. The places of the two words and the encodings of the instructions were observed with
-nvdisasm, for compute capabilities 7.5 to 12.1; `tests/unit/test_grid_sync.py` checks them.
+The cooperative groups of CUDA find the barrier of a grid at an address that only cooperative launches set. PTX reads
+the address from `%envreg1` and `%envreg2`, and machine code from two words of constant bank 0. Nothing else in an image
+shows that a kernel needs the launch attribute. The offsets of the two words and the encodings of the instructions were
+observed with nvdisasm, for compute capabilities 7.5 to 12.1. `tests/unit/test_grid_sync.py` checks them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MACHINE_CUDA = 190
 _KERNEL = 0x10  # in `st_other`: STO_CUDA_ENTRY
 _INSTRUCTION = struct.Struct("<Q8x")  # the words of an operand in constant memory are in the lower half
 _WORDS = {7: (0x8C, 0x90), 8: (0x8C, 0x90), 9: (0x44, 0x48)}
-"""By major compute capability the bytes of constant bank 0 that hold the address; later ones have `_LATER`."""
+"""The two offsets of the address in constant bank 0 by major compute capability; later ones have `_LATER`."""
 _LATER = (0x254, 0x258)
 _FIRST_LATER = 10
 _CONSTANT_FORMS = (3, 5)
-"""In bits 9 to 11 of an instruction, up to 9.0: an operand is in constant memory."""
+"""Bits 9 to 11 of instructions with an operand in constant memory, up to 9.0."""
 _LDC, _LDCU = 0xB82, 0x7AC
 """From 10.0 on only these instructions read constant memory."""
 
@@ -34,7 +34,7 @@ _LDC, _LDCU = 0xB82, 0x7AC
 def in_cubin(data: bytes, major: int) -> frozenset[str]:
     """Return the kernels of a linked cubin for a major compute capability that synchronize the whole grid.
 
-    Functions that stayed apart from kernels are followed through the call graph that the linker writes.
+    The linker's call graph gives the kernels that call functions with the barrier.
     """
     elf = Elf(data, machine=_MACHINE_CUDA, budget=Budget(len(data)))
     names = {function.number: function.name for function in elf.functions}
@@ -68,7 +68,7 @@ _FUNCTION = re.compile(r"^[ \t]*(?:\.\w+ )*\.(entry|func)\b\s*(?:\([^)]*\)\s*)?(
 
 
 def in_ptx(text: str) -> frozenset[str]:
-    """Return the kernels in a PTX text that synchronize the whole grid, themselves or in functions that they name."""
+    """Return the kernels in a PTX text that synchronize the whole grid, also through functions that they name."""
     text = re.sub(r"//.*", "", text)
     parts = dict(_bodies(text))
     kernels = {name for kind, name in _FUNCTION.findall(text) if kind == "entry"}
@@ -87,7 +87,7 @@ def _bodies(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _reaching(found: Iterable[str], calls: Mapping[str, set[str]]) -> set[str]:
-    """Return `found` with everything that calls one of them, directly or not."""
+    """Return the functions in `found`, with all that call them directly or indirectly."""
     reached = set(found)
     while more := {caller for caller, callees in calls.items() if callees & reached} - reached:
         reached |= more

@@ -10,7 +10,7 @@ from aotcuda.binary.budget import Budget
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Every repetition is possessive, and a comment or string without an end takes the rest: no byte is looked at twice.
+# Every repetition is possessive, and a comment or string without an end takes the rest, so no byte is read twice.
 _COMMENT = rb"//[^\n]*+|/\*(?>(?s:.*?)\*/|(?s:.*+))"
 _ENTRY = re.compile(
     rb"(?:[^./\"]++|%(comment)s|\"[^\"\n]*+\"?+|/|\.+(?!entry))*+"
@@ -22,7 +22,7 @@ def kernels(text: bytes, budget: Budget | None = None) -> tuple[str, ...]:
     """Return the names of the kernels, in the order of their definition.
 
     Raises:
-        TooMuchError: There are more than `budget` allows.
+        TooMuchError: They exceed the budget.
     """
     budget = budget or Budget(len(text))
     budget.spend("ptx", len(text))

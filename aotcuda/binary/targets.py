@@ -1,8 +1,8 @@
 """Find the modules and images in a wheel, a module, a folder or a file that a user names.
 
-Nothing of what is found gets imported or run. The first part of an importable name is looked up by the finders that an
-import would ask; the rest are paths below it. Where these hold nothing, as with meson-python's editable installs, the
-finders are requested the rest, too.
+Nothing is imported or run. The finders of the import system find the first part of an importable name. The other
+parts are paths below it. If the paths lead nowhere, as with editable installs of meson-python, the finders get the
+other parts too.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _MODULE_ITEMS = 150
 """The cost of a module in a wheel's budget, in addition to its content."""
 
 _MOST_ENTRIES = 1_000_000
-"""Of a folder that is searched for modules; for a larger folder, such as `/`, an error requests a narrower one."""
+"""The limit of files in a folder to search. For a larger folder, such as `/`, an error requests a narrower one."""
 
 _LARGEST_METADATA = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackagedModule:
-    """A module that aotcuda built.
+    """A packaged module.
 
     Attributes:
         where: The path of its data folder, for messages.
         path: The data folder; None if it is in a wheel.
         manifest: Its manifest.
-        files: The content of the files that the manifest names, checked against it: `kernels` and `functions`, which
-            are fatbins, and `header`; the functions of other toolchains by their path.
-        budget: What is left to be spent on its images.
+        files: The content of the files in the manifest, compared with it: the fatbins `kernels` and `functions`, and
+            `header`; the functions of other toolchains by their path.
+        budget: The remaining budget for its images.
     """
 
     where: str
@@ -80,10 +80,10 @@ class _Finder(Protocol):
 
 
 def find(target: str) -> Iterator[PackagedModule | BareImage]:
-    """Yield the modules in `target` by name, or its one image; each is read when it is needed.
+    """Yield the modules in `target` by name, or its image. Each is read on demand.
 
     Raises:
-        TargetError: There is no such thing, or nothing in it that aotcuda built.
+        TargetError: There is no such target, or it has no packaged module.
         ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
     """
     if not target:
@@ -109,7 +109,7 @@ def _mode(path: Path) -> int | None:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null character
         return None
-    except OSError as error:  # it is too long, or a folder on the way may not be entered
+    except OSError as error:  # the path is too long, or a folder may not be entered
         message = f"{shown(str(path)[:200])} cannot be read ({error.strerror})"
         raise TargetError(message) from None
 
@@ -118,7 +118,7 @@ def find_module(name: str) -> PackagedModule:
     """Return the installed module called `name`.
 
     Raises:
-        TargetError: There is no such module, or aotcuda did not build it.
+        TargetError: There is no such module, or it is not packaged.
         ManifestError: As for `find`.
     """
     for found in [_read_module(files.DiskFolder(folder)) for folder in _in_importable(name)]:
@@ -132,7 +132,7 @@ def headers(target: str) -> list[str]:
     """Return the C headers of the modules in `target`.
 
     Raises:
-        TargetError: As for `find`; or it is an image, of which there is no header.
+        TargetError: As for `find`; or it is an image, which has no header.
         ManifestError: As for `find`.
     """
     found = [_header(item) for item in find(target) if isinstance(item, PackagedModule)]
@@ -163,7 +163,7 @@ def _check_some(folders: object, where: str, hint: str | None) -> None:
 
 
 def _hint(target: str) -> str | None:
-    """Return the reason that a folder or name has no packaged module: it holds wheels, or the hook is not installed."""
+    """Return the likely reason that a folder or name has no packaged module: it has wheels, or the hook is missing."""
     if Path(target).is_dir():
         wheels = [shown(str(path)) for path in sorted(Path(target).glob("*.whl"))]
         if wheels:
@@ -189,7 +189,7 @@ def _data_folders(folder: Path) -> list[Path]:
     if folder.suffix == manifest.FOLDER_SUFFIX:
         return [folder]
     found, seen = [], 0
-    for where, folders, names in os.walk(folder):  # does not follow links to folders, which may lead in circles
+    for where, folders, names in os.walk(folder):  # it follows no links, which may form circles
         seen += len(folders) + len(names)
         if seen > _MOST_ENTRIES:
             message = f"{shown(str(folder))} holds more than {_MOST_ENTRIES:,} files; name a folder further down"
@@ -242,12 +242,12 @@ def _in_importable(name: str) -> list[Path]:
     if spec is None:
         message = f"there is no file, folder or importable module {shown(name)}"
         raise TargetError(message)
-    # A namespace package has every folder of the path that holds it, and some are on the path twice.
+    # A namespace package has several folders, and some are on the path twice.
     locations = list(dict.fromkeys(Path(location) for location in spec.submodule_search_locations or ()))
     if not locations:  # a module, not a package
         locations = [Path(spec.origin or top).with_suffix("")]
     bases = [location.joinpath(*rest) for location in locations]
-    folders = [folder for base in bases for folder in _of_module(base)] or _by_finders(name)
+    folders = [folder for base in bases for folder in _folders_at(base)] or _folders_by_finders(name)
     if rest and not folders and not any(base.is_dir() or any(base.parent.glob(f"{base.name}.*")) for base in bases):
         hint = _hint(name)
         message = f"the package {top} has no module {'.'.join(rest)}{f'; {hint}' if hint else ''}"
@@ -255,13 +255,13 @@ def _in_importable(name: str) -> list[Path]:
     return folders
 
 
-def _of_module(base: Path) -> list[Path]:
+def _folders_at(base: Path) -> list[Path]:
     """Return the data folders of the module or package at `base`, a path without a suffix."""
-    beside = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
-    return [beside] if beside.is_dir() else _data_folders(base)
+    folder = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
+    return [folder] if folder.is_dir() else _data_folders(base)
 
 
-def _by_finders(name: str) -> list[Path]:
+def _folders_by_finders(name: str) -> list[Path]:
     """Return the data folders of the module called `name`, or of the modules of the package."""
     spec, known = None, ""
     for part in name.split("."):
@@ -269,10 +269,10 @@ def _by_finders(name: str) -> list[Path]:
         spec = _spec(known, spec.submodule_search_locations if spec else None)
         if spec is None or (known != name and not spec.submodule_search_locations):
             return []
-    return list(dict.fromkeys(_beside(spec))) if spec else []
+    return list(dict.fromkeys(_folders_of(spec))) if spec else []
 
 
-def _beside(spec: ModuleSpec) -> Iterator[Path]:
+def _folders_of(spec: ModuleSpec) -> Iterator[Path]:
     if spec.submodule_search_locations is None:
         folder = Path(spec.origin or spec.name).with_suffix(manifest.FOLDER_SUFFIX)
         if folder.is_dir():
@@ -281,18 +281,19 @@ def _beside(spec: ModuleSpec) -> Iterator[Path]:
     for module in pkgutil.iter_modules(spec.submodule_search_locations, f"{spec.name}."):
         inner = _spec(module.name, spec.submodule_search_locations)
         if inner is not None:
-            yield from _beside(inner)
+            yield from _folders_of(inner)
 
 
 def _spec(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
     """Find the spec of a module or package: a top-level one, or one of a package with this `path`.
 
     Raises:
-        TargetError: A finder cannot tell, perhaps because it builds first what is to be imported, and that failed.
+        TargetError: A finder failed, perhaps because it builds the module before an import.
     """
     finders: list[_Finder] = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
     found = (finder.find_spec(name, path) for finder in finders)
-    # One without a place is a module made by a program, as a build's placeholders are; a later finder may have files.
+    # A spec without origin is a module that a program made, such as a build's placeholder. A later finder may have the
+    # module's files.
     try:
         return next((spec for spec in found if spec and (spec.origin or spec.submodule_search_locations)), None)
     except ImportError as error:
@@ -304,7 +305,7 @@ def _read_module(folder: files.Folder) -> PackagedModule:
     where = folder.where
     data = _read(folder, manifest.FILE_NAME, manifest.LARGEST)
     parsed = manifest.parse(data, f"{where}/{manifest.FILE_NAME}")
-    if folder.path is not None and (folder.path / ENTRY).is_file():  # of the fallback's cache
+    if folder.path is not None and (folder.path / ENTRY).is_file():  # in the JIT cache
         _check_named(folder, ENTRY, f'"{manifest.digest(data)}"')
     elif parsed.get("in_place", False):
         _check_named(folder, manifest.IN_PLACE, f" {manifest.digest(data)}\n")
@@ -315,7 +316,7 @@ def _read_module(folder: files.Folder) -> PackagedModule:
     for key in ("kernels", "functions", "header"):
         if file := parsed["files"].get(key):
             if key == "kernels" and parts is not None:
-                if folder.path is not None:  # provider packages may hold some of them
+                if folder.path is not None:  # provider packages may have some images
                     contents[key] = parts.fatbin(parsed)
                     continue
                 file = parts.kernels
@@ -376,7 +377,7 @@ def _check_digest(folder: files.Folder, name: str, data: bytes, generated: bytes
 
 
 def _check_named(folder: files.Folder, name: str, said: str) -> None:
-    """Check the manifest against the file next to it that has its digest between the given texts."""
+    """Compare the manifest with the digest in another file of its folder."""
     if said.encode() not in _read(folder, name, manifest.LARGEST):
         message = (
             f"{folder.where}/{manifest.FILE_NAME} was altered: its digest differs from the one in {name}; install "
@@ -386,7 +387,7 @@ def _check_named(folder: files.Folder, name: str, said: str) -> None:
 
 
 def _check_plain(name: str, where: str) -> None:
-    """Refuse a name that is not that of a file in the folder itself."""
+    """Refuse a name that leads out of the folder."""
     if Path(name).name != name or "\0" in name:
         message = (
             f"{where}/{manifest.FILE_NAME} was altered: its `files` cannot be read, because {shown(name[:200])!r} "

@@ -1,23 +1,23 @@
 """Read, check and write manifests: the JSON files that describe packaged modules to the run time."""
 
-# A build writes the manifest; the run time and `aotcuda inspect` read it. Builder and run time import nothing of each
+# A build writes the manifest; the run time and `aotcuda inspect` read it. Builder and run time do not import each
 # other. A manifest is one JSON object in `manifest.json`, in the data folder of the generated module:
 #
 #     mypkg/kernels.py            the generated module: the manifest's path and SHA-256
 #     mypkg/kernels.pyi           its stub for type checkers
 #     mypkg/kernels.aotcuda/
 #         manifest.json
-#         in-place                only for a module that is packaged in place: the manifest's SHA-256
-#         pack.json               only for a package that is a pack: the kernels of other packages that it holds
-#         kernels.fatbin          all images of the kernels; absent where the module has none
+#         in-place                only for a module in place: the manifest's SHA-256
+#         pack.json               only for a pack: its kernels of other packages
+#         kernels.fatbin          all images of the kernels; absent without kernels
 #         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
-#                                 lowest, for links without link-time optimisation; absent where there are none
+#                                 lowest, for links without link-time optimisation; absent without functions
 #         link0_name.fatbin ...   foreign code that the functions call
 #         functions_cu13.fatbin   with several toolkits: the functions for linkers of CUDA 13
 #         link0_name_cu13.fatbin  with several toolkits: foreign code for linkers of CUDA 13
-#         tuning.json             for Triton in place: which configs the autotuners of the source have chosen where
+#         tuning.json             for Triton in place: the configs that the autotuners of the source chose
 #         mypkg_kernels.h         C prototypes of the exported functions, parameter blocks of the kernels
-#         parts.json              of a split wheel: which images it holds, and where the others are
+#         parts.json              of a split wheel: its images, and the packages with the others
 #         sources/                linked files and their headers, for the JIT fallback
 #
 # An entry of the JIT cache is such a folder, with a single cubin, `kernels.cubin`, instead of the fatbins.
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 """The version of the manifest's format. A reader accepts this version alone.
 
-Raise it when older readers would misread a manifest. Keys that older readers may ignore leave it as it is.
+Raise it when older readers would misread a manifest. Do not raise it for keys that older readers may ignore.
 """
 
 FLOOR = "0.1.0"
@@ -85,7 +85,7 @@ SOURCES = "sources"
 
 
 def overloaded(manifest: Manifest) -> dict[str, list[Function]]:
-    """Group the device functions that share a Python function, by its name, where no export has that name."""
+    """Group the device functions of each Python function by its name, unless an export has that name."""
     taken = {item["name"] for item in (*manifest["functions"], *manifest["kernels"])}
     found: dict[str, list[Function]] = {}
     for function in manifest["functions"]:
@@ -101,7 +101,7 @@ def dump(manifest: Manifest) -> bytes:
 def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     """Read and check a manifest.
 
-    Without a digest the content can be anything, so its shape is checked too.
+    Without a digest the content is not trusted, so it is compared with the schema too.
 
     Args:
         data: The file's content.
@@ -149,7 +149,7 @@ def _check_version(manifest: dict[str, Any], version: object, where: str) -> Non
         )
         raise ManifestError(message)
     if type(version) is not int or version == FORMAT:
-        return  # the check of the shape refuses what is no number
+        return  # the schema refuses other types
     number = str(version) if 0 <= version < 1000 else "1000 or later"
     if version > FORMAT:
         message = (
@@ -170,7 +170,7 @@ def _is_version(text: object) -> TypeGuard[str]:
 
 def _check_shape(manifest: object, where: str) -> None:
     """Raise ManifestError unless an object has the keys that `aotcuda.manifest.schema` declares."""
-    from aotcuda.manifest import schema  # noqa: PLC0415 (launches trust the digest and need no check)
+    from aotcuda.manifest import schema  # noqa: PLC0415 (launches trust the digest)
 
     try:
         problem = schema.problem(manifest)

@@ -1,8 +1,7 @@
-"""The texts of types: names of small floats, and structured types in one line, `|V16{a:<i4@0,b:<f8@8}`.
+"""Write types as text: names of small floats, and structured types in one line, `|V16{a:<i4@0,b:<f8@8}`.
 
-The text of a structured type begins as NumPy's type string does; then follow the fields with their own types and
-offsets, taken from the `descr` of the array interface protocols (NumPy reference, "The array interface protocol"), in
-which gaps are unnamed.
+The text of a structured type is NumPy's type string, and the fields with their types and offsets. They come from the
+`descr` of the array interface (NumPy reference, "The array interface protocol"), where gaps have no names.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NAMED = {
     "float8_e5m2fnuz": 1,
     "float8_e8m0fnu": 1,
 }
-"""Bytes of the types that NumPy's type strings do not tell apart, by their names in PyTorch and ml_dtypes."""
+"""Bytes of the types that NumPy's type strings do not distinguish, by their names in PyTorch and ml_dtypes."""
 
 
 def structured(typestr: str, descr: Sequence[Any] | None) -> str:
@@ -37,7 +36,7 @@ def _fields(descr: Sequence[Any]) -> tuple[list[str], int]:
     for name, kind, *shape in descr:
         if isinstance(kind, str):
             text, size = kind, int("".join(filter(str.isdigit, kind.partition("[")[0])))
-            size *= 4 if "U" in kind else 1  # of strings it counts the characters
+            size *= 4 if "U" in kind else 1  # the number counts characters of strings
         else:
             inner, size = _fields(kind)
             text = f"{{{','.join(inner)}}}"

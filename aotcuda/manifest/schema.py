@@ -1,10 +1,10 @@
 """The manifest's schema: its keys as types, and a check of objects against them.
 
-The classes are what mypy holds readers and writers to, and what the check is made from: a key is declared here alone.
-They are plain dicts in a program, so nothing imports this at launches. The run time reads manifests whose SHA-256 the
-generated module knows, and pays for no check; `aotcuda inspect` reads any manifest, and checks it here.
+mypy holds readers and writers to these classes, and the check is made from them, so each key is declared here alone. In
+a program manifests are plain dicts, and launches do not import this module. The run time trusts manifests whose SHA-256
+is in the generated module. `aotcuda inspect` reads any manifest and checks it here.
 
-All numbers are in bytes unless noted otherwise; those with no other bound are from 0 to 2**63 - 1.
+All numbers are in bytes unless noted otherwise. Numbers without another bound are from 0 to 2**63 - 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Text:
-    """A string of some form."""
+    """A string that matches a pattern."""
 
     def __init__(self, pattern: str, what: str) -> None:
         self._pattern = re.compile(pattern, re.ASCII | re.DOTALL)
@@ -90,46 +90,46 @@ class File(TypedDict):
 
 
 class Image(TypedDict):
-    """One entry of `kernels.fatbin` or `functions.fatbin`, in file order, as it was before it was packed.
+    """One entry of `kernels.fatbin` or `functions.fatbin`, in file order, before packing.
 
-    Packing keeps machine code byte for byte; it strips PTX of comments and changes the form of LTOIR.
+    Packing keeps the bytes of machine code, strips comments from PTX, and changes the form of LTOIR.
     """
 
-    arch: Arch  # "sm_90", "compute_75"; LTOIR carries the sm_ form of the capability it was compiled for
+    arch: Arch  # "sm_90", "compute_75"; LTOIR has the sm_ form of its capability
     kind: Literal["sass", "ptx", "ltoir"]
     bytes: int
     sha256: str
-    min_driver: NotRequired[Version | None]  # of machine code and PTX: the lowest that loads it; None if not known
-    cuda: NotRequired[Version]  # the CUDA version that it is written for; absent: `toolchain["cuda"]`
-    linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
-    absent: NotRequired[str]  # in memory alone, of a split wheel: why the image is not here, and the remedy
+    min_driver: NotRequired[Version | None]  # of machine code and PTX: the lowest driver that loads it; None if unknown
+    cuda: NotRequired[Version]  # its CUDA version; absent: `toolchain["cuda"]`
+    linker: NotRequired[Version]  # the `nvjitlink` that made it; absent: that of `toolchain`
+    absent: NotRequired[str]  # in memory alone, in a split wheel: the reason that the image is missing, and the remedy
     path: NotRequired[str]  # in memory alone: the fatbin that holds it
 
 
 class Size(TypedDict):
-    """A parameter of a kernel that is no argument: a number that a launch takes from an array."""
+    """A parameter of a kernel that is no argument: a number that a launch reads from an array."""
 
     name: str
     type: str  # as the front end prints it
-    word: str  # one of those that an array's `words` may have
+    word: str  # a word as in `words` of an array
     format: Format
     offset: Block
-    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # what it must be divisible by
+    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # its required divisor
     least: NotRequired[Annotated[int, Whole(1)]]  # 0: it must not be negative
 
 
 class TensorMap(TypedDict):
-    """The part of a tensor map (`CUtensorMap`) that was compiled into the kernel."""
+    """The compiled part of a tensor map (`CUtensorMap`)."""
 
     element: Annotated[int, Whole(16)]  # CUtensorMapDataType
     bytes: Annotated[int, Whole(17, start=1)]  # of an element
     swizzle: Annotated[int, Whole(16)]  # CUtensorMapSwizzle
-    box: list[int]  # elements that one copy has, in the order of the shape
+    box: list[int]  # elements of one copy, in the order of the shape
     padded: bool  # 4-bit elements that are padded: the last extent counts twice
 
 
 class Parameter(TypedDict):
-    """One Python argument of a kernel, and how it is in the kernel's parameter block.
+    """One Python argument of a kernel, and its form in the kernel's parameter block.
 
     `kind` determines the other keys:
 
@@ -138,18 +138,17 @@ class Parameter(TypedDict):
     - `pointer`: an address as a 64-bit integer.
     - `datetime`: a 64-bit integer counted in the unit of `dtype`, NumPy's `<M8[ns]` or `<m8[ms]`.
     - `record`: the address of one element of type `dtype` on the GPU.
-    - `array`: `words` are 64-bit little-endian integers from `offset` on, each named for what it holds: `zero`,
-      `items` (number of elements), `itemsize`, `data` (address), `shape0`..., `stride0`... (bytes), or `step0`...
-      (strides in elements). Which words, and in what order, is the front end's affair.
+    - `array`: `words` are 64-bit little-endian integers from `offset` on, named by their content: `zero`, `items`
+      (number of elements), `itemsize`, `data` (address), `shape0`..., `stride0`... (bytes), or `step0`... (strides in
+      elements). The front end chooses the words and their order.
     - `buffer`: the address of a C-contiguous array of any number of dimensions, whose elements are `dtype`.
     - `struct`: the bytes of one element of type `dtype`, `bytes` of them.
-    - `type`: zeros in the place of a type, `dtype`; a 64-bit word with `words`, else of the size of a number of it.
-    - `tuple`: `members` are parameters in their turn; each has its own offset.
+    - `type`: zeros for a type, `dtype`; a 64-bit word with `words`, else of the size of one element.
+    - `tuple`: `members` are parameters; each has its own offset.
     - `elements`: the address of an array's first element, of type `dtype`, whatever its shape and strides.
-    - `number`: as `scalar`, but of several overloads the first one in order that takes the number is launched.
-    - `constant`: compiled into the kernel, and nothing in the block: it takes the one value `value`, and where it is
-      `optional` None as well, for an argument that was left out.
-
+    - `number`: as `scalar`, but the first of several overloads that accepts the number is launched.
+    - `constant`: compiled into the kernel, without bytes in the block. It accepts the value `value`, and None if it is
+      `optional`.
     - `descriptor`: a tensor descriptor of Triton's with elements `dtype` and the block shape `block`. `places` are the
       offsets of its parameters: a tensor map with `tensor_map`, else address, shape, strides and one or two flags; in
       both cases shape and strides follow.
@@ -184,13 +183,13 @@ class Parameter(TypedDict):
     readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
     aligned: NotRequired[bool]
     words: NotRequired[list[str]]
-    sizes: NotRequired[list[Size]]  # those of a buffer: `items` and `itemsize` alone
+    sizes: NotRequired[list[Size]]  # a buffer has `items` and `itemsize` alone
     bytes: NotRequired[Block]
-    exact: NotRequired[bool]  # numbers: it takes those that Numba would give this very type, and adopts no other
+    exact: NotRequired[bool]  # numbers: it accepts those of exactly this type in Numba
     members: NotRequired[list[Parameter]]
-    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # what an address or a number must be divisible by
-    least: NotRequired[Signed]  # number: the smallest that it takes
-    most: NotRequired[Signed]  # and the largest
+    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # the required divisor of an address or a number
+    least: NotRequired[Signed]  # number: the smallest accepted value
+    most: NotRequired[Signed]  # and the largest accepted value
     value: NotRequired[Value]  # constant
     optional: NotRequired[bool]
     block: NotRequired[list[int]]  # descriptor
@@ -201,18 +200,18 @@ class Parameter(TypedDict):
 class Scratch(TypedDict):
     """Global memory that the program allocates for each launch."""
 
-    bytes: Annotated[int, Whole(1 << 31, start=1)]  # of a block
+    bytes: Annotated[int, Whole(1 << 31, start=1)]  # per block
     align: Annotated[int, Whole(1 << 31, start=1)]
     offset: Block  # of its address in the parameter block
 
 
 class FixedLaunch(TypedDict):
-    """The launch configuration of a kernel that is launched by its grid; it depends on the image."""
+    """The launch configuration of a kernel that is launched by its grid alone; it depends on the image."""
 
-    threads: Annotated[int, Whole(1025, start=1)]  # of a block, all of them in x
+    threads: Annotated[int, Whole(1025, start=1)]  # per block, all in x
     shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
     cluster: NotRequired[list[int]]  # its blocks in x, y and z
-    dependent: NotRequired[bool]  # the launch may begin before the kernel before it in the stream has ended
+    dependent: NotRequired[bool]  # the launch may begin before the previous kernel of the stream has ended
     scratch: NotRequired[Scratch]
 
 
@@ -220,22 +219,22 @@ class Argument(TypedDict):
     """An argument that a launch gives by position or by name."""
 
     name: Annotated[str, Text(r"[^\W\d]\w*", "a Python name")]
-    default: NotRequired[Value]  # what it is where a launch does not give it
+    default: NotRequired[Value]  # the value if a launch omits it
     keyword: NotRequired[bool]  # by name alone
-    hints: NotRequired[Literal["none", "no alignment"]]  # exact kernels: what Triton does not look for; absent: nothing
-    annotation: NotRequired[str]  # exact kernels: the type that Triton takes for it whatever is given, "i64"
-    is_none: NotRequired[str]  # it is given by a heuristic: whether the argument of this name is None
-    is_not_none: NotRequired[str]  # given by a heuristic: whether that argument is another object
+    hints: NotRequired[Literal["none", "no alignment"]]  # exact kernels: properties that Triton ignores; absent: none
+    annotation: NotRequired[str]  # exact kernels: the type that Triton uses for every value, "i64"
+    is_none: NotRequired[str]  # a heuristic gives it: True if the argument of this name is None
+    is_not_none: NotRequired[str]  # a heuristic gives it: True if that argument is another object
 
 
 class Resources(TypedDict):
-    """The resources of one kernel on one architecture, as the machine code states them."""
+    """The resources of one kernel on one architecture, from the machine code."""
 
-    registers: int  # a thread
-    shared: int  # static, a block
-    local: int | None  # a thread; None if it cannot be computed from the code (recursion)
+    registers: int  # per thread
+    shared: int  # static, per block
+    local: int | None  # per thread; None if it cannot be computed (recursion)
     constant: int
-    spills: NotRequired[int]  # bytes stored and loaded for want of registers; absent without a linker's log
+    spills: NotRequired[int]  # bytes stored and loaded for lack of registers; absent without a linker's log
 
 
 class Raised(TypedDict):
@@ -257,13 +256,15 @@ class Overload(TypedDict):
     parameters: list[Parameter]
     parameter_bytes: Block  # size of the whole parameter block
     cooperative: bool
-    launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
+    launch_bounds: list[
+        int
+    ]  # maximum of threads per block, minimum of blocks per multiprocessor, maximum of blocks per cluster
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if users set the grid alone; absent in other images
     one_by_one: NotRequired[bool]  # launches pass each parameter separately: its offset depends on the GPU
-    reserved: NotRequired[list[Block]]  # where it is so: the places of parameters that are no arguments
-    apart: NotRequired[list[list[Block]]]  # pairs of arguments, by number: arrays that must not overlap
+    reserved: NotRequired[list[Block]]  # with `one_by_one`: the offsets of parameters that are no arguments
+    apart: NotRequired[list[list[Block]]]  # pairs of arguments, by index: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
 
@@ -274,10 +275,10 @@ class Kernel(TypedDict):
     origin: str  # "mypkg._kernels:axpy"
     overloads: list[Overload]
     doc: NotRequired[str]  # the docstring of its source
-    arguments: NotRequired[list[Argument]]  # where launches may name them: the parameters of every overload, in order
-    defined: NotRequired[str]  # in place: where its Python function begins, "mypkg.solver:axpy:12"
-    exact: NotRequired[bool]  # by_grid: an overload is for just the launches that Triton would compile it for
-    digest: NotRequired[str]  # in a pack: what `aotcuda.common.kernel_digest` has of its source
+    arguments: NotRequired[list[Argument]]  # if launches may name them: the parameters of every overload, in order
+    defined: NotRequired[str]  # in place: the line of its Python function, "mypkg.solver:axpy:12"
+    exact: NotRequired[bool]  # by_grid: an overload serves exactly the launches that Triton compiles it for
+    digest: NotRequired[str]  # in a pack: the digest of its source by `aotcuda.common.kernel_digest`
     heuristics: NotRequired[list[str]]  # the arguments that @triton.heuristics gives, the outermost first
 
 
@@ -293,7 +294,7 @@ class Function(TypedDict):
 
 
 class LeftOut(TypedDict):
-    """A kernel for one signature that the images for a target lack, since it cannot be compiled for that."""
+    """A kernel for one signature that cannot be compiled for a target, so the images for it lack the kernel."""
 
     kernel: str
     signature: str
@@ -306,18 +307,18 @@ class Callbacks(TypedDict):
 
     setup: str | None  # once after loading, in each context
     teardown: str | None  # called once before unloading
-    origin: str  # the linked item that they belong to
+    origin: str  # their linked item
 
 
 class Linked(TypedDict):
-    """A foreign item that was linked into the images."""
+    """A foreign item in the images."""
 
     name: str  # a file's path from the project's folder, or the name of an object in memory
-    symbols: list[str]  # the functions that it defines, as far as they are known
+    symbols: list[str]  # the known functions that it defines
 
 
 class Toolchain(TypedDict):
-    """Another toolkit that took part in a build, with the exported functions for linkers of its major version."""
+    """A further toolkit of a build, with the exported functions for linkers of its major version."""
 
     versions: dict[str, str]  # component -> version
     functions: NotRequired[File]
@@ -326,7 +327,7 @@ class Toolchain(TypedDict):
 
 
 class Source(TypedDict):
-    """A file of the project that the build read; its path is relative to the folder that holds the package."""
+    """A file of the project that the build read; its path is relative to the folder with the package."""
 
     path: str
     sha256: str
@@ -336,7 +337,7 @@ class Read(TypedDict):
     """An input of a build other than its sources; `aotcuda.common.stamp` defines the questions."""
 
     ask: str
-    path: str  # of the project: relative to the folder that holds the package; of others: absolute
+    path: str  # in the project: relative to the folder with the package; else absolute
     answer: str | None
 
 
@@ -344,9 +345,9 @@ class Rebuild(TypedDict):
     """The inputs from which the JIT fallback builds the module, for another GPU or for other types."""
 
     table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
-    names: dict[str, list[str]]  # every module that the wheel gains, with its names
-    root: str  # the folder that paths in the table are relative to, relative to the folder that holds the package
-    files: list[File]  # its content, for this purpose
+    names: dict[str, list[str]]  # every packaged module of the wheel, with its names
+    root: str  # the folder for paths in the table, relative to the folder with the package
+    files: list[File]  # its content for the fallback
 
 
 class Pack(TypedDict):
@@ -366,8 +367,8 @@ class Manifest(TypedDict):
     module: str  # "mypkg.kernels"
     frontend: str
     toolchain: dict[str, str]  # component -> version
-    toolchains: NotRequired[list[Toolchain]]  # the others, where several toolkits served one build
-    min_driver: Version | None  # the lowest driver whose CUDA can load the images: "580.65"
+    toolchains: NotRequired[list[Toolchain]]  # further toolkits of the build
+    min_driver: Version | None  # the lowest driver that loads an image: "580.65"
     load: Literal["import", "first-use"]
     fallback: Literal["jit", "error"]
     options: dict[str, object]
@@ -377,18 +378,18 @@ class Manifest(TypedDict):
     kernels: list[Kernel]
     functions: list[Function]
     callbacks: list[Callbacks]
-    handle: str  # the type of the object that callbacks are given: "cuda.core.ObjectCode"
+    handle: str  # the type of the argument of callbacks: "cuda.core.ObjectCode"
     linked: list[Linked]
-    function_links: list[File]  # what has to be linked together with the exported functions
+    function_links: list[File]  # files to link with the exported functions
     sources: list[Source]
-    by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
-    in_place: NotRequired[bool]  # the module is its own source, and its Python functions launch what is packaged
+    by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`
+    in_place: NotRequired[bool]  # the module is its own source, and its functions launch packaged kernels
     pack: NotRequired[Pack]
     left_out: NotRequired[list[LeftOut]]
     runtime: NotRequired[Literal["bundled"]]  # the wheel holds a copy of the run time
-    rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
-    reads: NotRequired[list[Read]]  # editable installs, and the JIT cache: what else the images depend on
-    variables: NotRequired[dict[str, str | None]]  # as `reads`: SHA-256 of environment variables, None if not set
+    rebuild: NotRequired[Rebuild]  # with `fallback` = `jit`
+    reads: NotRequired[list[Read]]  # editable installs and the JIT cache: further inputs
+    variables: NotRequired[dict[str, str | None]]  # as `reads`: SHA-256 of environment variables, None for unset ones
 
 
 _NEEDED = {
@@ -472,7 +473,7 @@ def _keys(declared: type) -> _Keys:
     """Return the keys that a TypedDict declares."""
     if declared in _declared:
         return _declared[declared]
-    keys = _declared[declared] = _Keys()  # before its keys: the members of a parameter are parameters
+    keys = _declared[declared] = _Keys()  # first, since members of a parameter are parameters
     keys.is_parameter = declared is Parameter
     for name, hint in typing.get_type_hints(declared, include_extras=True).items():
         if typing.get_origin(hint) is NotRequired:
@@ -557,7 +558,7 @@ def _object_problems(value: Any, keys: _Keys, where: str) -> Iterator[str]:
 
 
 def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
-    """Yield the faults of a parameter whose keys are right."""
+    """Yield the faults of a parameter whose keys fit the schema."""
     yield from (f"{inner}{key} is missing" for key in _NEEDED[value["kind"]] if key not in value)
     if value["kind"] not in ("array", "buffer"):
         return

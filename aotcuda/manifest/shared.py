@@ -1,8 +1,8 @@
-"""Parts that overloads of one kernel share: the manifest's file has each once.
+"""Store equal parts of a kernel's overloads once in the manifest's file.
 
 A kernel may have thousands of variants, with few different parameters, launches and resources. In the file a kernel
-with `"exact": true` has a list of these, `shared`, and its overloads have indices into it. In memory overloads have the
-parts themselves, and equal ones are one object.
+with `"exact": true` has a list of these parts, `shared`, and its overloads have indices into the list. In memory
+overloads have the parts, and equal parts are one object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BY_TARGET = ("resources", "launches")
 
 
 def compact(manifest: Manifest) -> dict[str, Any]:
-    """Return a manifest as its file has it."""
+    """Return a manifest in the form of its file."""
     whole: dict[str, Any] = {**manifest}
     if any(map(_is_exact, whole.get("kernels") or ())):
         whole["kernels"] = [_compact(kernel) if _is_exact(kernel) else kernel for kernel in whole["kernels"]]
@@ -54,10 +54,10 @@ def _compact(kernel: Any) -> dict[str, Any]:
 
 
 def expand(manifest: Any) -> None:
-    """Put the shared parts of a manifest that was read into its overloads.
+    """Put the shared parts of a manifest into its overloads.
 
     Raises:
-        LookupError, TypeError, ValueError, AttributeError: It is no such manifest, or would fill the memory.
+        LookupError, TypeError, ValueError, AttributeError: It is no manifest, or would fill the memory.
     """
     kernels = manifest.get("kernels")
     for kernel in kernels if isinstance(kernels, list) else ():

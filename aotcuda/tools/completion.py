@@ -1,4 +1,4 @@
-"""`aotcuda completion`: print a script by which a shell completes commands, options and files."""
+"""`aotcuda completion`: print a script for a shell to complete commands, options and files."""
 
 from __future__ import annotations
 

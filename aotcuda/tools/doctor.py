@@ -1,4 +1,4 @@
-"""`aotcuda doctor`: report what this machine and this installation have for launches and builds."""
+"""`aotcuda doctor`: report on this machine and this installation, for launches and builds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PACKAGES = (
     *("cupy-cuda12x", "cupy-cuda13x", "torch", "jax"),
     *("rich", "backports-zstd", "lz4", "tomlkit", "shtab", "fsspec"),
 )
-"""Packages whose versions belong in a bug report: build back ends, array libraries, and those of the extras."""
+"""Packages whose versions belong in a bug report: build back ends, array libraries, packages of the extras."""
 
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_FORCE_PTX_JIT"),
@@ -73,7 +73,7 @@ OWN = (
 
 
 def examine() -> dict[str, Any]:
-    """Return the findings, as `aotcuda doctor --json` prints them; a missing part is reported and is no error."""
+    """Return the findings, as `aotcuda doctor --json` prints them. A missing part is no error."""
     problem = extension.why_not()
     driver = _driver()
     modules = installed_modules.find()

@@ -1,7 +1,7 @@
 """Find the packaged modules that are installed in this environment without importing any.
 
-Distributions list their files. One in editable mode lists a link alone, so the table of its project is
-queried for the names of the modules, and the import system for their places.
+A distribution lists its files. An editable install lists a link alone, so the table of its project gives the names of
+the modules, and the import system finds them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LISTED = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
 
 @dataclass(frozen=True)
 class Installed:
-    """A module, or its remains.
+    """An installed module, or one that cannot be read.
 
     Attributes:
-        name: `mypkg.kernels`; where the manifest cannot be read, as its folder is called.
-        distribution: The distribution that it is of, and its version.
-        editable: Whether that is installed in editable mode.
-        found: The installed module; None if it cannot be read.
-        problem: Why it cannot; empty if it can.
+        name: `mypkg.kernels`; from the name of its folder if the manifest cannot be read.
+        distribution: Name and version of its distribution.
+        editable: True if the distribution is installed in editable mode.
+        found: The module; None if it cannot be read.
+        problem: The reason that it cannot be read; empty otherwise.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Installed:
 
 def find() -> list[Installed]:
     """Return all packaged modules, by name."""
-    found = [module for distribution in metadata.distributions() for module in _of(distribution)]
+    found = [module for distribution in metadata.distributions() for module in _modules_of(distribution)]
     return sorted(found, key=lambda module: module.name)
 
 
-def _of(distribution: metadata.Distribution) -> Iterator[Installed]:
+def _modules_of(distribution: metadata.Distribution) -> Iterator[Installed]:
     title = f"{distribution.name} {distribution.version}"
     for line in (distribution.read_text("RECORD") or "").splitlines():
         path = line.rsplit(",", 2)[0].strip('"')
@@ -72,12 +72,12 @@ def _read(name: str, title: str, target: str, *, editable: bool) -> Installed:
 
 
 def _editable(distribution: metadata.Distribution) -> list[str]:
-    """Return the modules that the table of an editable install's project names."""
+    """Return the modules in the table of an editable install's project; none for other installs."""
     try:
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
         if not origin.get("dir_info", {}).get("editable"):
             return []
         project = Path(unquote(urlsplit(origin["url"]).path), project_file.FILE_NAME)
         return [*project_file.table(project_file.content(project), "tool", "aotcuda", "modules")]
-    except (OSError, ValueError, LookupError, AttributeError, TypeError):  # another's files, of any shape
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):  # files of another tool
         return []

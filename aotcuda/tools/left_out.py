@@ -31,7 +31,7 @@ class LeftOut(NamedTuple):
 
 
 def left_out(notes: Iterable[manifest.LeftOut]) -> tuple[LeftOut, ...]:
-    """Return a manifest's notes, those of one kernel and target together."""
+    """Group a manifest's notes by kernel and target."""
     found: dict[tuple[str, str], list[str]] = {}
     for note in notes:
         found.setdefault((note["kernel"], note["target"]), []).append(note["reason"])

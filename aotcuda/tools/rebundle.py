@@ -1,7 +1,7 @@
-"""`aotcuda rebundle`: replace the run time that a wheel holds by that of this aotcuda.
+"""`aotcuda rebundle`: replace the run time in a wheel by the run time of this aotcuda.
 
-A wheel with `runtime = "bundled"` gets no update by an upgrade of aotcuda. This gives it one without a build: the
-private copy, RECORD (PEP 376) and the bill of materials are written again, everything else stays as it is.
+An upgrade of aotcuda does not change wheels with `runtime = "bundled"`. This command writes the private copy, RECORD
+(PEP 376) and the bill of materials again, without a build. Other files stay as they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def run(wheel: Path) -> list[str]:
 
     Raises:
         TargetError: It is no wheel, or holds no run time, or one of a later version.
-        BuildError: It cannot be written; it is as it was.
+        BuildError: It cannot be written. The old wheel is unchanged.
     """
     found = wheel_archive.read(wheel)
     files = found.files

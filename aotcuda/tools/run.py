@@ -17,7 +17,7 @@ _NOT_FOUND = 127
 
 
 def run(command: Sequence[str], names: Sequence[str]) -> int:
-    """Run a command, which imports the packs where it imports Triton; return its exit status.
+    """Run a command that uses the packs as soon as it imports Triton, and return its exit status.
 
     Args:
         command: The program and its arguments.

@@ -23,7 +23,7 @@ _DAMAGE = (OSError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedEr
 
 @dataclass(frozen=True, kw_only=True)
 class Wheel:
-    """A wheel that was read.
+    """The content of a wheel.
 
     Attributes:
         path: Its path.
@@ -59,9 +59,9 @@ def read(path: Path) -> Wheel:
 
 
 def write(path: Path, files: Mapping[str, bytes], like: Wheel, metadata: str | None = None) -> None:
-    """Write a wheel of these files, and RECORD in its folder of metadata; it is complete or as it was.
+    """Write a wheel of these files with a RECORD in its metadata folder. After an error an old wheel is unchanged.
 
-    Times and modes are those of the wheel `like`; files that it lacks get the time of its RECORD.
+    Times and modes come from the wheel `like`. Files that it lacks get the time of its RECORD.
 
     Raises:
         BuildError: It cannot be written.
@@ -76,7 +76,7 @@ def write(path: Path, files: Mapping[str, bytes], like: Wheel, metadata: str | N
                 info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, known.external_attr or 0o644 << 16
                 archive.writestr(info, content[name])
     except OSError as error:
-        message = f"{path} cannot be written ({error.strerror}); it is as it was"
+        message = f"{path} cannot be written ({error.strerror}); the old file is unchanged"
         raise BuildError(message) from error
 
 

@@ -1,4 +1,4 @@
-"""The projects of the README and of the tutorial, built as they stand there; what the pages show is what is printed."""
+"""Test that the projects of the README and the tutorial build, and that pages show the real output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def written(folder: Path, page: str, package: str) -> Path:
-    """Return the project that a page has one write: its first table, and its first module in Python."""
+    """Write the project of a page: its first table, and its first module in Python."""
     project = folder / "project"
     (project / package).mkdir(parents=True)
     (project / package / "__init__.py").write_text("")
@@ -48,7 +48,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(written(tmp_path_factory.mktemp("tutorial"), "docs/tutorial.md", "src/waves"))
 
 
-def test_the_readmes_project_gives_the_module_that_its_last_lines_import(readme: Path) -> None:
+def test_readme_project_has_the_module_of_its_last_lines(readme: Path) -> None:
     (module,) = collect(str(readme)).modules
     assert module.name == "mypkg.kernels"
     (kernel,) = module.symbols
@@ -59,7 +59,7 @@ def test_the_readmes_project_gives_the_module_that_its_last_lines_import(readme:
     assert f"k.{kernel.name}.forall(x.size)(2.0, x, y, out)" in last
 
 
-def test_the_how_tos_fallback_computes_on_the_cpu(readme: Path, tmp_path: Path) -> None:
+def test_cpu_fallback_of_the_how_to_works(readme: Path, tmp_path: Path) -> None:
     (recipe,) = (text for text in blocks("docs/howto/cpu-fallback.md", "python") if "HAS_GPU" in text)
     with zipfile.ZipFile(readme) as archive:
         archive.extractall(tmp_path)
@@ -69,22 +69,15 @@ def test_the_how_tos_fallback_computes_on_the_cpu(readme: Path, tmp_path: Path) 
     assert ran.stdout == "False [3. 3.]\n"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
-def test_a_first_day_ends_with_a_look_into_the_wheel(page: str) -> None:
-    """A forgotten table builds a wheel without kernels."""
-    last = [text for text in blocks(page, "") if "aotcuda " in text][-1]
-    assert last.strip().splitlines()[-1].startswith("aotcuda inspect dist/*.whl")
-
-
-def test_the_tutorials_wheel_has_the_name_and_the_kernel_of_the_page(tutorial: Path) -> None:
+def test_tutorial_shows_the_report_of_its_wheel(tutorial: Path) -> None:
     assert f"aotcuda inspect dist/{tutorial.name}" in (CHECKOUT / "docs" / "tutorial.md").read_text()
     shown = next(text for text in blocks("docs/tutorial.md", "") if "registers" in text)
     printed = [re.sub(r"\d+", "N", " ".join(line.split())) for line in render(collect(str(tutorial))).splitlines()]
-    # Bytes and registers are the compiler's affair, of whichever release.
+    # Bytes and registers depend on the compiler's release.
     assert [line for line in shown.splitlines() if re.sub(r"\d+", "N", " ".join(line.split())) not in printed] == []
 
 
-def test_the_tutorials_mistake_is_told_as_the_page_says(tmp_path: Path) -> None:
+def test_tutorial_shows_the_error_of_its_mistake(tmp_path: Path) -> None:
     project = written(tmp_path, "docs/tutorial.md", "src/waves")
     config = project / "pyproject.toml"
     config.write_text(config.read_text().replace("float32", "flaot32", 1))

@@ -1,6 +1,6 @@
-"""Build systems that have no hook of aotcuda's run `aotcuda build` as a step, as docs/build-systems.md has it.
+"""Test that build systems without a hook run `aotcuda build` as a step, with the code of docs/build-systems.md.
 
-One project for each, built by its back end, and again by its build tool after edits of what the kernel is made from.
+The back end builds one project for each, and its build tool builds again after edits.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ PAGE = (projects.CHECKOUT / "docs" / "build-systems.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
-    """Return the page's blocks in a language, for the package and the module that the tests have."""
+    """Return the page's blocks in a language, with the package and the module of the tests."""
     found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     return [text.replace("mypkg", "pkg").replace("kernels", "k") for text in found]
 
 
 def write(folder: Path, requires: str, backend: str, rest: str = "") -> Path:
-    """Return the project, for a build back end."""
+    """Write a project for a build back end."""
     project = projects.write(folder, SOURCE, module='kernels.f = "void(int32[::1])"\nlink = ["csrc/scaled.cu"]')
     config = project / "pyproject.toml"
     text = config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", "")
@@ -66,34 +66,32 @@ def write(folder: Path, requires: str, backend: str, rest: str = "") -> Path:
 
 
 class Built:
-    """A project whose back end has packed it, from a folder in which its build tool goes on.
+    """A project that its back end has built, and the folder of its build tool.
 
     Attributes:
         project: The project.
-        name: That of its wheel.
-        wheel: What is in there.
-        where: The package's folder below that of the build tool.
+        name: The name of its wheel.
+        wheel: The files in the wheel.
+        package: The package's folder below the folder of the build tool.
     """
 
-    def __init__(self, project: Path, where: str) -> None:
+    def __init__(self, project: Path, package: str) -> None:
         self.project = project
-        command = (*BUILD, "--skip-dependency-check", "--wheel", "-Cbuild-dir=tool")
-        wheel = build_wheel(project, *command)
+        wheel = build_wheel(project, *BUILD, "--skip-dependency-check", "--wheel", "-Cbuild-dir=tool")
         self.name = wheel.name
         self.wheel = content(wheel)
-        self.where = where
+        self.package = project / "tool" / package
 
-    def step(self) -> Done:
-        """Build what is to be built again."""
+    def build(self) -> Done:
         return run(self.project / "tool", BIN / "ninja")
 
     def would_build(self) -> bool:
-        """Return True if there is anything to build again."""
+        """Return True if the build tool would build anything."""
         return "no work to do" not in succeed(self.project / "tool", BIN / "ninja", "-n").out
 
     def times(self) -> dict[str, int]:
-        """When each file of the package was written, in nanoseconds."""
-        return {path.name: path.stat().st_mtime_ns for path in (self.project / "tool" / self.where).rglob("*")}
+        """Return the modification time of each file of the package, in nanoseconds."""
+        return {path.name: path.stat().st_mtime_ns for path in self.package.rglob("*")}
 
 
 def meson(folder: Path) -> Built:
@@ -122,8 +120,7 @@ def scikit_build_core_project(folder: Path) -> Path:
 
 @pytest.fixture(
     scope="module",
-    # tests of `cmake` below have the code that scikit-build-core runs
-    params=[meson, pytest.param(scikit_build_core, marks=pytest.mark.matrix)],
+    params=[meson, pytest.param(scikit_build_core, marks=pytest.mark.matrix)],  # scikit-build-core runs CMake, as below
     ids=lambda make: make.__name__,
 )
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
@@ -134,7 +131,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Return what `aotcuda build` itself makes of the project, beside its own files."""
+    """Return the files of a project after `aotcuda build`."""
     project = write(tmp_path_factory.mktemp("expected") / "project", "flit_core", "flit_core.buildapi")
     config = project / "pyproject.toml"
     config.write_text(config.read_text().replace('version = "1.0"', 'version = "1.0"\ndescription = "A package"'))
@@ -164,50 +161,39 @@ def test_touched_input_triggers_a_build(built: Built, name: str) -> None:
     assert not built.would_build()
 
 
-def test_edit_writes_only_changed_files(built: Built) -> None:
+def test_edited_or_missing_files_are_built_again(built: Built) -> None:
     before = built.times()
     (built.project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
-    assert built.step().status == 0
+    assert built.build().status == 0
     after = built.times()
     assert [name for name in sorted(before) if name.startswith("k.") and before[name] == after[name]] == ["k.pyi"]
     assert before["kernels.fatbin"] != after["kernels.fatbin"]
     assert not built.would_build()
-
-
-def test_missing_output_is_built_again(built: Built) -> None:
-    folder = built.project / "tool" / built.where
-    before = tree(folder)
-    of_meson = built.where == "pkg"  # where a whole folder is the output
-    for name in ("k.py", *(() if of_meson else ("k.aotcuda/kernels.fatbin",))):
-        (folder / name).unlink()
-        assert built.step().status == 0
-        assert tree(folder) == before
-        assert not built.would_build()
+    files = tree(built.package)
+    (built.package / "k.py").unlink()
+    assert built.build().status == 0
+    assert tree(built.package) == files
+    assert not built.would_build()
 
 
 def test_error_is_repeated_until_it_is_fixed(built: Built) -> None:
     config = built.project / "pyproject.toml"
     before, text = built.times(), config.read_text()
     config.write_text(text.replace('"pkg._k"', '"pkg._l"'))
-    done = built.step()
+    done = built.build()
     assert done.status != 0
     assert 'aotcuda: tool.aotcuda.modules."pkg.k".source: ' in done.out + done.err
     assert built.would_build()
     config.write_text(f'{text}\n[tool.other]\nkey = "value"\n')
-    assert built.step().status == 0
+    assert built.build().status == 0
     assert built.times() == before
     assert not built.would_build()
 
 
 class Editable:
-    """A project in an editable install, made by its back end's hook.
-
-    Attributes:
-        project: The project.
-    """
+    """An editable install of a project, which its back end's hook makes."""
 
     def __init__(self, project: Path, back_end: str, **settings: str) -> None:
-        self.project = project
         made = f"import {back_end} as b; print(b.build_editable('..', {settings!r}))"
         name = succeed(project, sys.executable, "-c", made).out.split()[-1]
         self._site = project.parent / "site"
@@ -215,12 +201,12 @@ class Editable:
             archive.extractall(self._site)
 
     def run(self, code: str) -> Done:
-        """Return what some Python says in which the project is installed."""
+        """Run code in a Python with the install."""
         first = f"import site; site.addsitedir({str(self._site)!r}); "
         return run(self._site, sys.executable, "-c", first + code)
 
     def image(self) -> bytes:
-        """Return what is in the image of the module that an import finds."""
+        """Return the image of the module that an import finds."""
         found = self.run("import pkg.k; print(pkg.k.__file__)")
         assert found.status == 0, found.err
         return Path(found.out.split()[-1]).with_suffix(".aotcuda").joinpath("kernels.fatbin").read_bytes()
@@ -230,9 +216,7 @@ INSPECT = "from aotcuda.cli import main; import sys; sys.exit(main({}))"
 
 
 @pytest.mark.matrix  # CI packs meson-python's wheels and builds them again
-def test_modules_of_meson_pythons_editable_installs_are_built_and_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_meson_python_editable_install_builds_at_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(BIN), prepend=":")
     project = meson_project(tmp_path / "project")
     installed = Editable(project, "mesonpy", **{"build-dir": "tool"})
@@ -251,10 +235,7 @@ def test_modules_of_meson_pythons_editable_installs_are_built_and_found(
 
 
 @pytest.mark.matrix  # tests of `cmake` below have the code that builds
-@pytest.mark.parametrize(
-    "mode",
-    ["redirect", "rebuild", "inplace"],
-)
+@pytest.mark.parametrize("mode", ["redirect", "rebuild", "inplace"])
 def test_scikit_build_core_editable_installs_work_as_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
@@ -278,28 +259,9 @@ def test_scikit_build_core_editable_installs_work_as_documented(
     assert installed.run(INSPECT.format(["inspect", "pkg.k"])).out.startswith("pkg.k\n")
 
 
-@pytest.mark.matrix  # test_edited_meanwhile has make
-def test_make_rebuilds_edited_and_missing_files(tmp_path: Path) -> None:
-    project = write(tmp_path / "year=2024" / "a: project", "flit_core", "flit_core.buildapi")
-    command = f"{sys.executable} -m aotcuda build '../a: project' -q --out out --depfile out/d --stamp $@"
-    (project.parent / "work").mkdir()
-    (project.parent / "work" / "Makefile").write_text(f"out/stamp: ; {command} --rebuild-missing\n-include out/d\n")
-
-    def builds() -> bool:
-        return "is up to date" not in succeed(project.parent / "work", "make").out
-
-    assert [builds(), builds()] == [True, False]
-    (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
-    assert [builds(), builds()] == [True, False]
-    image = project.parent / "work" / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin"
-    image.unlink()
-    assert [builds(), builds()] == [True, False]
-    assert image.is_file()
-
-
 @pytest.fixture
 def cmake(tmp_path: Path) -> Callable[..., Done]:
-    """Configures the CMake code that it is given, with `aotcuda_DIR`, for make."""
+    """Return a function that configures a project of CMake code with `aotcuda_DIR`, for make."""
     package = projects.aotcuda(tmp_path, "config", "--cmakedir").out.strip()
 
     def configure(text: str, version: str = "") -> Done:
@@ -316,23 +278,8 @@ def cmake(tmp_path: Path) -> Callable[..., Done]:
     return configure
 
 
-@pytest.mark.matrix  # the next test builds again and installs
-def test_cmake_target_builds_another_project(cmake: Callable[..., Done], tmp_path: Path) -> None:
-    project = write(tmp_path / "a project", "flit_core", "flit_core.buildapi")
-    done = cmake('aotcuda_build(gpu PROJECT "a project" DIRECTORY "made here")\nmessage(STATUS "${gpu_DIRECTORY}")')
-    assert f"-- {tmp_path}/tool/made here\n" in done.out
-    make = ("make", "-C", "tool")
-    succeed(tmp_path, *make)
-    image = tmp_path / "tool" / "made here" / "pkg" / "k.aotcuda" / "kernels.fatbin"
-    before = image.stat().st_mtime_ns
-    assert "Compiling" not in succeed(tmp_path, *make).out
-    (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
-    assert "Compiling" in succeed(tmp_path, *make).out
-    assert image.stat().st_mtime_ns != before
-
-
 def test_cmake_installs_all_files_of_the_last_build(cmake: Callable[..., Done], tmp_path: Path) -> None:
-    write(tmp_path / "project", "flit_core", "flit_core.buildapi")
+    project = write(tmp_path / "project", "flit_core", "flit_core.buildapi")
     assert cmake("aotcuda_build(gpu PROJECT project DESTINATION lib)").status == 0
     install = (BIN / "cmake", "--install", "tool", "--prefix", "installed")
     assert "aotcuda_build(gpu): nothing was built; build before you install" in run(tmp_path, *install).err
@@ -351,10 +298,10 @@ def test_cmake_installs_all_files_of_the_last_build(cmake: Callable[..., Done], 
     succeed(tmp_path, *make)
     assert tree(folder) == {**written, "pkg/renamed.py": b"of a build before\n"}
     assert "Compiling" not in succeed(tmp_path, *make).out
+    (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
+    assert "Compiling" in succeed(tmp_path, *make).out
     succeed(tmp_path, *make, "clean")
     assert not folder.exists()
-    succeed(tmp_path, *make)
-    assert tree(folder) == written
 
 
 def test_cmake_cleans_no_folder_that_others_may_use(cmake: Callable[..., Done], tmp_path: Path) -> None:
@@ -384,7 +331,7 @@ def test_cmake_reports_errors_when_it_configures(cmake: Callable[..., Done], tmp
     assert cmake("", aotcuda.__version__).status == 0
 
 
-def test_flit_packs_what_was_built_before(expected: dict[str, bytes], tmp_path: Path) -> None:
+def test_flit_packs_files_that_were_built_before(expected: dict[str, bytes], tmp_path: Path) -> None:
     for name, data in expected.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)

@@ -1,4 +1,4 @@
-"""The recipes of docs/shipping.md, run as they stand there."""
+"""Run the recipes of docs/shipping.md."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ RECIPES = {
 }
 
 
-def test_every_recipe_of_the_page_is_run() -> None:
+def test_every_recipe_of_the_page_has_a_test() -> None:
     assert list(recipes()) == list(RECIPES)
 
 
@@ -98,7 +98,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_installs_a_package_that_imports(
+def test_recipe_installs_a_package_that_imports(
     name: str, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,6 @@
-"""Packages with stubs, installed, and a user's files held against type checkers: right uses pass, wrong ones do not.
+"""Test stubs with type checkers: in files of users, right uses pass and wrong uses are errors.
 
-They are every example of the project, with each front end; a module with every kind of parameter; and the wheels of
-former versions that are kept. Each checker runs once, over all of them.
+The files use every example of the project, and modules with every kind of parameter. Each checker runs once.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ EXAMPLES = {
     "all_front_ends": ("numba_cuda", "numba_cuda_mlir", "triton", "elftools"),
     "frontend": ("elftools",),
 }
-"""The projects under examples, and what their compilers need; of `frontend`, which is one, a package for it."""
+"""The projects under examples, with the packages that their compilers need. `frontend` is a compiler itself."""
 
-ELSEWHERE = {"xarray_spatial": "its modules are in place, where the sources are what checkers read"}
+IN_PLACE = {"xarray_spatial"}
+"""Examples with modules in place, where checkers read the sources."""
 
-KEPT = Path(__file__).parents[1] / "data" / "wheels"
 KINDS = [
     kernel("axpy", "void(float32, float32[::1], float32[::1])"),
     kernel("nothing", "void()"),
@@ -48,15 +47,12 @@ KINDS = [
     kernel("several", "void(int32, float32[::1])", "void(float64, float32[::1])", "void(float64)"),
     kernel("apart", "void(float32[::1])", "void(int64, int64)"),
 ]
-HELPERS = ("launcher", "forall", "kernel")
 SHADOWS = (
     *(name for name in dir(builtins) if not name.startswith("__") and not keyword.iskeyword(name)),
     *("typing", "typing_", "_t", "_t_", "_builtins", "builtins", "Any", "self"),
-    *(f"_axpy_{kind}" for kind in HELPERS),
-    *(f"_axpy_{kind}_" for kind in HELPERS),
-    *(f"__axpy_{kind}_launcher"[1:] for kind in HELPERS),
+    *(f"_axpy_{kind}{end}" for kind in ("launcher", "forall", "kernel") for end in ("", "_", "_launcher")),
 )
-"""Names of kernels that a stub could use itself: all builtins, and what it calls its imports and classes."""
+"""Names of kernels that a stub could use: all builtins, and the names of its imports and classes."""
 
 SIGNATURES = ("void(float32, float32[::1])", "void((float32[:], int64), bool)")
 MADE = {
@@ -68,17 +64,18 @@ MADE = {
     ),
 }
 
-GROUPS = [*EXAMPLES, "made", *(f"kept {wheel.name.partition('-')[0]}" for wheel in sorted(KEPT.glob("*.whl")))]
+GROUPS = [*EXAMPLES, "made"]
 AT_LEAST = 10
 
 
 class Site:
-    """An environment with packages in it, and the files of their user, by the name of a group of them.
+    """An environment with packages, and the files of a user.
 
     Attributes:
         python: Its interpreter.
-        folder: Where the user's files are.
-        uses: Of each group, by name the files.
+        folder: The folder of the user's files.
+        packages: The folder of the packages.
+        uses: The files by the name of their group and by their own.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -105,13 +102,6 @@ class Site:
         file = self.uses.setdefault(group, {})[name] = uses.of(whole, module)
         (self.folder / name).write_text("\n".join([*file.lines, ""]))
 
-    def remake(self, whole: dict[str, Any], path: Path) -> None:
-        """Write the stub that is made of a manifest today."""
-        path.parent.mkdir(exist_ok=True)
-        for name in ("__init__.py", "py.typed"):
-            (path.parent / name).touch()
-        path.write_text(stub.render(whole, "# Made for a test"))
-
 
 @pytest.fixture(scope="module")
 def site(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Site:
@@ -120,22 +110,18 @@ def site(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Site:
     for name, needs in EXAMPLES.items():
         if all(map(find_spec, needs)):
             made.install(name, _built(name, folder / name))
+    package = made.packages / "made"
+    package.mkdir()
+    for name in ("__init__.py", "py.typed"):
+        (package / name).touch()
     for name, whole in MADE.items():
-        made.remake(whole, made.packages / "made" / f"{name}.pyi")
+        (package / f"{name}.pyi").write_text(stub.render(whole, "# Made for a test"))
         made.use("made", {**whole, "kernels": _used(whole)}, f"made.{name}")
-    for wheel in sorted(KEPT.glob("*.whl")):
-        with zipfile.ZipFile(wheel) as archive:
-            found = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith("/manifest.json")]
-        group = f"kept {wheel.name.partition('-')[0]}"
-        for whole in found:
-            module = f"{group.replace(' ', '_')}.{whole['module'].rpartition('.')[2]}"
-            made.remake(whole, made.packages / f"{module.replace('.', '/')}.pyi")
-            made.use(group, whole, module)
     return made
 
 
 def _used(whole: dict[str, Any]) -> list[dict[str, Any]]:
-    """The kernels whose uses are checked: some with the names of builtins, none that checkers take for private."""
+    """Return the kernels whose uses are checked: some have the names of builtins, none has a private name."""
     unused = {*SHADOWS, "_int_kernel"} - {"int", "tuple", "typing"}
     return [item for item in whole["kernels"] if item["name"] not in unused]
 
@@ -172,7 +158,7 @@ def pyright(site: Site) -> Iterator[tuple[str, int, str]]:
     scope="module", params=[mypy, pytest.param(pyright, marks=pytest.mark.matrix)], ids=lambda check: check.__name__
 )
 def found(request: pytest.FixtureRequest, site: Site) -> dict[str, dict[int, list[str]]]:
-    """Return what a checker says of each file, by line."""
+    """Return the errors of a checker by file and line."""
     check: Callable[[Site], Iterator[tuple[str, int, str]]] = request.param
     pytest.importorskip(check.__name__)
     errors: dict[str, dict[int, list[str]]] = {}
@@ -195,18 +181,17 @@ def test_right_uses_pass_and_each_wrong_one_is_an_error(
         assert min(len(file.right), len(file.wrong)) >= AT_LEAST, name
 
 
-def test_the_stubs_themselves_are_clean(site: Site, found: dict[str, dict[int, list[str]]]) -> None:
+def test_checkers_find_no_errors_in_stubs(site: Site, found: dict[str, dict[int, list[str]]]) -> None:
     assert found.keys() <= {name for files in site.uses.values() for name in files}
 
 
-def test_stubs_are_right_by_themselves_whatever_their_kernels_are_called(tmp_path: Path) -> None:
-    """Type checkers only read installed stubs; here they check them."""
+def test_stubs_pass_strict_checks_with_any_kernel_names(tmp_path: Path) -> None:
     for name, whole in MADE.items():
         (tmp_path / f"{name}.pyi").write_text(stub.render(whole, "# Made for a test"))  # type: ignore[arg-type]
     shown = projects.run(tmp_path, sys.executable, "-m", "mypy", "--strict", *(f"{name}.pyi" for name in MADE))
     assert shown.status == 0, shown.out
 
 
-def test_every_example_is_among_them() -> None:
+def test_every_example_is_checked() -> None:
     examples = {path.name for path in (projects.CHECKOUT / "examples").iterdir() if path.is_dir()}
-    assert examples == EXAMPLES.keys() | ELSEWHERE.keys()
+    assert examples == EXAMPLES.keys() | IN_PLACE

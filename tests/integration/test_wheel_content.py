@@ -1,4 +1,4 @@
-"""Check that a build imports what its back end packs, by every way to choose files, and what sdists have."""
+"""Test that builds import the packages that the back end packs, and that sdists have all files of the table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MODULE = 'tool.aotcuda.modules."ripple.k"'
 
 
 def write(folder: Path, back_end: str, choice: str, *, lies: str, source: str = "ripple._kernels") -> Path:
-    """Return a project whose package lies in a folder, with the wheel's files chosen by these lines."""
+    """Write a project with its package in the folder `lies`. `choice` selects the files of the wheel."""
     table = f'[tool.aotcuda]\narch = ["sm_80"]\n\n[{MODULE}]\nsource = "{source}"\nkernels.f = "void(float32[::1])"\n'
     head = HATCHLING if back_end == "hatchling" else SETUPTOOLS
     files = {"pyproject.toml": f"{head}\n{choice}\n{table}", f"{lies}/__init__.py": "", f"{lies}/_kernels.py": KERNELS}
@@ -53,7 +53,7 @@ def write(folder: Path, back_end: str, choice: str, *, lies: str, source: str = 
 
 @pytest.fixture(autouse=True)
 def _with_setuptools(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Import the newest setuptools where a test is for it."""
+    """Import the newest setuptools in tests of setuptools."""
     parameters = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
     names = [value for name in parameters for value in (name, *CHOICES.get(name, ()), *REFUSED.get(name, ((),))[0])]
     if "setuptools" in names:
@@ -67,7 +67,6 @@ def command(back_end: str) -> tuple[str, ...]:
 CHOICES = {
     "sources without packages": ("hatchling", f'{WHEEL}sources = ["src"]\nonly-include = ["src/ripple"]', "src/ripple"),
     "sources and include": ("hatchling", f'{WHEEL}sources = ["lib"]\ninclude = ["lib/ripple/**"]', "lib/ripple"),
-    "only-include of the root": ("hatchling", f'{WHEEL}only-include = ["ripple"]', "ripple"),
     "a prefix that is taken away": (
         "hatchling",
         f'{WHEEL}only-include = ["a/b"]\nsources = {{ "a/b" = "" }}',
@@ -88,7 +87,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_build_imports_the_package_that_the_back_end_packs(name: str, tmp_path: Path) -> None:
+def test_build_imports_the_package_that_the_back_end_packs(name: str, tmp_path: Path) -> None:
     back_end, choice, lies = CHOICES[name]
     project = write(tmp_path, back_end, choice, lies=lies)
     done = projects.forked_run(project, *command(back_end))
@@ -107,13 +106,6 @@ REFUSED = {
             "tool.hatch.build.targets.wheel.packages"
         ),
     ),
-    "hatchling packs it below src": (
-        ("hatchling", f'{WHEEL}only-include = ["src/ripple"]', "src/ripple", NAME),
-        (
-            f'{MODULE}: the package ripple is missing from the wheel; add "src/ripple" to '
-            "tool.hatch.build.targets.wheel.packages"
-        ),
-    ),
     "setuptools packs another one": (
         ("setuptools", '[tool.setuptools]\npackages = ["other"]', "ripple", NAME),
         (
@@ -123,10 +115,6 @@ REFUSED = {
     ),
     "a source by the name of its folder": (
         ("hatchling", f'{WHEEL}packages = ["src/ripple"]', "src/ripple", "src.ripple._kernels"),
-        f'{MODULE}.source: the wheel has src.ripple._kernels as ripple._kernels; write source = "ripple._kernels"',
-    ),
-    "a source by the name of its folder, for setuptools": (
-        ("setuptools", '[tool.setuptools.packages.find]\nwhere = ["src"]', "src/ripple", "src.ripple._kernels"),
         f'{MODULE}.source: the wheel has src.ripple._kernels as ripple._kernels; write source = "ripple._kernels"',
     ),
     "a package that is renamed": (
@@ -149,7 +137,7 @@ def test_package_missing_from_the_wheel_is_refused(name: str, tmp_path: Path) ->
 
 
 def sdist(project: Path, back_end: str) -> set[str]:
-    """Make an sdist, which compiles nothing; return the names in it, without the folder that they all lie in."""
+    """Make an sdist, which compiles nothing. Return its file names, without the top folder."""
     nothing_to_compile_for = {"AOTCUDA_ARCH": "no arch at all"}
     if back_end == "hatchling":
         projects.succeed(project, sys.executable, "-m", "hatchling", "build", "-t", "sdist", **nothing_to_compile_for)
@@ -184,37 +172,20 @@ def test_sdist_has_files_of_the_table_and_no_records(packer: str, tmp_path: Path
     assert ".aotcuda-record.json" not in sdist(project, packer)
 
 
-WHEEL_HOOK = "in place of [tool.hatch.build.targets.wheel.hooks.aotcuda], which leaves sdists to hatchling"
-LACKING = {
-    "a file that git ignores": ({"f.cu": FUNCTION, ".gitignore": "*.cu\n"}, "lacks f.cu"),
-    "a record": ({"f.cu": FUNCTION, ".aotcuda-record.json": "{}"}, "has .aotcuda-record.json"),
-    "both": (
-        {"f.cu": FUNCTION, ".gitignore": "*.cu\n", ".aotcuda-record.json": "{}"},
-        "lacks f.cu and has .aotcuda-record.json",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LACKING)
-def test_wheel_hook_refuses_sdists_with_other_files(name: str, tmp_path: Path) -> None:
-    files, fact = LACKING[name]
-    project = linking(tmp_path)
-    projects.put(project, files)
-    said = f"pyproject.toml: an sdist of this project {fact}; write [tool.hatch.build.hooks.aotcuda] {WHEEL_HOOK}"
-    assert projects.refused(project, *projects.HATCHLING).err == f"aotcuda: {said}\n"
-    if name == "both":
-        editable = (*projects.HATCHLING[:-1], "wheel:editable")
-        assert f"aotcuda: warning: {said}" in projects.succeed(project, *editable).err
-        config = project / "pyproject.toml"
-        config.write_text(config.read_text().replace("targets.wheel.hooks", "hooks"))
-        assert "an sdist" not in projects.succeed(project, *projects.HATCHLING).err
-
-
-def linking(folder: Path) -> Path:
-    """Return a project with the wheel's own hook table that links `f.cu`, which it lacks."""
-    project = write(folder, "hatchling", "", lies="ripple")
+def test_wheel_hook_refuses_sdists_with_other_files(tmp_path: Path) -> None:
+    project = write(tmp_path, "hatchling", "", lies="ripple")
     config = project / "pyproject.toml"
-    text = config.read_text().replace('source = "ripple', 'link = ["f.cu"]\nsource = "ripple')
-    config.write_text(text.replace('name = "other-name"', 'name = "ripple"'))
+    text = config.read_text().replace('name = "other-name"', 'name = "ripple"')
+    config.write_text(text.replace('source = "ripple', 'link = ["f.cu"]\nsource = "ripple'))
     (project / ".git").mkdir()
-    return project
+    projects.put(project, {"f.cu": FUNCTION, ".gitignore": "*.cu\n", ".aotcuda-record.json": "{}"})
+    said = (
+        "pyproject.toml: an sdist of this project lacks f.cu and has .aotcuda-record.json; write "
+        "[tool.hatch.build.hooks.aotcuda] in place of [tool.hatch.build.targets.wheel.hooks.aotcuda], which leaves "
+        "sdists to hatchling"
+    )
+    assert projects.refused(project, *projects.HATCHLING).err == f"aotcuda: {said}\n"
+    editable = (*projects.HATCHLING[:-1], "wheel:editable")
+    assert f"aotcuda: warning: {said}" in projects.succeed(project, *editable).err
+    config.write_text(config.read_text().replace("targets.wheel.hooks", "hooks"))
+    assert "an sdist" not in projects.succeed(project, *editable).err

@@ -1,4 +1,4 @@
-"""Right and wrong uses of a packaged module's names, as a user's file for type checkers, made from its manifest."""
+"""Make a user's file for type checkers from a manifest, with right and wrong uses of the module's names."""
 
 from __future__ import annotations
 
@@ -48,14 +48,8 @@ print(ctypes.sizeof(ctypes.c_int))
 """
 
 _CONFIGURATIONS = (
-    "1, 32",
-    "(2, 2), (8, 8, 1)",
-    "size, (size, 2)",
-    "[2, 2], 32",
-    "1, 32, None",
-    "1, 32, 0, 1024",
-    "1, 32, Stream()",
-    "1, 32, Protocol(), 64",
+    *("1, 32", "(2, 2), (8, 8, 1)", "size, (size, 2)", "[2, 2], 32", "1, 32, None", "1, 32, 0, 1024"),
+    *("1, 32, Stream()", "1, 32, Protocol(), 64"),
 )
 _RIGHT = {
     "integer": ("True", "2", "numpy.int32(3)", "numpy.bool_(True)"),
@@ -85,8 +79,8 @@ class File:
 
     Attributes:
         lines: Its lines.
-        right: The numbers of those that are right uses.
-        wrong: The numbers of those that are wrong ones.
+        right: The numbers of the lines with right uses.
+        wrong: The numbers of the lines with wrong uses.
     """
 
     def __init__(self, text: str) -> None:
@@ -94,13 +88,15 @@ class File:
         self.right: set[int] = set()
         self.wrong: set[int] = set()
 
-    def takes(self, line: str) -> None:
-        self.lines.append(line)
-        self.right.add(len(self.lines))
+    def accepts(self, *lines: str) -> None:
+        for line in lines:
+            self.lines.append(line)
+            self.right.add(len(self.lines))
 
-    def refuses(self, line: str) -> None:
-        self.lines.append(line)
-        self.wrong.add(len(self.lines))
+    def refuses(self, *lines: str) -> None:
+        for line in lines:
+            self.lines.append(line)
+            self.wrong.add(len(self.lines))
 
 
 def of(whole: manifest.Manifest, module: str) -> File:
@@ -110,13 +106,13 @@ def of(whole: manifest.Manifest, module: str) -> File:
         (_grid_kernel if whole.get("by_grid") else _kernel)(file, kernel)
     for function in whole["functions"]:
         _function(file, function["name"])
-    file.takes("module: aotcuda.Module = m.__aotcuda__")
-    file.takes("print(module.name, module.kernels, module.functions, module.chosen, module.tiers, module.fast_path)")
-    file.takes("print(module.choice_for((9, 0), driver=(13, 0)).why)")
-    file.takes("module.preload()")
-    file.refuses("module.choice_for(9.0)")
-    file.refuses("m.no_such_name")
-    file.refuses("after_all_that: int = 'it is still checked'")
+    file.accepts(
+        "module: aotcuda.Module = m.__aotcuda__",
+        "print(module.name, module.kernels, module.functions, module.chosen, module.tiers, module.fast_path)",
+        "print(module.choice_for((9, 0), driver=(13, 0)).why)",
+        "module.preload()",
+    )
+    file.refuses("module.choice_for(9.0)", "m.no_such_name", "after_all_that: int = 'it is still checked'")
     return file
 
 
@@ -127,35 +123,37 @@ def _kernel(file: File, kernel: manifest.Kernel) -> None:
     counts = {len(row) for row in rows}
     for row in rows:
         for choice in range(4):
-            file.takes(f"{k}[1, 32]({_joined(_right(item, choice) for item in row)})")
+            file.accepts(f"{k}[1, 32]({_joined(_right(item, choice) for item in row)})")
         if len(rows) == 1:  # what one refuses, another may take
             for args in _with_one_wrong(row):
                 file.refuses(f"{k}[1, 32]({args})")
     given = _joined(_right(item) for item in rows[0])
-    for configuration in _CONFIGURATIONS:
-        file.takes(f"{k}[{configuration}]({given})")
-    file.takes(f"{k}.forall(100)({given})")
-    file.takes(f"{k}.forall(size, 128, shared=64)({given})")
-    file.takes(f"{k}.configure(1, 32, cluster=2, stream=Stream())({given})")
-    file.takes(f"launch_{name}: aotcuda.Launcher = {k}[1, 32]")
-    file.takes(f"launch_{name}({given})")
-    file.takes(f"any_{name}: aotcuda.Kernel = {k}")
-    file.takes(f"print({k}.signatures, {k}.occupancy(128), launch_{name}.grid)")
-    file.refuses(f"{k}({given})")
+    file.accepts(*(f"{k}[{configuration}]({given})" for configuration in _CONFIGURATIONS))
+    file.accepts(
+        f"{k}.forall(100)({given})",
+        f"{k}.forall(size, 128, shared=64)({given})",
+        f"{k}.configure(1, 32, cluster=2, stream=Stream())({given})",
+        f"launch_{name}: aotcuda.Launcher = {k}[1, 32]",
+        f"launch_{name}({given})",
+        f"any_{name}: aotcuda.Kernel = {k}",
+        f"print({k}.signatures, {k}.occupancy(128), launch_{name}.grid)",
+    )
     if max(counts) + 1 not in counts:
         args = _joined([*map(_right, max(rows, key=len)), "1"])
-        file.refuses(f"{k}[1, 32]({args})")
-        file.refuses(f"{k}.forall(8)({args})")
+        file.refuses(f"{k}[1, 32]({args})", f"{k}.forall(8)({args})")
     if min(counts) > 0 and min(counts) - 1 not in counts:
         file.refuses(f"{k}[1, 32]({_joined(map(_right, min(rows, key=len)[:-1]))})")
-    file.refuses(f"{k}[32]({given})")
-    file.refuses(f"{k}[1, 32, None, 0, 5]({given})")
-    file.refuses(f"{k}['1', 32]({given})")
-    file.refuses(f"{k}[1, 32.0]({given})")
-    file.refuses(f"{k}.forall('n')({given})")
-    file.refuses(f"{k}.configure(1, 32, clusters=2)")
-    file.refuses(f"{k}[1, 32](**{{'a': 1}})" if min(counts) else f"{k}[1, 32](a=1)")
-    file.refuses(f"print({k}.signature)")
+    file.refuses(
+        f"{k}({given})",
+        f"{k}[32]({given})",
+        f"{k}[1, 32, None, 0, 5]({given})",
+        f"{k}['1', 32]({given})",
+        f"{k}[1, 32.0]({given})",
+        f"{k}.forall('n')({given})",
+        f"{k}.configure(1, 32, clusters=2)",
+        f"{k}[1, 32](**{{'a': 1}})" if min(counts) else f"{k}[1, 32](a=1)",
+        f"print({k}.signature)",
+    )
 
 
 def _grid_kernel(file: File, kernel: manifest.Kernel) -> None:
@@ -168,49 +166,52 @@ def _grid_kernel(file: File, kernel: manifest.Kernel) -> None:
         "default" not in argument and not item.get("optional") for argument, item in zip(arguments, row, strict=True)
     )
     for choice in range(4):
-        file.takes(f"{k}[4]({_joined(_right(item, choice) for item in row[:count])})")
+        file.accepts(f"{k}[4]({_joined(_right(item, choice) for item in row[:count])})")
     given = _joined(map(_right, row[:count]))
-    for configuration in ("4", "4, 2", "(4, 2, 1)", "[4]", "size", "grid"):
-        file.takes(f"{k}[{configuration}]({given})")
-    file.takes(f"{k}[4]({_joined(named)})")
-    file.takes(f"{k}[4]({_joined([*map(_right, row[:1]), *named[1:]])})")
-    file.takes(f"{k}[4]({_joined(map(_right, row[:needed]))})")
-    file.takes(f"{k}.configure(4, stream=Stream())({given})")
-    file.takes(f"{k}.configure(lambda meta: meta['n'])({given})")  # in brackets pyright infers nothing of a lambda
-    file.takes(f"launch_{name}: aotcuda.GridLauncher = {k}[4]")
-    file.takes(f"launch_{name}({given})")
-    file.takes(f"print({k}.signatures)")
-    for args in _with_one_wrong(row[:count]):
-        file.refuses(f"{k}[4]({args})")
-    file.refuses(f"{k}({given})")
-    file.refuses(f"{k}['4']({given})")
-    file.refuses(f"{k}[4.0]({given})")
-    file.refuses(f"{k}[4]({_joined(map(_right, row[: needed - 1]))})")
-    file.refuses(f"{k}[4]({given}, 1)")
-    file.refuses(f"{k}[4]({given}, NO_SUCH=4)")
-    file.refuses(f"{k}[4]({given}, {named[0]})")
-    file.refuses(f"{k}.configure(4, 32)")
-    file.refuses(f"{k}.configure(4, shared=32)")
-    file.refuses(f"print({k}.signature)")
+    file.accepts(*(f"{k}[{grid}]({given})" for grid in ("4", "4, 2", "(4, 2, 1)", "[4]", "size", "grid")))
+    file.accepts(
+        f"{k}[4]({_joined(named)})",
+        f"{k}[4]({_joined([*map(_right, row[:1]), *named[1:]])})",
+        f"{k}[4]({_joined(map(_right, row[:needed]))})",
+        f"{k}.configure(4, stream=Stream())({given})",
+        f"{k}.configure(lambda meta: meta['n'])({given})",  # in brackets pyright infers nothing of a lambda
+        f"launch_{name}: aotcuda.GridLauncher = {k}[4]",
+        f"launch_{name}({given})",
+        f"print({k}.signatures)",
+    )
+    file.refuses(*(f"{k}[4]({args})" for args in _with_one_wrong(row[:count])))
+    file.refuses(
+        f"{k}({given})",
+        f"{k}['4']({given})",
+        f"{k}[4.0]({given})",
+        f"{k}[4]({_joined(map(_right, row[: needed - 1]))})",
+        f"{k}[4]({given}, 1)",
+        f"{k}[4]({given}, NO_SUCH=4)",
+        f"{k}[4]({given}, {named[0]})",
+        f"{k}.configure(4, 32)",
+        f"{k}.configure(4, shared=32)",
+        f"print({k}.signature)",
+    )
 
 
 def _function(file: File, name: str) -> None:
     f = f"m.{name}"
-    file.takes(f"print({f}.signature.upper(), {f}.prototype.upper(), {f}.__name__)")
-    file.takes(f"function_{name}: aotcuda.DeviceFunction = {f}")
-    file.takes(f"{f}(1, 2)")  # as kernels do, whose types are the compiler's affair
-    for use in (
+    file.accepts(
+        f"print({f}.signature.upper(), {f}.prototype.upper(), {f}.__name__)",
+        f"function_{name}: aotcuda.DeviceFunction = {f}",
+        f"{f}(1, 2)",  # as kernels do; the compiler checks the types
+    )
+    file.refuses(
         f"{f}[1, 32](1)",
         f"{f}.forall(3)",
         f"print({f}.signatures)",
         f"kernel_{name}: aotcuda.Kernel = {f}",
         f"{name}_number: int = {f}.signature",
-    ):
-        file.refuses(use)
+    )
 
 
 def _with_one_wrong(row: list[Any]) -> Iterable[str]:
-    """Return the arguments for a row of parameters with one that does not fit, for each and for each that does not."""
+    """Return the arguments for a row of parameters, with one wrong value at each place."""
     args = [_right(item) for item in row]
     for number, item in enumerate(row):
         for other in _WRONG.get(_family(item), ()):

@@ -17,7 +17,7 @@ SKIPPED = {
     ),
     "toolkits, editable installs and process numbers are for builds, which run on Linux alone": (
         "test_a_process_is_told_from_a_later_one_of_its_number",
-        "test_modules_of_editable_installs_are_found_by_their_projects_table",
+        "test_modules_of_editable_installs_are_found_by_their_tables",
         "test_the_machines_own_toolkit_is_named_whatever_is_in_it",
         "test_toolkits_are_told_with_the_gpus_that_they_build_for",
     ),

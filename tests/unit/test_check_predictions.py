@@ -1,4 +1,4 @@
-"""Test what `aotcuda check` predicts is what the run time does, for every wheel, GPU and driver on the stand-in."""
+"""Test that `aotcuda check` predicts the choice of the run time, for wheels, GPUs and drivers on the stand-in."""
 
 from __future__ import annotations
 
@@ -20,10 +20,6 @@ RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "fi
 
 WHEELS = {
     "the README's": ("sm_75 sm_80 sm_90 sm_100 sm_120 compute_75", {"cuda": "13.0"}),
-    "every target": (
-        "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_103 sm_107 sm_110 sm_120 sm_121 compute_75",
-        {"cuda": "13.4"},
-    ),
     "two toolkits'": (
         "sm_75 sm_80 sm_87 sm_90 sm_100 sm_120 sm_88@13.5 sm_107@13.5 sm_110@13.5 compute_75@12.0",
         {"cuda": "12.9"},
@@ -43,7 +39,7 @@ def read(folder):
 
 
 def fresh_import():
-    """Return the packaged module as a new process would import it, its driver started anew."""
+    """Import the packaged module as a new process does, and start the driver again."""
     driver._driver = None
     for name in [name for name in sys.modules if name.startswith("mypkg")]:
         del sys.modules[name]
@@ -51,7 +47,7 @@ def fresh_import():
 
 
 def launched(cuda, capability, cuda_version):
-    """Return what a launch does: the target of the image that it takes, or the error's class."""
+    """Launch a kernel. Return the target of the loaded image, or the class of the error."""
     cuda.set(devices="{}.{}".format(*capability), version=cuda_version[0] * 1000 + cuda_version[1] * 10)
     cuda._fake.fake_reset()
     module = fresh_import()
@@ -63,7 +59,7 @@ def launched(cuda, capability, cuda_version):
 
 
 @pytest.mark.parametrize("wheel", WHEELS)
-def test_every_pair_takes_what_was_predicted(cuda, wheel):
+def test_each_pair_loads_the_predicted_image(cuda, wheel):
     targets, toolchain = WHEELS[wheel]
     kernel = manifests.kernel("axpy", "void(float32)")
     folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain)
@@ -81,7 +77,7 @@ def test_every_pair_takes_what_was_predicted(cuda, wheel):
 
 @pytest.mark.parametrize("wheel", ["the README's", "suffixes", "two toolkits'"])
 @pytest.mark.parametrize("changes", [{"fallback": "jit", "rebuild": RECIPE}, {"fallback": "jit"}, {"rebuild": RECIPE}])
-def test_the_fallback_is_predicted_where_the_run_time_would_ask_it(cuda, wheel, changes):
+def test_jit_fallback_is_predicted_where_the_run_time_uses_it(cuda, wheel, changes):
     targets, toolchain = WHEELS[wheel]
     kernel = manifests.kernel("axpy", "void(float32)")
     folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain, **changes)
@@ -91,12 +87,11 @@ def test_the_fallback_is_predicted_where_the_run_time_would_ask_it(cuda, wheel, 
         for version in DRIVERS[1:]:
             cell = predict(written, Gpu("", capability), Driver("", version))
             would_ask = module.choice_for(capability, version).arch is None and asked
-            renamed = capability == (10, 1)  # no toolkit has it by this number any more
+            renamed = capability == (10, 1)  # no toolkit uses this number now
             assert (cell.takes == "jit") == (would_ask and not renamed), (capability, version)
 
 
-def test_every_reason_is_the_run_times_own(cuda):
-    """Why an image is taken, and why each of the others is not, in the words of the module itself."""
+def test_reasons_equal_those_of_the_run_time(cuda):
     kernel = manifests.kernel("axpy", "void(float32)")
     targets = ("sm_75", "sm_80", "sm_87", "sm_90a", "sm_100f", "compute_75")
     folder = manifests.write(cuda.packages, [kernel], targets=targets)

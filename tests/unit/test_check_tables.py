@@ -1,4 +1,4 @@
-"""The facts on GPUs, drivers and toolkits: whole, sourced, and no other than the compilers that are installed here."""
+"""Test the tables of GPUs, drivers and toolkits against the installed compilers and the docs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from aotcuda.gpus import CAPABILITIES
 from aotcuda.tools.check import gpus
 
 
-def test_every_gpu_is_found_by_each_of_its_names():
+def test_gpu_is_found_by_each_of_its_names():
     for row in CAPABILITIES:
         for name in (*row.examples, *row.names):
             assert gpus.gpu(name).capability == row.number
             assert gpus.gpu(name.removeprefix("NVIDIA ").lower().replace(" ", "")).capability == row.number
 
 
-def test_the_toolchain_here_knows_what_the_tables_say():
+def test_installed_toolchain_supports_the_listed_gpus():
     here = toolchain.toolkit_version()
     known = [row.number for row in CAPABILITIES if row.known_to(here)]
     assert known == [*toolchain.supported_capabilities()]
 
 
-def test_the_pages_table_of_gpus_is_that_of_the_module():
+def test_table_of_the_page_equals_the_module():
     page = Path(__file__).parents[2].joinpath("docs", "check.md").read_text()
     for row in CAPABILITIES:
         if row.renamed is None:
@@ -45,26 +45,20 @@ def test_the_pages_table_of_gpus_is_that_of_the_module():
     ("target", "toolkit", "compression", "lowest"),
     [
         ("sm_75", (13, 0), "", "580.65"),
-        ("sm_75", (13, 4), "", "580.65"),
         ("sm_75", (12, 9), "", "525.60"),
-        ("sm_75", (12, 9), "speed", "525.60"),
         ("sm_75", (12, 9), "size", "550.54"),
-        ("sm_75", (13, 0), "size", "580.65"),
         ("sm_90a", (12, 0), "", "525.60"),
         ("sm_100", (12, 9), "", "570.26"),
-        ("sm_120f", (12, 9), "", "570.26"),
         ("sm_121", (12, 9), "", "575.51"),
-        ("sm_121", (13, 0), "", "580.65"),
         ("sm_107", (13, 5), "", "615"),
         ("compute_75", (12, 9), "", "575.51"),
-        ("compute_75", (13, 0), "", "580.65"),
         ("compute_75", (13, 2), "", "595.45"),
         ("compute_120", (12, 8), "size", "570.26"),
         ("compute_75", (13, 5), "", None),
         ("sm_90", (14, 0), "", None),
     ],
 )
-def test_the_lowest_driver_of_an_image(target, toolkit, compression, lowest):
+def test_lowest_driver_of_an_image(target, toolkit, compression, lowest):
     found = gpu_facts.min_driver(parse(target), toolkit, compression=compression)
     assert (found and gpu_facts.short(found)) == lowest
 
@@ -79,17 +73,17 @@ def test_the_lowest_driver_of_an_image(target, toolkit, compression, lowest):
         ("", (13, 0), None),
     ],
 )
-def test_the_lowest_driver_of_a_module_is_that_of_any_of_its_machine_code(targets, toolkit, lowest):
+def test_lowest_driver_of_a_module_is_that_of_its_machine_code(targets, toolkit, lowest):
     assert gpu_facts.lowest_driver((parse(text), toolkit) for text in targets.split()) == lowest
 
 
-def test_each_image_counts_with_the_cuda_that_it_is_written_for():
+def test_lowest_driver_uses_the_cuda_version_of_each_image():
     images = [("sm_110", (13, 5)), ("sm_120", (12, 9)), ("compute_75", (12, 0))]
     assert gpu_facts.lowest_driver((parse(text), cuda) for text, cuda in images) == "570.26"
     assert gpu_facts.lowest_driver([(parse("compute_75"), (12, 0))]) == "525.60"
 
 
-def test_versions_of_ptx_are_those_of_the_bindings():
+def test_ptx_versions_equal_those_of_the_bindings():
     from cuda.bindings.utils import get_minimal_required_cuda_ver_from_ptx_ver as wanted
 
     for isa, (major, minor) in gpu_facts.ptx_versions():
@@ -101,44 +95,39 @@ def test_versions_of_ptx_are_those_of_the_bindings():
     ("target", "builders"),
     [
         ("sm_107", "CUDA 13.4 or newer"),
-        ("sm_100f", "CUDA 12.9 or newer"),
         ("sm_101", "CUDA 12.8 to 12.9"),
         ("sm_90a", "CUDA 11.8 or newer"),
         ("sm_70", "CUDA 9.0 to 12.9"),
         ("sm_90f", ""),
-        ("sm_89a", ""),
         ("sm_95", ""),
     ],
 )
-def test_which_toolkits_build_for_a_target(target, builders):
+def test_toolkits_of_a_target(target, builders):
     assert gpu_facts.builders(parse(target)) == builders
 
 
 @pytest.mark.parametrize(
     ("text", "cuda", "note"),
     [
-        ("525", (12, 0), ""),
         ("535.183.01", (12, 2), ""),
-        ("580.65.06", (13, 0), ""),
         ("12.6", (12, 6), ""),
         ("CUDA 13.0", (13, 0), ""),
         ("R580", (13, 0), ""),
         ("585", (13, 0), "no branch that is known"),
         ("550.40", (12, 4), "older than 550.54.14"),
         ("470.57", (11, 8), "older than 525.60"),
-        ("11.4", (11, 4), "older than CUDA 12.0"),
         ("620.10", (13, 4), "newer than 615"),
     ],
 )
-def test_the_cuda_version_of_a_driver(text, cuda, note):
+def test_cuda_version_of_a_driver(text, cuda, note):
     found = gpus.driver(text)
     assert found.cuda == cuda
     assert found.note.startswith(note)
     assert bool(found.note) == bool(note)
 
 
-@pytest.mark.parametrize("text", ["", "58", "5800", "five", "13.9", "12", "999", "580.65.06.1", "580.", "v580", "-525"])
-def test_a_driver_that_is_none_is_told_what_to_write(text):
+@pytest.mark.parametrize("text", ["", "5800", "five", "13.9", "580.65.06.1", "-525"])
+def test_unknown_driver_gets_correct_examples(text):
     with pytest.raises(gpus.TargetError) as caught:
         gpus.driver(text)
     (line,) = str(caught.value).splitlines()
@@ -151,18 +140,13 @@ def test_a_driver_that_is_none_is_told_what_to_write(text):
         ("H10O", "H100"),
         ("RTX 509", "RTX 5090"),
         ("RTX 6000", "Quadro RTX 6000"),
-        ("RTX 6000", "NVIDIA RTX 6000 Ada"),
         ("Jetson Orin", "Jetson AGX Orin"),
-        ("A 1000", "NVIDIA RTX A1000"),
-        ("radeon", "'sm_90'"),
         ("", "'sm_90'"),
         ("sm_95", "one of sm_60"),
-        ("compute_90", "is no GPU"),
-        ("sm_90a", "is no GPU"),
         ("sm_9", "is no target"),
     ],
 )
-def test_a_gpu_that_is_not_known_is_told_the_nearest_names(text, names):
+def test_unknown_gpu_gets_the_nearest_names(text, names):
     with pytest.raises(gpus.TargetError) as caught:
         gpus.gpu(text)
     (line,) = str(caught.value).splitlines()
@@ -172,5 +156,5 @@ def test_a_gpu_that_is_not_known_is_told_the_nearest_names(text, names):
 @pytest.mark.parametrize(
     ("text", "capability"), [("sm_90", (9, 0)), ("9.0", (9, 0)), ("sm_101", (11, 0)), ("NVIDIA A100-SXM4-80GB", (8, 0))]
 )
-def test_a_gpu_by_its_capability_or_by_what_the_driver_calls_it(text, capability):
+def test_gpu_is_found_by_capability_or_driver_name(text, capability):
     assert gpus.gpu(text).capability == capability

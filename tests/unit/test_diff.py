@@ -1,4 +1,4 @@
-"""`aotcuda diff`: every change is told, and what would break a user of the old build is marked."""
+"""Test that `aotcuda diff` reports every change, and marks those that break users of the old build."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def whole(tmp_path: Path) -> dict[str, Any]:
 
 
 def found(old: Any, new: Any) -> list[Change]:
-    """Return all that the manifests tell; what images tell is in the tests of the command."""
-    of_module = ("functions", "reach", "images", "settings", "sizes")
+    """Return the changes between two manifests; tests of the command cover those between images."""
+    of_module = ("functions", "gpu_support", "images", "settings", "sizes")
     rules = (kernel_changes.kernels, *(getattr(module_changes, name) for name in of_module))
     return [change for rule in rules for change in rule(old, new)]
 
@@ -62,10 +62,10 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 UNTOLD = {"origin", "sha256", "generator", "module", "resources", "rebuild", "sources", "path"}
-"""What no user depends on, or what is told by what it decides."""
+"""Keys that no user depends on, or whose effect is reported instead."""
 
 SIZED = {("images", "bytes"), ("ltoir", "bytes")}
-"""Sizes before compression; those of files are told."""
+"""Sizes before compression; those of files are reported."""
 
 
 def changed(value: Any) -> Any:
@@ -87,8 +87,7 @@ def changed(value: Any) -> Any:
     return [7] if isinstance(value, list) else "other"
 
 
-def test_whatever_changes_in_a_manifest_is_told(whole):
-    """Each value of it is changed in turn: nothing that users may depend on changes in silence."""
+def test_each_change_of_a_manifest_is_reported(whole):
     assert found(whole, whole) == []
     told = 0
     for path in leaves(whole):
@@ -105,7 +104,7 @@ def test_whatever_changes_in_a_manifest_is_told(whole):
     assert told > 80
 
 
-def test_adding_breaks_nobody_and_removing_does(whole):
+def test_removals_break_and_additions_do_not(whole):
     for key in ("kernels", "functions"):
         for index in range(len(whole[key])):
             fewer = copy.deepcopy(whole)
@@ -132,24 +131,17 @@ def axpy(manifest: dict[str, Any]) -> dict[str, Any]:
         (lambda m: axpy(m)["parameters"][1].update(name="x"), False, "were called a, b and are called a, x"),
         (lambda m: axpy(m).update(cooperative=True), True, "its grid must fit the GPU at once"),
         (lambda m: axpy(m).update(launch_bounds=[128, 0, 0]), True, "had 1024 threads at most, and have 128"),
-        (lambda m: m["kernels"][1]["overloads"][0].update(launch_bounds=[512]), False, "256 threads at most"),
         (lambda m: m["functions"][0].update(prototype="double add(int a)"), True, "its prototype was int32_t add"),
-        (lambda m: m["images"].pop(0), False, "with driver 580.65 to 615, sm_80 was taken and compute_75 is"),
+        (lambda m: m["images"].pop(0), False, "with driver 580.65 to 615, sm_80 was loaded and compute_75 is"),
         (lambda m: m["images"].pop(2), True, "with driver 580.65 to 615, compute_75 ran and nothing does"),
-        (lambda m: m["ltoir"].pop(0), True, "links for compute capability 8.0 found some, and find none"),
+        (lambda m: m["ltoir"].pop(0), True, "links for compute capability 8.0 found code, and find none"),
         (lambda m: m.update(toolchain={"cuda": "13.2"}), True, "linkers of CUDA 13.0 refuse LTOIR of CUDA 13.2"),
-        (lambda m: m.update(toolchain={"cuda": "12.9"}), True, "linkers of CUDA 13.0 refuse LTOIR of CUDA 12.9"),
-        (lambda m: m.update(toolchains=[{"versions": {"cuda": "12.9"}, "ltoir": [1]}]), False, "was none and is [{"),
         (lambda m: m["images"][-1].update(cuda="13.2"), True, "compute_75 ran and nothing does"),
         (lambda m: m.update(min_driver="595.45"), True, "the lowest was 580.65 and is 595.45"),
-        (lambda m: m.update(min_driver="525.60"), False, "the lowest was 580.65 and is 525.60"),
         (lambda m: m.update(fallback="error"), True, "fallback: was jit and is error"),
         (lambda m: m.pop("rebuild"), True, "the build table was removed"),
-        (lambda m: m.update(load="first-use"), False, "load: was import and is first-use"),
         (lambda m: m.update(format=9), True, "an older run time refuses it"),
         (lambda m: m.update(floor="9.10"), True, "oldest run time: was 0.1.0 and is 9.10; an older"),
-        (lambda m: m.update(floor="0.0.9"), False, "was 0.1.0 and is 0.0.9"),
-        (lambda m: m["options"].update(fastmath=True), False, "options.fastmath: was false and is true"),
         (lambda m: m["files"]["kernels"].update(bytes=1), False, "-> 1 bytes"),
     ],
 )  # fmt: skip
@@ -187,7 +179,7 @@ def test_equal_builds_have_no_differences(wheels, capsys):
     assert run(capsys, *wheels()) == (0, "mypkg.kernels\n    no differences\n", "")
 
 
-def test_breaking_changes_come_first_and_fail_the_command(wheels, capsys):
+def test_breaking_changes_are_first_and_fail_the_command(wheels, capsys):
     def change(whole):
         whole["load"] = "first-use"
         whole["kernels"] = whole["kernels"][:1]
@@ -198,7 +190,7 @@ def test_breaking_changes_come_first_and_fail_the_command(wheels, capsys):
     assert error == "aotcuda: users of the old build would break: mypkg.kernels: kernel axpy: removed\n"
 
 
-def test_modules_that_come_and_go(wheels, capsys):
+def test_removed_module_breaks_and_new_module_does_not(wheels, capsys):
     old, new = wheels(lambda whole: None, "mypkg.a", "mypkg.kernels")
     code, out, error = run(capsys, old, new)
     assert code == 1
@@ -207,26 +199,17 @@ def test_modules_that_come_and_go(wheels, capsys):
     assert error.endswith("module mypkg.a: removed\n")
 
 
-def test_json_has_each_change_with_what_it_was(wheels, capsys):
+def test_json_has_each_change_with_both_values(wheels, capsys):
     code, out, _ = run(capsys, *wheels(lambda whole: whole.update(fallback="error")), "--json")
     assert code == 1
     report = json.loads(out)
     assert report["breaks"] is True
-    (module,) = report["modules"]
-    assert module["changes"] == [
-        {
-            "kind": "setting",
-            "name": "fallback",
-            "change": "was jit and is error",
-            "breaks": True,
-            "old": "jit",
-            "new": "error",
-        }
-    ]
+    change = {"kind": "setting", "name": "fallback", "change": "was jit and is error", "breaks": True}
+    assert report["modules"][0]["changes"] == [{**change, "old": "jit", "new": "error"}]
 
 
 @pytest.mark.parametrize(("more", "breaks"), [(2, False), (100, True)])
-def test_registers_and_memory_are_what_the_images_tell(tmp_path, capsys, monkeypatch, more, breaks):
+def test_registers_are_read_from_the_images(tmp_path, capsys, monkeypatch, more, breaks):
     """More registers than a block of 1,024 threads can have break launches of such blocks."""
     old = modules.write_wheel(tmp_path / "old")
     original = modules.images.numba_cubin
@@ -254,5 +237,5 @@ def test_targets_without_manifest_cannot_be_compared(wheels, capsys, tmp_path):
     fatbin = next((tmp_path / "new").rglob("kernels.fatbin"))
     code, out, error = run(capsys, old, str(fatbin))
     assert (code, out) == (1, "")
-    assert "is an image alone, without a manifest to compare; name a wheel, module or folder" in error
+    assert "is an image without a manifest to compare; name a wheel, module or folder" in error
     assert run(capsys, old, "nothing.at.all")[0] == 1

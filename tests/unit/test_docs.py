@@ -88,15 +88,6 @@ def test_the_page_of_environment_variables_has_all_that_are_read():
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/moving.md"])
-def test_a_first_page_installs_each_program_before_it_runs(page):
-    commands = "\n".join(text for _, kind, text in BLOCK.findall((ROOT / page).read_text()) if not kind)
-    for program, distribution in (("python -m build", "build"), ("\naotcuda ", r"\"aotcuda\[(cu13|inspect)\b")):
-        installed = re.search(rf"^pip install .*{distribution}", commands, re.MULTILINE)
-        assert installed, distribution
-        assert installed.start() < commands.index(program)
-
-
 def blocks(language):
     """Blocks of a language in all pages, each with the page's name and its number there."""
     return [

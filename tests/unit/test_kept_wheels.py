@@ -1,4 +1,4 @@
-"""Wheels that earlier versions built: read, checked, compared, loaded and launched by this one."""
+"""Test that wheels of earlier versions can be inspected, checked, compared, loaded and launched."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OVERLOADS = [
 
 @pytest.fixture
 def installed(cuda):
-    """Install a wheel where the stand-in's packages are, and import a module of it."""
+    """Return a function that installs a wheel for the stand-in driver, and imports one of its modules."""
     before = set(sys.modules)
 
     def install(wheel, module):
@@ -55,7 +55,7 @@ def installed(cuda):
 
 
 def argument(cuda, parameter):
-    """Something that a parameter is exactly made for."""
+    """Return an argument that fits a parameter exactly."""
     kind = parameter["kind"]
     if kind == "tuple":
         return tuple(argument(cuda, member) for member in parameter["members"])
@@ -68,16 +68,16 @@ def argument(cuda, parameter):
     return np.dtype({"f": "F", "d": "D"}[parameter["format"]] if kind == "complex" else parameter["format"]).type(1)
 
 
-def test_there_are_wheels_of_todays_format():
+def test_there_is_a_wheel_of_the_current_format():
     formats = {found["format"] for wheel in WHEELS for found in manifests(wheel).values()}
     assert manifest.FORMAT in formats, "run tools/keep_wheels.py"
 
 
 @pytest.mark.parametrize(("wheel", "name", "kernel", "overload"), OVERLOADS)
-def test_every_overload_is_launched(cuda, installed, wheel, name, kernel, overload):
+def test_each_overload_can_be_launched(cuda, installed, wheel, name, kernel, overload):
     module = installed(wheel, name)
     arguments = [argument(cuda, parameter) for parameter in overload["parameters"]]
-    for _ in range(3):  # as in the first launch, so where its argument types are known
+    for _ in range(3):  # later launches use the specialization
         getattr(module, kernel)[1, 32](*arguments)
     launches = cuda.launches()
     assert [launch["kernel"] for launch in launches] == [overload["symbol"]] * 3
@@ -86,15 +86,15 @@ def test_every_overload_is_launched(cuda, installed, wheel, name, kernel, overlo
 
 
 @pytest.mark.parametrize(("wheel", "name"), MODULES)
-def test_its_manifest_has_todays_shape(installed, wheel, name):
+def test_manifest_fits_the_current_schema(installed, wheel, name):
     module = installed(wheel, name).__aotcuda__
     assert module.manifest == manifests(wheel)[name]
-    assert manifest.parse(manifest.dump(module.manifest), name) == module.manifest  # held against the shape
+    assert manifest.parse(manifest.dump(module.manifest), name) == module.manifest  # compares it with the schema
     assert module.manifest["floor"] == "0.1.0"
 
 
 @pytest.mark.parametrize(("wheel", "name"), MODULES)
-def test_the_fallback_can_build_it_again(cuda, installed, wheel, name):
+def test_jit_fallback_can_plan_the_module(cuda, installed, wheel, name):
     module = installed(wheel, name).__aotcuda__
     found = build_inputs.packaged(module.manifest, str(cuda.packages))
     assert (found.module, found.frontend) == (name, "numba-cuda")
@@ -106,7 +106,7 @@ def test_the_fallback_can_build_it_again(cuda, installed, wheel, name):
 
 
 @pytest.mark.parametrize("wheel", WHEELS, ids=lambda wheel: wheel.name)
-def test_the_commands_read_it(wheel, capsys):
+def test_commands_read_the_wheel(wheel, capsys):
     assert main(["inspect", str(wheel)]) == 0
     shown = capsys.readouterr().out
     for module, found in manifests(wheel).items():

@@ -1,4 +1,4 @@
-"""Reading a manifest, and refusing what is not one."""
+"""Test that manifests are read, and that altered, foreign and newer ones are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_dumped_manifest_reads_back_equal(folder):
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"3", b"{}", b'{"format": 1', b"\xff\xfe", b"[" * 100_000])
-def test_data_that_is_no_manifest_is_refused(data):
+def test_data_without_a_manifest_is_refused(data):
     with pytest.raises(ManifestError, match=r"some/manifest\.json .*truncated or altered"):
         manifest.parse(data, "some/manifest.json")
 
@@ -47,15 +47,14 @@ def test_data_that_is_no_manifest_is_refused(data):
         (10**99, "format 1000 or later, newer than this aotcuda reads (2); upgrade it: pip install --upgrade aotcuda"),
     ],
 )
-@pytest.mark.parametrize("keys", [{}, {"floor": manifest.FLOOR}])
 @pytest.mark.parametrize("digest", [None, "0" * 64])
-def test_another_format_is_refused_in_one_line(number, said, keys, digest):
+def test_another_format_is_refused_in_one_line(number, said, digest):
     with pytest.raises(ManifestError) as caught:
-        manifest.parse(json.dumps({"format": number, **keys}).encode(), "a/manifest.json", sha256=digest)
+        manifest.parse(json.dumps({"format": number}).encode(), "a/manifest.json", sha256=digest)
     assert str(caught.value) == f"a/manifest.json has manifest {said}"
 
 
-def test_a_changed_byte_is_noticed_by_the_digest(folder):
+def test_digest_detects_a_changed_byte(folder):
     data = (folder / manifest.FILE_NAME).read_bytes()
     altered = data.replace(b"axpy", b"axpz")
     assert manifest.parse(altered, "manifest.json")
@@ -63,38 +62,34 @@ def test_a_changed_byte_is_noticed_by_the_digest(folder):
         manifest.parse(altered, "manifest.json", sha256=manifest.digest(data))
 
 
-def test_a_frozen_application_is_told_how_to_pack_the_data(tmp_path, monkeypatch):
+def test_frozen_application_without_data_gets_the_option_to_add(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     path = tmp_path / "mypkg" / "sub" / "kernels.aotcuda" / manifest.FILE_NAME
-    for base, package in [(tmp_path, "mypkg"), (None, "sub")]:
-        if base is None:
-            monkeypatch.delattr(sys, "_MEIPASS")
-        else:
-            monkeypatch.setattr(sys, "_MEIPASS", str(base), raising=False)
-        with pytest.raises(ManifestError, match=f"was frozen .*: add --collect-data {package} to PyInstaller's"):
-            manifest.read(str(path))
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
+    with pytest.raises(ManifestError, match=r"was frozen .*: add --collect-data mypkg to PyInstaller's"):
+        manifest.read(str(path))
 
 
-def test_a_file_is_checked_against_its_size_and_digest(folder):
+def test_file_is_compared_with_its_size_and_digest(folder):
     file = content(folder)["files"]["kernels"]
     path = folder / "kernels.fatbin"
     good = path.read_bytes()
     assert manifest.read_file(str(folder), file) == good
-    path.write_bytes(good[:-1])
-    with pytest.raises(ManifestError, match=f"has {len(good) - 1} bytes where the manifest says {len(good)}"):
-        manifest.read_file(str(folder), file)
-    path.write_bytes(good[:-1] + b"!")
-    with pytest.raises(ManifestError, match=r"kernels\.fatbin was altered"):
-        manifest.read_file(str(folder), file)
+    size = len(good)
+    for data, problem in [
+        (good[:-1], f"has {size - 1} bytes where the manifest says {size}"),
+        (good[:-1] + b"!", r"kernels\.fatbin was altered"),
+        (good + b"more", f"has more bytes where the manifest says {size}"),
+    ]:
+        path.write_bytes(data)
+        with pytest.raises(ManifestError, match=problem):
+            manifest.read_file(str(folder), file)
     path.unlink()
     with pytest.raises(ManifestError, match=r"kernels\.fatbin cannot be read"):
         manifest.read_file(str(folder), file)
-    path.write_bytes(good + b"more")
-    with pytest.raises(ManifestError, match=f"has more bytes where the manifest says {len(good)}"):
-        manifest.read_file(str(folder), file)
 
 
-def test_a_pipe_is_no_manifest_and_is_not_waited_for(folder):
+def test_pipe_is_refused_without_waiting(folder):
     path = folder / manifest.FILE_NAME
     path.unlink()
     os.mkfifo(path)
@@ -107,7 +102,7 @@ def test_a_pipe_is_no_manifest_and_is_not_waited_for(folder):
 
 
 @pytest.mark.parametrize("data", [b" " * (manifest.LARGEST + 1), b"[" * 1_000_001, b"," * 2_000_001])
-def test_manifest_that_is_too_large_is_not_decoded(data, monkeypatch):
+def test_too_large_manifest_is_not_decoded(data, monkeypatch):
     monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it was decoded"))
     with pytest.raises(ManifestError, match=r"^manifest\.json is no manifest: .* bytes are more than it may have"):
         manifest.parse(data, "manifest.json")
@@ -127,24 +122,16 @@ def altered(change):
         (lambda whole: whole.update(format=True), "format is not a whole number"),
         (lambda whole: whole.update(load="never"), "load is not one of import, first-use"),
         (lambda whole: whole.update(min_driver=580), "min_driver is not a version"),
-        (lambda whole: whole.update(files=[]), "files is not an object"),
         (lambda whole: whole.update(kernels={}), "kernels is not a list"),
-        (lambda whole: whole["toolchain"].update(cuda="x"), "toolchain.cuda is not a version"),
         (lambda whole: whole["toolchain"].update({"\n": 1}), r"toolchain\['\\n'\] is not a string"),
         (lambda whole: whole["images"][1].update(arch="sm_9"), r"images\[1\]\.arch is not a target such as sm_90"),
         (lambda whole: whole["images"].append(whole["images"][0]), "images lists a target twice"),
         (lambda whole: whole["images"][0].update(bytes=-1), r"images\[0\]\.bytes is not a whole number from 0"),
-        (
-            lambda whole: whole["kernels"][1]["overloads"][0].pop("symbol"),
-            r"kernels\[1\]\.overloads\[0\]\.symbol is missing",
-        ),
-        (lambda whole: parameter(whole, 1).pop("dtype"), r"parameters\[1\]\.dtype is missing"),
         (lambda whole: parameter(whole, 1).update(ndim=2**40), r"parameters\[1\]\.ndim is not a whole number below 65"),
         (
             lambda whole: parameter(whole, 1).update(words=["shape2"]),
             r"parameters\[1\]\.words names something that an array of 2",
         ),
-        (lambda whole: parameter(whole, 1).update(words=[]), r"parameters\[1\]\.words is empty"),
         (
             lambda whole: parameter(whole, 0).update(offset=1 << 16),
             r"parameters\[0\]\.offset is not a whole number below 65,536",
@@ -159,13 +146,13 @@ def altered(change):
         ),
     ],
 )
-def test_a_manifest_that_nothing_vouches_for_is_held_against_its_shape(change, problem):
+def test_manifest_without_a_digest_is_compared_with_the_schema(change, problem):
     data = altered(change)
     with pytest.raises(
         ManifestError, match=rf"^manifest\.json was altered: .*{problem}.*\. Install the package again\.$"
     ):
         manifest.parse(data, "manifest.json")
-    # What a generated module knows the digest of was written by a build.
+    # A build wrote the manifest if a generated module has its digest.
     assert manifest.parse(data, "manifest.json", sha256=manifest.digest(data))
 
 
@@ -173,7 +160,7 @@ def parameter(whole, at):
     return whole["kernels"][1]["overloads"][0]["parameters"][at]
 
 
-def test_parameters_nested_without_end_are_refused():
+def test_deeply_nested_parameters_are_refused():
     nested = b'{"name":"","type":"","kind":"tuple","offset":0,"members":[' * 400 + b"]}" * 400
     data = altered(lambda whole: whole["kernels"][1]["overloads"][0].update(parameters=["NESTED"]))
     with pytest.raises(ManifestError, match=r"nested too deeply|truncated or altered"):
@@ -185,7 +172,7 @@ REQUIRED = [key for key, hint in KEYS.items() if typing.get_origin(hint) is not 
 
 
 @pytest.mark.parametrize("key", REQUIRED)
-def test_a_required_key_is_one_that_its_annotation_does_not_make_optional(key):
+def test_key_without_not_required_is_required(key):
     found = json.loads(json.dumps(damage.whole()))
     del found[key]
     assert shape.problem(found) == f"{key} is missing"
@@ -195,18 +182,16 @@ def test_a_required_key_is_one_that_its_annotation_does_not_make_optional(key):
     ("answer", "problem"),
     [(None, None), ("x", None), (True, "is not a string"), ([], "is not a string"), ({}, "is not a string")],
 )
-def test_a_key_of_several_forms_takes_each_of_them_and_no_other(answer, problem):
+def test_union_accepts_each_of_its_types_alone(answer, problem):
     found = json.loads(json.dumps(damage.whole()))
     found["reads"] = [{"ask": "content", "path": "a", "answer": answer}]
     said = shape.problem(found)
     assert said == (problem and f"reads[0].answer {problem}")
 
 
-@pytest.mark.parametrize("format_", [1, 7])
 @pytest.mark.parametrize("digest", [None, "0" * 64])
-def test_a_newer_floor_is_one_line_before_anything_else(folder, format_, digest):
-    # Whatever else a later version changes: the format, keys that are gone, a digest made otherwise.
-    newer = {"format": format_, "floor": "3.10"}
+def test_newer_floor_is_reported_before_other_differences(digest):
+    newer = {"format": 7, "floor": "3.10"}
     with pytest.raises(ManifestError) as caught:
         manifest.parse(json.dumps(newer).encode(), "mypkg/kernels.aotcuda/manifest.json", sha256=digest)
     assert str(caught.value) == (
@@ -216,30 +201,27 @@ def test_a_newer_floor_is_one_line_before_anything_else(folder, format_, digest)
 
 
 @pytest.mark.parametrize("floor", [7, None, "", ".", "newest", "1" * 5000 + "x", "9\n9", "\u0663.1", ["1"]])
-def test_a_floor_that_is_no_version_is_an_altered_manifest(folder, floor):
+def test_floor_without_a_version_is_refused(folder, floor):
     with pytest.raises(ManifestError, match=r"^manifest\.json was altered: floor is not a version"):
         manifest.parse(json.dumps({**content(folder), "floor": floor}).encode(), "manifest.json")
 
 
 @pytest.mark.parametrize(
-    ("version", "floor"),
-    [("0.1.0", "0.1.1"), ("0.1", "0.1.0.1"), ("0.9", "0.10"), ("1.9.9", "2"), ("0.2.0rc1", "0.2.1"), ("", "1")],
+    ("version", "floor", "older"),
+    [
+        *[("0.1.0", "0.1.1", True), ("0.1", "0.1.0.1", True), ("0.9", "0.10", True), ("1.9.9", "2", True)],
+        *[("0.2.0rc1", "0.2.1", True), ("", "1", True), ("0.2.0", "0.2", False), ("0.2", "0.2.0", False)],
+        *[("0.2.0rc1", "0.2.0", False), ("0.2.0.dev3+local", "0.2", False)],
+    ],
 )
-def test_versions_are_ordered_by_their_numbers(version, floor):
-    assert is_older(version, floor)
+def test_versions_are_ordered_by_their_numbers(version, floor, older):
+    assert is_older(version, floor) == older
     assert not is_older(floor, version)
 
 
-@pytest.mark.parametrize(
-    ("version", "floor"), [("0.2.0", "0.2"), ("0.2", "0.2.0"), ("0.2.0rc1", "0.2.0"), ("0.2.0.dev3+local", "0.2")]
-)
-def test_a_version_is_not_older_than_itself_nor_are_its_previews(version, floor):
-    assert not is_older(version, floor)
-
-
-def test_the_floor_is_raised_with_what_older_run_times_do_not_know():
-    # Who adds a kind of parameter or of image, or a word, raises `manifest.FLOOR` to the version that first has it, and
-    # adds a line here.
+def test_schema_has_the_kinds_that_the_floor_knows():
+    # To add a kind of parameter or image, or a word, raise `manifest.FLOOR` to the first version that has it, and add a
+    # line here.
     kinds_of_parameters = "scalar complex pointer datetime record array type tuple elements number constant buffer"
     known = {
         "0.1.0": (
@@ -264,7 +246,7 @@ def exact(tmp_path, many: int = 400) -> bytes:
     return (path / manifest.FILE_NAME).read_bytes()
 
 
-def test_parts_that_variants_share_stand_once_in_the_file_and_are_one_object(tmp_path):
+def test_variants_share_equal_parts(tmp_path):
     data = exact(tmp_path)
     (kernel, other) = manifest.parse(data, "manifest.json")["kernels"]
     assert [each["parameters"][4]["value"] for each in kernel["overloads"]] == [at % 11 for at in range(400)]
@@ -282,11 +264,8 @@ def test_parts_that_variants_share_stand_once_in_the_file_and_are_one_object(tmp
     [
         lambda kernel: kernel["shared"].clear(),
         lambda kernel: kernel.update(shared=None),
-        lambda kernel: kernel.update(shared={}),
         lambda kernel: kernel["overloads"][3]["parameters"].append(10**6),
         lambda kernel: kernel["overloads"][3].update(parameters="012"),
-        lambda kernel: kernel["overloads"][3].update(parameters=[1.0]),
-        lambda kernel: kernel["overloads"][3].update(parameters=7),
         lambda kernel: kernel["overloads"][3].update(launches=[0]),
         lambda kernel: kernel["overloads"][3].pop("parameters"),
         lambda kernel: kernel.update(overloads=None),
@@ -294,7 +273,7 @@ def test_parts_that_variants_share_stand_once_in_the_file_and_are_one_object(tmp
     ],
 )
 @pytest.mark.parametrize("digest", [True, False])
-def test_shared_parts_that_do_not_exist_are_an_altered_manifest(tmp_path, change, digest):
+def test_missing_shared_parts_are_refused(tmp_path, change, digest):
     whole = json.loads(exact(tmp_path, 9))
     change(whole["kernels"][0])
     data = json.dumps(whole).encode()

@@ -1,4 +1,4 @@
-"""Other systems, by the name that Python has for them; tools/windows.py runs tests with Python for Windows."""
+"""Test other systems by the name that Python gives them; tools/windows.py runs tests with Python for Windows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def as_on(monkeypatch):
         ("darwin", LAUNCHES, BUILDS.format("darwin")),
     ],
 )
-def test_a_system_that_cannot_build_or_launch_says_so(as_on, monkeypatch, name, launches, builds) -> None:
+def test_unsupported_system_is_named_in_the_error(as_on, monkeypatch, name, launches, builds) -> None:
     elsewhere = as_on(name)
     assert (elsewhere.why_no_launches(), elsewhere.why_not("builds")) == (launches, builds)
     if launches is not None:
@@ -52,7 +52,7 @@ def test_a_system_that_cannot_build_or_launch_says_so(as_on, monkeypatch, name, 
         assert str(caught.value) == launches
 
 
-def test_functions_of_builds_are_refused_in_a_line_and_folders_are_trusted(as_on) -> None:
+def test_windows_refuses_builds_and_trusts_folders(as_on) -> None:
     windows = as_on("win32")
     with pytest.raises(AotcudaError, match=r"^aotcuda builds on Linux alone"):
         windows.machine()
@@ -66,7 +66,7 @@ def test_a_process_is_told_from_a_later_one_of_its_number() -> None:
     assert system.is_gone(2**22 + 1)  # above the largest number that Linux gives
 
 
-# What Python lacks on Windows, and no extension module: in a process of its own, before aotcuda is imported.
+# Remove what Python lacks on Windows, in a process of its own, before aotcuda is imported.
 ELSEWHERE = """
 import ctypes, hashlib, json, os, sys
 for name in "register_at_fork fork geteuid uname sched_yield O_NONBLOCK O_CLOEXEC pread".split():
@@ -86,12 +86,11 @@ USES = {
     "print(k.__aotcuda__.choice_for('sm_90').arch)": "sm_90",
     "k.__aotcuda__.unload()": None,
 }
-"""By use of a module, what it prints, or the error with its text."""
+"""By use of a module, the printed text or the error."""
 
 
-@pytest.mark.parametrize("load", ["import", "first-use"])
-@pytest.mark.parametrize("editable", [False, True])
-def test_packaged_module_is_imported_and_launches_are_refused_in_a_line(cuda, load, editable) -> None:
+@pytest.mark.parametrize(("load", "editable"), [("import", False), ("first-use", True)])
+def test_module_imports_and_refuses_launches_elsewhere(cuda, load, editable) -> None:
     kernels = [manifests.kernel("k", "void(int32)")]
     manifests.write(cuda.packages, kernels, load=load, functions=("add",), editable=editable)
     lines = [ELSEWHERE.format("darwin"), "import mypkg.kernels as k"]
@@ -101,7 +100,7 @@ def test_packaged_module_is_imported_and_launches_are_refused_in_a_line(cuda, lo
     assert cuda.calls() == []
 
 
-def test_windows_launches_by_its_own_driver_library(cuda, stand_in_library, tmp_path) -> None:
+def test_windows_launches_with_its_driver_library(cuda, stand_in_library, tmp_path) -> None:
     (tmp_path / "nvcuda.dll").symlink_to(stand_in_library)
     manifests.write(cuda.packages, [manifests.kernel("k", "void(int32)")])
     code = f"{ELSEWHERE.format('win32')}import mypkg.kernels as k\nk.k[1, 32](1)\nk.__aotcuda__.unload()"
@@ -110,7 +109,7 @@ def test_windows_launches_by_its_own_driver_library(cuda, stand_in_library, tmp_
 
 
 @pytest.mark.parametrize(("command", "does"), [(["record", "--", "python"], "records launches"), (["build"], "builds")])
-def test_windows_refuses_commands_that_compile_in_one_line(monkeypatch, capsys, tmp_path, command, does) -> None:
+def test_windows_refuses_commands_that_compile(monkeypatch, capsys, tmp_path, command, does) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.aotcuda.modules."mypkg.kernels"]\nsource = "mypkg._kernels"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "platform", "win32")

@@ -27,15 +27,15 @@ _KINDS = {
 }
 """Names for the kinds of build cache entries."""
 
-_TOLD = ("module", "kernel", "signature", "target")
-"""The content of the record of an entry of the fallback's cache."""
+_RECORD_KEYS = ("module", "kernel", "signature", "target")
+"""The keys of an entry's record in the JIT cache."""
 
 
 def cache_dir() -> Iterator[str]:
-    """Yield the cache's folder, which may not exist; by default it contains the build cache too.
+    """Yield the folder of the JIT cache, which may not exist; by default it contains the build cache too.
 
     Raises:
-        TargetError: There is none.
+        TargetError: There is no home folder.
     """
     yield _root()
 
@@ -62,24 +62,24 @@ def cache_list() -> Iterator[str]:
     listed = entries.entries(_files(builds, remote.NAMES))
     kinds = Counter(str(entry.record.get("kind")) if entry.record is not None else "damaged" for entry in listed)
     total = sum(entry.bytes for entry in listed)
-    what = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
-    kept = f" ({what})" if what else ""
-    yield f"{counted_entries(len(listed))} of builds{kept}, {shown_size(total)} of at most {cap}, in {builds}"
+    counts = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
+    details = f" ({counts})" if counts else ""
+    yield f"{counted_entries(len(listed))} of builds{details}, {shown_size(total)} of at most {cap}, in {builds}"
 
 
 def cache_clear() -> Iterator[str]:
-    """Remove all entries of both caches, and print their number.
+    """Remove all entries of both caches, and yield a line with their number.
 
     Raises:
         TargetError: There is no folder, or one of the two cannot be used.
         ConfigError: `AOTCUDA_BUILD_CACHE` is no place.
     """
     builds = settings.shown()
-    kept = _files(builds, remote.NAMES) if builds is not None else None
+    build_entries = _files(builds, remote.NAMES) if builds is not None else None
     count, size = entries.clear(_cache())
     yield f"{counted_entries(count)}, {shown_size(size)}, removed from {_root()}"
-    if kept is not None:
-        count, size = entries.clear(kept)
+    if build_entries is not None:
+        count, size = entries.clear(build_entries)
         yield f"{counted_entries(count)} of builds, {shown_size(size)}, removed from {builds}"
 
 
@@ -122,7 +122,7 @@ def _files(root: str, names: Iterable[str]) -> Files:
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str]:
     record = entry.record
-    if record is None or not all(isinstance(record.get(name, ""), str | None) for name in _TOLD):
+    if record is None or not all(isinstance(record.get(name, ""), str | None) for name in _RECORD_KEYS):
         return (
             shown_size(entry.bytes),
             _age(entry.used),
@@ -130,7 +130,7 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str]:
             "damaged, to be replaced when it is next needed",
             entry.key,
         )
-    module, kernel, signature, target = (record.get(name) or "" for name in _TOLD)
+    module, kernel, signature, target = (record.get(name) or "" for name in _RECORD_KEYS)
     what = f"{module}.{kernel} {signature}" if kernel else f"{module}, all kernels"
     return shown_size(entry.bytes), _age(entry.used), brief(target), brief(what), entry.key
 
@@ -141,7 +141,7 @@ def counted_entries(count: int) -> str:
 
 
 def shown_size(count: float) -> str:
-    """Return a number of bytes for people: `1.4 MiB`."""
+    """Return a number of bytes as text: `1.4 MiB`."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

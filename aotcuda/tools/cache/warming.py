@@ -37,15 +37,15 @@ class _Gpu:
 
 
 def warm(name: str, wanted: Sequence[str] | None, cuda: int | None) -> Iterator[str]:
-    """Compile the packaged modules in `name` for GPUs that they have no image for; a line for each.
+    """Compile the packaged modules in `name` for GPUs without an image, and yield a line for each.
 
     Args:
         name: An importable module or package.
-        wanted: The GPUs, `sm_XY`; None for all that need it and that the installed compilers know.
-        cuda: The major version of CUDA that their drivers support; None for that of the newest installed compilers.
+        wanted: The GPUs, `sm_XY`; None for all GPUs without an image that the installed compilers support.
+        cuda: The major version of CUDA of their drivers; None for that of the newest installed compilers.
 
     Raises:
-        TargetError: There is no such module; it carries nothing to compile from; or nothing can be kept.
+        TargetError: There is no such module, it has no sources, or nothing can be stored.
         ConfigError: `wanted` names no GPU, or no installed compilers make code for drivers of `cuda`.
         AotcudaError: It cannot be compiled.
     """
@@ -58,15 +58,15 @@ def warm(name: str, wanted: Sequence[str] | None, cuda: int | None) -> Iterator[
     if cuda is not None:
         _check_cuda(cuda, installed)
     driver = (cuda, 99) if cuda is not None else installed[-1].linker if installed else (13, 0)
-    given = [_capability(text) for text in wanted] if wanted is not None else None
+    chosen = [_capability(text) for text in wanted] if wanted is not None else None
     for module in targets.find(name):
         if isinstance(module, PackagedModule):
-            yield from _warm(module, given, driver, toolkits.capabilities(installed))
+            yield from _warm(module, chosen, driver, toolkits.capabilities(installed))
 
 
 def _warm(
     module: PackagedModule,
-    given: Sequence[tuple[int, int]] | None,
+    chosen: Sequence[tuple[int, int]] | None,
     driver: tuple[int, int],
     known: Sequence[tuple[int, int]],
 ) -> Iterator[str]:
@@ -76,13 +76,13 @@ def _warm(
         yield f"{name}: has no kernels"
         return
     source = _inputs(manifest, module.path)
-    for capability in known if given is None else given:
+    for capability in known if chosen is None else chosen:
         served = choose(manifest, capability, driver=None).arch
         if served is None:
             yield f"{name} for sm_{_number(capability)}: {_compiled(source, _Gpu(capability, driver))}"
-        elif given is not None:
+        elif chosen is not None:
             yield f"{name} for sm_{_number(capability)}: packaged, as {served}"
-    if given is None and all(choose(manifest, capability, driver=None).arch is not None for capability in known):
+    if chosen is None and all(choose(manifest, capability, driver=None).arch is not None for capability in known):
         yield f"{name}: has an image for every GPU that the installed compilers know"
 
 
@@ -105,7 +105,7 @@ def _inputs(manifest: Manifest, where: Path | None) -> Request:
     """Return the inputs of the JIT fallback for the module with the data folder `where`.
 
     Raises:
-        TargetError: There is nothing.
+        TargetError: There are none.
     """
     name = manifest["module"]
     if where is None:
@@ -114,7 +114,7 @@ def _inputs(manifest: Manifest, where: Path | None) -> Request:
     editable = "reads" in manifest
     root = str((where.resolve() if editable else where.absolute()).parents[name.count(".")])
     found = build_inputs.packaged(manifest, root)
-    if found is not None and editable:  # it is built from the project as it is
+    if found is not None and editable:  # built from the project
         found = build_inputs.project(name, root, found.files)
     if found is None:
         message = (
@@ -126,10 +126,10 @@ def _inputs(manifest: Manifest, where: Path | None) -> Request:
 
 
 def _check_cuda(cuda: int, installed: Sequence[Toolkit]) -> None:
-    """Refuse a major version of CUDA that is none of aotcuda's, or whose drivers load nothing that is made here.
+    """Refuse a major version of CUDA that aotcuda does not know, or whose drivers load nothing that is made here.
 
     Raises:
-        ConfigError: It is such a one.
+        ConfigError: It is refused.
     """
     majors = sorted({known[0] for versions in registry.TOOLKITS.values() for known in versions})
     if cuda not in majors:
@@ -147,7 +147,7 @@ def _capability(text: str) -> tuple[int, int]:
     """Return the compute capability of `sm_XY`.
 
     Raises:
-        ConfigError: It is no such thing.
+        ConfigError: It is no target of machine code for one GPU.
     """
     try:
         target = archs.parse(text)

@@ -28,7 +28,7 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """A packaged image: its target and the lowest driver that loads it, None if that is not known."""
+    """A packaged image: its target, and the lowest driver that loads it or None if it is unknown."""
 
     arch: str
     kind: str
@@ -43,14 +43,14 @@ class Checked:
         name: `mypkg.kernels`.
         where: Its data folder.
         toolkit: The CUDA version that its images were built with.
-        others: Those of other toolkits that made some of them.
-        min_driver: The lowest driver that loads any of them.
+        others: The CUDA versions of further toolkits.
+        min_driver: The lowest driver that loads any image.
         fallback: `jit` or `error`.
-        recipe: Whether it carries what the JIT fallback builds from.
+        recipe: True if it has the inputs of the JIT fallback.
         images: Its images.
         cells: The image for each requested pair.
         left_out: The kernels that its images for some targets lack.
-        pack: Of a pack, the package that it is made from, and its version.
+        pack: The package that a pack is made from, with its version; empty for other modules.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Checked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demand:
+class Unmet:
     """An unmet item of `--require`."""
 
     item: str
@@ -77,20 +77,20 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All modules of a target, and the unmet demands."""
+    """All modules of a target, and the unmet requirements."""
 
     modules: tuple[Checked, ...]
-    unmet: tuple[Demand, ...]
-    one: bool
+    unmet: tuple[Unmet, ...]
+    single: bool
     packs: tuple[dict[str, Any], ...] = ()
 
     def problem(self) -> str | None:
         """Return the first problem in one line, or None."""
         if self.unmet:
             first, *rest = self.unmet
-            others = ", ".join(dict.fromkeys(demand.item for demand in rest if demand.item != first.item))
+            others = ", ".join(dict.fromkeys(item.item for item in rest if item.item != first.item))
             return f"{first.item}: {first.why}" + (f". Nor are these served: {others}" if others else "")
-        if not self.one:
+        if not self.single:
             return None
         for module in self.modules:
             cells = [cell for cell in module.cells if cell.exists]
@@ -106,7 +106,7 @@ class Report:
             "data": gpu_facts.data()["date"],
             "modules": [_module(module) for module in self.modules],
             **({"packs": list(self.packs)} if self.packs else {}),
-            "unmet": [{"item": demand.item, "why": demand.why} for demand in self.unmet],
+            "unmet": [{"item": item.item, "why": item.why} for item in self.unmet],
         }
 
 
@@ -115,33 +115,33 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
 
     Args:
         target: A wheel, an importable module or package, or a folder.
-        gpu: A GPU's name or `sm_XY`; all that are known by default.
-        driver: A driver's version, or the CUDA version that it supports; all that are known by default.
-        require: GPUs that must be served by what is packaged, `A100,H100,RTX 5090@525`: each with that driver and all
-            newer ones that support the GPU. `driver` is what items without one start from; by default the oldest.
+        gpu: A GPU's name or `sm_XY`; by default all known GPUs.
+        driver: A driver's version, or the CUDA version that it supports; by default all known drivers.
+        require: GPUs that packaged images must serve, `A100,H100,RTX 5090@525`, each with this driver and all newer
+            ones that support the GPU. Items without a driver start from `driver`, by default from the oldest.
 
     Raises:
         TargetError: There is no such target, GPU or driver, or the target holds no kernels.
         ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
     """
-    asked_gpus = [gpus.gpu(gpu)] if gpu is not None else _all_gpus()
-    asked_drivers = [gpus.driver(driver)] if driver is not None else _all_drivers()
-    demands = [_demand(item, driver) for item in _items(require)] if require is not None else []
+    chosen_gpus = [gpus.gpu(gpu)] if gpu is not None else _all_gpus()
+    chosen_drivers = [gpus.driver(driver)] if driver is not None else _all_drivers()
+    requirements = [_requirement(item, driver) for item in _items(require)] if require is not None else []
     found = [_kernels(module) for module in targets.find(target)]
     modules = [module for module in found if module is not None]
     if not modules:
         message = f"{target} has no kernels; device functions run where the code that links them runs"
         raise TargetError(message)
     unmet = [
-        Demand(item=item, why=why)
-        for item, wanted, drivers in demands
+        Unmet(item=item, why=why)
+        for item, wanted, drivers in requirements
         for module in modules
         if (why := _unmet(module, wanted, drivers))
     ]
     return Report(
-        modules=tuple(_checked(module, asked_gpus, asked_drivers) for module in modules),
+        modules=tuple(_checked(module, chosen_gpus, chosen_drivers) for module in modules),
         unmet=tuple(unmet),
-        one=(gpu is not None or driver is not None) and require is None,
+        single=(gpu is not None or driver is not None) and require is None,
         packs=()
         if Path(target).exists()
         else tuple(map(packs.status, packs.names(module.manifest for module in modules))),
@@ -177,7 +177,7 @@ def _items(require: str) -> Iterator[str]:
     return (item for item in items if item)
 
 
-def _demand(item: str, default: str | None) -> tuple[str, Gpu, list[Driver]]:
+def _requirement(item: str, default: str | None) -> tuple[str, Gpu, list[Driver]]:
     """Return an item of `--require`: the GPU, and the drivers."""
     name, _, version = item.partition("@")
     wanted = gpus.gpu(name)
@@ -203,7 +203,7 @@ def _unmet(module: PackagedModule, wanted: Gpu, drivers: Sequence[Driver]) -> st
     return f"{module.manifest['module']} has no image for it with driver {names}: {bad[0].why}"
 
 
-def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: Sequence[Driver]) -> Checked:
+def _checked(module: PackagedModule, chosen_gpus: Sequence[Gpu], chosen_drivers: Sequence[Driver]) -> Checked:
     manifest = module.manifest
     return Checked(
         name=manifest["module"],
@@ -215,14 +215,10 @@ def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: S
         recipe="rebuild" in manifest,
         runtime=manifest.get("runtime", "installed"),
         images=tuple(_images(manifest)),
-        cells=tuple(predict(manifest, gpu, driver) for gpu in asked_gpus for driver in asked_drivers),
+        cells=tuple(predict(manifest, gpu, driver) for gpu in chosen_gpus for driver in chosen_drivers),
         left_out=left_out(manifest.get("left_out", [])),
         pack=_made_from(manifest),
     )
-
-
-def _packs(modules: Sequence[PackagedModule]) -> tuple[dict[str, Any], ...]:
-    return tuple(map(packs.status, packs.names(module.manifest for module in modules)))
 
 
 def _made_from(manifest: Manifest) -> str:
@@ -232,7 +228,7 @@ def _made_from(manifest: Manifest) -> str:
 
 def _images(manifest: Manifest) -> Iterator[Image]:
     for image in manifest["images"]:
-        if "absent" in image:  # of a split wheel
+        if "absent" in image:  # the wheel was split
             continue
         lowest = image.get("min_driver")
         toolkit = image.get("cuda", manifest["toolchain"].get("cuda", ""))

@@ -1,4 +1,4 @@
-"""Find GPUs and drivers by names, compute capabilities and versions that people write."""
+"""Find GPUs and drivers by the names, compute capabilities and versions that users write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aotcuda.errors import TargetError
 from aotcuda.gpus import BY_NUMBER, CAPABILITIES
 
 _BRANDS = re.compile("nvidia|geforce|tesla|gpu|generation")
-"""Words that people leave out. `Quadro` is not among them: an RTX 6000 may be Quadro, Ada or Blackwell."""
+"""Words that users omit. `Quadro` is not among them, since an RTX 6000 may be Quadro, Ada or Blackwell."""
 
 _WORDS = re.compile(r"[a-z]+|[0-9]+")
 
@@ -32,9 +32,9 @@ class Driver(NamedTuple):
     """A requested driver.
 
     Attributes:
-        name: As it was written.
-        cuda: The CUDA version that it supports, at least.
-        note: What is uncertain about that; empty if nothing is.
+        name: The name as written.
+        cuda: The CUDA version that it supports.
+        note: A reason to doubt that version; empty without one.
     """
 
     name: str
@@ -46,7 +46,7 @@ def gpu(text: str) -> Gpu:
     """Return the GPU that `text` names: `RTX 5090`, `sm_90`, or the driver's name.
 
     Raises:
-        TargetError: No GPU is called so; the message has the nearest names.
+        TargetError: No GPU has this name. The message has the nearest names.
     """
     name = text.strip()
     if name.startswith(("sm_", "compute_", "lto_")):
@@ -57,8 +57,8 @@ def gpu(text: str) -> Gpu:
         row = BY_NUMBER.get(target.capability)
         first = CAPABILITIES[0].number
         if row is None or target.kind != "sass" or target.suffix:
-            what = "older than the GPUs that are known" if target.capability < first else "no GPU"
-            message = f"{name!r} is {what}; write a compute capability, one of {_numbers()}, or a GPU's name"
+            kind = "older than the GPUs that are known" if target.capability < first else "no GPU"
+            message = f"{name!r} is {kind}; write a compute capability, one of {_numbers()}, or a GPU's name"
             raise TargetError(message)
         return Gpu(name, (row.renamed or row.number))
     if re.fullmatch(r"[0-9]{1,2}\.[0-9]", name) and gpu_facts.pair(name) in BY_NUMBER:
@@ -82,7 +82,7 @@ def driver(text: str) -> Driver:
     number = re.sub("^(cuda *|r)", "", name, flags=re.IGNORECASE)
     newest = gpu_facts.branches()[-1]
     if re.fullmatch(r"[0-9]{3}(\.[0-9]{1,3}){0,2}", number) and int(number[:3]) <= newest.number + _NEWER:
-        return _of_version(name, gpu_facts.version(number))
+        return _driver_of_version(name, gpu_facts.version(number))
     if re.fullmatch(r"[0-9]{1,2}\.[0-9]{1,2}", number):
         cuda = gpu_facts.pair(number)
         if any(branch.cuda == cuda for branch in gpu_facts.branches()):
@@ -98,7 +98,7 @@ def driver(text: str) -> Driver:
     raise TargetError(message)
 
 
-def _of_version(name: str, version: gpu_facts.Version) -> Driver:
+def _driver_of_version(name: str, version: gpu_facts.Version) -> Driver:
     known = gpu_facts.branches()
     below = [branch for branch in known if branch.number <= version[0]]
     if not below:
@@ -129,7 +129,7 @@ def _key(name: str) -> str:
 
 
 def _near(name: str) -> list[str]:
-    """Return names that resemble `name`, those with all of its words first."""
+    """Return names that resemble `name`. Names with all of its words come first."""
     wanted = set(_WORDS.findall(name.lower()))
     names = [one for row in CAPABILITIES for one in (*row.examples, *row.names)]
     holding = [one for one in names if wanted and wanted <= set(_WORDS.findall(one.lower()))]

@@ -1,7 +1,7 @@
-"""Predict the image that a GPU and a driver take from a module, by the run time's own choice.
+"""Predict the image that a GPU and a driver load from a module.
 
-The choice itself is made by `aotcuda.runtime.images.choice`, which launches use too, so the two cannot differ.
-Added here is what the run time need not know: whether such a pair exists, and what the JIT fallback would take.
+`aotcuda.runtime.images.choice` makes the choice, for launches and for this module. This module adds facts that the run
+time does not need: the support of drivers for GPUs, and the result of the JIT fallback.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ class Cell:
     Attributes:
         gpu: The GPU.
         driver: The driver.
-        exists: Whether that driver supports GPUs of that compute capability at all.
-        takes: Machine code for exactly this compute capability, machine code of its major version, PTX that the driver
-            compiles, what the JIT fallback compiles, or nothing.
-        image: The image's target; None where no packaged one is taken.
-        why: Why this, or why nothing.
-        rejected: The other images, each with the reason why it is not taken.
+        exists: True if the driver supports GPUs of this compute capability.
+        takes: `exact` and `same-major` for machine code, `ptx`, `jit` for the JIT fallback, or `nothing`.
+        image: The image's target; None without a packaged image.
+        why: The reason for this choice.
+        rejected: The other images, each with the reason against it.
     """
 
     gpu: Gpu
@@ -56,19 +55,19 @@ class Cell:
 
 
 def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
-    """Predict the image that `gpu` takes from the module with `driver`."""
+    """Predict the image that `gpu` loads from the module with `driver`."""
     words = f"a GPU of compute capability {gpu_facts.dotted(gpu.capability)}"
     choice = choose(manifest, gpu.capability, driver=driver.cuda, gpu=words)
-    taken = Tier("", choice).tier or "nothing"
+    tier = Tier("", choice).tier or "nothing"
     image, why = choice.arch, choice.why
-    if image is not None and choice.better is not None:  # a split wheel
+    if image is not None and choice.better is not None:  # the wheel was split
         why = f"{why}; {choice.better} {dict(choice.rejected)[choice.better]}"
     if driver.cuda < LOWEST:
-        taken, image = "nothing", None
+        tier, image = "nothing", None
         first = gpu_facts.branches()[0]
         why = f"the run time needs a driver for CUDA {gpu_facts.dotted(LOWEST)}, which {first} or newer is"
     elif image is None and manifest["kernels"]:
-        taken, why = _fallback(manifest, gpu, driver, choice)
+        tier, why = _fallback(manifest, gpu, driver, choice)
     row = BY_NUMBER.get(gpu.capability)
     exists = row is None or gpu_facts.knows_gpu(driver.cuda, row)
     if row is not None and not exists:
@@ -78,7 +77,7 @@ def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
         if driver.cuda > row.first_cuda:
             support = f"the last that has is of branch {row.last_driver}"
         why = f"the driver has no support for this GPU; {support}"
-    return Cell(gpu=gpu, driver=driver, exists=exists, takes=taken, image=image, why=why, rejected=choice.rejected)
+    return Cell(gpu=gpu, driver=driver, exists=exists, takes=tier, image=image, why=why, rejected=choice.rejected)
 
 
 def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver, choice: Choice) -> tuple[str, str]:

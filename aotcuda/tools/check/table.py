@@ -24,21 +24,21 @@ _NOTE = (
     "sm_XY: machine code, for exactly this GPU or for a lower one of its major version. compute_XY: PTX that the "
     "driver compiles. JIT: compiled on that machine, where the compiler is installed. -: nothing runs. Empty: no such "
     "driver for that GPU. Drivers are those for Linux; Jetson's are numbered otherwise, so go by the CUDA version "
-    "there. As known on {date}; drivers older than 580 were never run, NVIDIA's tables stand for them."
+    "there. As known on {date}; drivers older than 580 were never run; NVIDIA's tables describe them."
 )
 
 
 def render(report: Report) -> str:
-    """Return the whole text without a final line break."""
+    """Return the text without a final line break."""
     single = len(report.modules[0].cells) == 1
-    blocks = [list(_one(module) if single else _module(module)) for module in report.modules]
+    blocks = [list(_single(module) if single else _module(module)) for module in report.modules]
     if not single:
         blocks.append(textwrap.wrap(_NOTE.format(date=gpu_facts.data()["date"]), _WIDTH))
     blocks += [[shown(line) for line in packs.render(pack)] for pack in report.packs]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _one(module: Checked) -> Iterator[str]:
+def _single(module: Checked) -> Iterator[str]:
     """Render a single pair in sentences."""
     (cell,) = module.cells
     yield shown(module.name)
@@ -77,7 +77,7 @@ def _module(module: Checked) -> Iterator[str]:
             ),
         ]
     )
-    # Reasons differ by the requested driver, which is in the table.
+    # The table has the driver, so the reasons omit it.
     without = (cell for row in rows for cell in row if cell.exists and not cell.packaged)
     reasons = dict.fromkeys(_DRIVER.sub("", cell.why) for cell in without)
     if reasons:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _LONG = 40
-"""The characters of a value; longer ones appear in the JSON output only."""
+"""Characters of a value. Longer values are in the JSON output only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Change:
     new: Any = None
 
 
-def named(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
+def added_and_removed(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
     """Yield a change for each name that only `old` or only `new` has."""
     for name in sorted(old.keys() - new.keys()):
         yield Change(kind=kind, name=name, text="removed", breaks=True)
@@ -43,21 +43,23 @@ def named(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
         yield Change(kind=kind, name=name, text="added")
 
 
-def others(old: Mapping[str, Any], new: Mapping[str, Any], skipped: frozenset[str]) -> Iterator[tuple[str, Any, Any]]:
+def changed_keys(
+    old: Mapping[str, Any], new: Mapping[str, Any], skipped: frozenset[str]
+) -> Iterator[tuple[str, Any, Any]]:
     """Yield each key that differs and is not in `skipped`, with both values; None for a missing one."""
     for key in sorted((old.keys() | new.keys()) - skipped):
         if old.get(key) != new.get(key):
             yield key, old.get(key), new.get(key)
 
 
-def became(was: object, now: object) -> str:
-    """Describe the change of a value; long values are left out."""
-    texts = (shown(was), shown(now))
+def describe(old: object, new: object) -> str:
+    """Describe the change of a value, without long values."""
+    texts = (shown(old), shown(new))
     return "changed" if max(map(len, texts)) > _LONG else f"was {texts[0]} and is {texts[1]}"
 
 
 def shown(value: object) -> str:
-    """Return a value as text: a string as it is, a missing value as `none`, others as JSON."""
+    """Return a value as text: strings unchanged, a missing value as `none`, others as JSON."""
     if value is None:
         return "none"
     return value if isinstance(value, str) else json.dumps(value)

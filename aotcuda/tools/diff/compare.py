@@ -35,7 +35,7 @@ class Difference:
 
     def problem(self) -> str | None:
         """Return the breaking changes in one line; None if there are none."""
-        found = [(name, change) for name, listed in self.modules.items() for change in listed if change.breaks]
+        found = [(name, change) for name, changes in self.modules.items() for change in changes if change.breaks]
         if not found:
             return None
         name, first = found[0]
@@ -50,7 +50,7 @@ class Difference:
             "modules": [
                 {
                     "name": name,
-                    "breaks": any(change.breaks for change in listed),
+                    "breaks": any(change.breaks for change in changes),
                     "changes": [
                         {
                             "kind": change.kind,
@@ -60,19 +60,19 @@ class Difference:
                             "old": change.old,
                             "new": change.new,
                         }
-                        for change in listed
+                        for change in changes
                     ],
                 }
-                for name, listed in self.modules.items()
+                for name, changes in self.modules.items()
             ],
         }
 
     def render(self) -> str:
         """Return the text output, with breaking changes first, marked by `!`."""
         blocks = []
-        for name, listed in self.modules.items():
+        for name, changes in self.modules.items():
             lines = [shown(name)]
-            for change in sorted(listed, key=lambda change: not change.breaks):
+            for change in sorted(changes, key=lambda change: not change.breaks):
                 mark = "!" if change.breaks else " "
                 lines += textwrap.wrap(
                     shown(_line(change)),
@@ -81,7 +81,7 @@ class Difference:
                     subsequent_indent=" " * 8,
                     break_long_words=False,
                 )
-            blocks.append("\n".join(lines if listed else [*lines, "    no differences"]))
+            blocks.append("\n".join(lines if changes else [*lines, "    no differences"]))
         return "\n\n".join(blocks)
 
 
@@ -121,7 +121,7 @@ def _read(target: str) -> dict[str, _Side]:
     modules = []
     for found in targets.find(target):
         if not isinstance(found, PackagedModule):
-            message = f"{found.where} is an image alone, without a manifest to compare; name a wheel, module or folder"
+            message = f"{found.where} is an image without a manifest to compare; name a wheel, module or folder"
             raise TargetError(message)
         modules.append(found)
     reports = collect.collect(target).modules
@@ -136,7 +136,7 @@ def _changes(old: _Side, new: _Side) -> list[Change]:
     return [
         *kernel_changes.kernels(before, after),
         *module_changes.functions(before, after),
-        *module_changes.reach(before, after),
+        *module_changes.gpu_support(before, after),
         *module_changes.images(before, after),
         *module_changes.settings(before, after),
         *module_changes.resources(old.report, new.report, after),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
-from aotcuda.tools.diff.change import Change, became, named, others, shown
+from aotcuda.tools.diff.change import Change, added_and_removed, changed_keys, describe, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 _SKIPPED = frozenset(
     ["signature", "symbol", "parameters", "parameter_bytes", "cooperative", "launch_bounds", "resources"]
 )
-"""Keys that have a rule of their own or that the images show; other keys are compared as they are."""
+"""Keys with own rules, and keys that the images show. Other keys are compared for equality."""
 
 
 def kernels(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield the changes of all kernels."""
     old, new = ({kernel["name"]: kernel for kernel in side["kernels"]} for side in (before, after))
-    yield from named("kernel", old, new)
+    yield from added_and_removed("kernel", old, new)
     for name in sorted(old.keys() & new.keys()):
-        yield from _overloads(old[name], new[name], _falling_back(after))
+        yield from _overloads(old[name], new[name], _result_of_removal(after))
 
 
-def _falling_back(after: Manifest) -> str:
+def _result_of_removal(after: Manifest) -> str:
     """Describe the result of calls with a signature that was removed."""
     front_end = registry.find(after["frontend"])
     return "are compiled by the JIT fallback, or fail" if front_end is None or front_end.widens else "fail"
@@ -54,8 +54,8 @@ def _overload(old: Overload, new: Overload) -> Iterator[Change]:
     sizes = (old["parameter_bytes"], new["parameter_bytes"])
     if layouts[0] != layouts[1] or sizes[0] != sizes[1]:
         text = (
-            f"its parameter layout differs: {_moved(old, new)}; C++ code that fills its parameter block must be "
-            "compiled again"
+            f"its parameter layout differs: {_first_difference(old, new)}; C++ code that fills its parameter block "
+            "must be compiled again"
         )
         yield Change(kind="kernel", name="", text=text, breaks=True, old=layouts[0], new=layouts[1])
     names = [[*_names(side["parameters"])] for side in (old, new)]
@@ -69,8 +69,8 @@ def _overload(old: Overload, new: Overload) -> Iterator[Change]:
         yield Change(kind="kernel", name="", text=text, breaks=new["cooperative"])
     if old["launch_bounds"] != new["launch_bounds"]:
         yield _bounds(old["launch_bounds"], new["launch_bounds"])
-    for key, was, now in others(old, new, _SKIPPED):
-        yield Change(kind="kernel", name="", text=f"its {key} {became(was, now)}", old=was, new=now)
+    for key, was, now in changed_keys(old, new, _SKIPPED):
+        yield Change(kind="kernel", name="", text=f"its {key} {describe(was, now)}", old=was, new=now)
 
 
 def _names(parameters: Sequence[Any]) -> Iterator[str]:
@@ -81,14 +81,14 @@ def _names(parameters: Sequence[Any]) -> Iterator[str]:
 
 
 def _layout(parameter: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a parameter without names, which neither arguments nor memory depend on."""
+    """Return a parameter without names, since neither arguments nor memory depend on them."""
     kept = {key: value for key, value in parameter.items() if key not in {"name", "members"}}
     if "members" in parameter:
         kept["members"] = [_layout(member) for member in parameter["members"]]
     return kept
 
 
-def _moved(old: Overload, new: Overload) -> str:
+def _first_difference(old: Overload, new: Overload) -> str:
     """Describe the first difference between two parameter blocks."""
     for first, second in zip(old["parameters"], new["parameters"], strict=False):
         for key in ("type", "offset", *sorted(first.keys() | second.keys())):

@@ -11,7 +11,7 @@ from aotcuda.common import gpu_facts
 from aotcuda.gpus import CAPABILITIES
 from aotcuda.tools.check.gpus import Driver, Gpu
 from aotcuda.tools.check.predict import predict
-from aotcuda.tools.diff.change import Change, became, named, others
+from aotcuda.tools.diff.change import Change, added_and_removed, changed_keys, describe
 from aotcuda.tools.diff.kernel_changes import most_threads
 from aotcuda.version import is_older
 
@@ -31,7 +31,7 @@ _SKIPPED = frozenset(
         *("ltoir", "kernels", "functions", "callbacks", "sources", "rebuild"),
     ]
 )
-"""Keys that have a rule of their own, or on which users do not depend; other keys are compared as they are."""
+"""Keys with own rules, and keys on which users do not depend. Other keys are compared for equality."""
 
 
 _KNOWN = [row for row in CAPABILITIES if row.renamed is None]
@@ -40,7 +40,7 @@ _KNOWN = [row for row in CAPABILITIES if row.renamed is None]
 def functions(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield the changes of exported device functions and of their LTOIR."""
     old, new = ({function["name"]: function for function in side["functions"]} for side in (before, after))
-    yield from named("function", old, new)
+    yield from added_and_removed("function", old, new)
     for name in sorted(old.keys() & new.keys()):
         keys = [key for key in ("prototype", "signature", "abi") if old[name].get(key) != new[name].get(key)]
         for key in keys[:1]:  # a prototype is the signature in C
@@ -55,13 +55,13 @@ def functions(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Yield lost code for linkers of device functions; code for a capability links for every later one."""
+    """Yield lost code for linkers of device functions. Code for a capability links for every later one."""
     for kind in ("ltoir", "ptx"):
         old, new = ([_code(image) for image in side["ltoir"] if image["kind"] == kind] for side in (before, after))
         for row in _KNOWN:
             if any(code.runs_on(row.number) for code in old) and not any(code.runs_on(row.number) for code in new):
                 name = f"functions as {kind.upper()}"
-                text = f"links for compute capability {gpu_facts.dotted(row.number)} found some, and find none"
+                text = f"links for compute capability {gpu_facts.dotted(row.number)} found code, and find none"
                 yield Change(kind="link", name=name, text=text, breaks=True, old=gpu_facts.dotted(row.number))
     written = _ltoir(after)
     for was in _ltoir(before):
@@ -80,8 +80,8 @@ def _code(image: Image) -> Target:
     return Target("ptx", target.major, target.minor, target.suffix)
 
 
-def reach(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Yield GPUs and drivers for which another image, or none, is chosen."""
+def gpu_support(before: Manifest, after: Manifest) -> Iterator[Change]:
+    """Yield GPUs and drivers that load another image, or none."""
     decides = [
         ([(image["arch"], image.get("cuda")) for image in side["images"]], side["toolchain"])
         for side in (before, after)
@@ -97,10 +97,10 @@ def reach(before: Manifest, after: Manifest) -> Iterator[Change]:
             if was.exists and (was.packaged, was.image) != (now.packaged, now.image):
                 pairs.append((driver, was.image, now.image))
         for (old, new), group in itertools.groupby(pairs, key=lambda pair: pair[1:]):
-            yield _served(gpu, [driver.name for driver, *_ in group], old, new)
+            yield _support_change(gpu, [driver.name for driver, *_ in group], old, new)
 
 
-def _served(gpu: Gpu, drivers: Sequence[str], old: str | None, new: str | None) -> Change:
+def _support_change(gpu: Gpu, drivers: Sequence[str], old: str | None, new: str | None) -> Change:
     span = drivers[0] if len(drivers) == 1 else f"{drivers[0]} to {drivers[-1]}"
     name = f"{gpu_facts.dotted(gpu.capability)}" + (f" ({gpu.name})" if gpu.name else "")
     if new is None:
@@ -108,22 +108,22 @@ def _served(gpu: Gpu, drivers: Sequence[str], old: str | None, new: str | None) 
     elif old is None:
         text = f"with driver {span}, nothing ran and {new} does"
     else:
-        text = f"with driver {span}, {old} was taken and {new} is"
+        text = f"with driver {span}, {old} was loaded and {new} is"
         if old.startswith("sm_") and new.startswith("compute_"):
             text += ", which the driver compiles first"
     return Change(kind="gpu", name=name, text=text, breaks=new is None, old=old, new=new)
 
 
 def images(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Yield added and removed images; `reach` finds the users that this breaks."""
+    """Yield added and removed images; `gpu_support` finds the users that this breaks."""
     for kind, listed in (("image", "images"), ("function image", "ltoir")):
         old, new = (_sizes_of(side[listed]) for side in (before, after))  # type: ignore[literal-required]
-        gone = {target: size for target, size in old.items() if target not in new}
-        come = {target: size for target, size in new.items() if target not in old}
-        if gone:
-            yield Change(kind=kind, name=", ".join(gone), text="removed", old=gone)
-        if come:
-            yield Change(kind=kind, name=", ".join(come), text="added", new=come)
+        removed = {target: size for target, size in old.items() if target not in new}
+        added = {target: size for target, size in new.items() if target not in old}
+        if removed:
+            yield Change(kind=kind, name=", ".join(removed), text="removed", old=removed)
+        if added:
+            yield Change(kind=kind, name=", ".join(added), text="added", new=added)
     if before["min_driver"] != after["min_driver"]:
         was, now = before["min_driver"], after["min_driver"]
         raised = bool(was and now and gpu_facts.version(now) > gpu_facts.version(was))
@@ -140,24 +140,24 @@ def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield changes of fallback, loading, front end, options, callbacks, manifest format, toolchain."""
     if before["fallback"] != after["fallback"]:
         was, now = before["fallback"], after["fallback"]
-        yield Change(kind="setting", name="fallback", text=became(was, now), breaks=now == "error", old=was, new=now)
+        yield Change(kind="setting", name="fallback", text=describe(was, now), breaks=now == "error", old=was, new=now)
     elif after["fallback"] == "jit" and "rebuild" in before and "rebuild" not in after:
         yield Change(kind="setting", name="fallback", text="the build table was removed", breaks=True)
-    for key, was, now in others(before, after, _SKIPPED):
-        yield Change(kind="setting", name=key, text=became(was, now), old=was, new=now)
-    for key, was, now in others(before["options"], after["options"], frozenset()):
-        yield Change(kind="setting", name=f"options.{key}", text=became(was, now), old=was, new=now)
+    for key, was, now in changed_keys(before, after, _SKIPPED):
+        yield Change(kind="setting", name=key, text=describe(was, now), old=was, new=now)
+    for key, was, now in changed_keys(before["options"], after["options"], frozenset()):
+        yield Change(kind="setting", name=f"options.{key}", text=describe(was, now), old=was, new=now)
     if after["callbacks"] and not before["callbacks"]:
-        text = "there are some now; loading the module needs cuda-core"
+        text = "the module has callbacks now, so loading it needs cuda-core"
         yield Change(kind="setting", name="callbacks", text=text, breaks=True)
     elif before["callbacks"] != after["callbacks"]:
         yield Change(kind="setting", name="callbacks", text="changed")
     yield from _run_time(before, after)
-    for tool, was, now in others(before["toolchain"], after["toolchain"], frozenset()):
-        yield Change(kind="toolchain", name=tool, text=became(was, now), old=was, new=now)
+    for tool, was, now in changed_keys(before["toolchain"], after["toolchain"], frozenset()):
+        yield Change(kind="toolchain", name=tool, text=describe(was, now), old=was, new=now)
     old, new = ([other["versions"] for other in side.get("toolchains", ())] for side in (before, after))
     if old != new:
-        yield Change(kind="toolchain", name="others", text=became(old or None, new or None), old=old, new=new)
+        yield Change(kind="toolchain", name="others", text=describe(old or None, new or None), old=old, new=new)
 
 
 def _run_time(before: Manifest, after: Manifest) -> Iterator[Change]:
@@ -172,7 +172,7 @@ def _run_time(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def resources(before: Module, after: Module, manifest: Manifest) -> Iterator[Change]:
-    """Yield changed resources of kernels in machine code for the same target, as the images show them.
+    """Yield changed resources of kernels in the images for the same target.
 
     Args:
         before: The old build's images.
@@ -206,11 +206,11 @@ def resources(before: Module, after: Module, manifest: Manifest) -> Iterator[Cha
 def _fitting(registers: int) -> int:
     """Return the maximum of threads in a block for which a GPU has registers.
 
-    64 K registers a block (Programming Guide, table 31), given out by 8 a thread, to warps by fours (the occupancy
-    calculator's "register allocation unit size" and "warp allocation granularity").
+    A block has 64 K registers (Programming Guide, table 31). A thread gets a multiple of 8, and warps come in fours
+    (the occupancy calculator's "register allocation unit size" and "warp allocation granularity").
     """
-    taken = -(-max(registers, 1) // 8) * 8
-    warps = 65536 // (taken * 32) // 4 * 4
+    allocated = -(-max(registers, 1) // 8) * 8
+    warps = 65536 // (allocated * 32) // 4 * 4
     return warps * 32
 
 
@@ -229,7 +229,7 @@ def _kernel_images(module: Module) -> dict[tuple[str, str], SymbolImage]:
 
 
 def sizes(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Yield changed sizes of the fatbins, as compressed."""
+    """Yield changed sizes of the compressed fatbins."""
     for name in ("kernels", "functions"):
         was, now = (side["files"][name]["bytes"] if name in side["files"] else 0 for side in (before, after))
         if was != now:
@@ -237,6 +237,6 @@ def sizes(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _ltoir(manifest: Manifest) -> list[tuple[int, int]]:
-    """Return the CUDA versions of the functions' LTOIR; linkers of that version or a later minor version take it."""
+    """Return the CUDA versions of the functions' LTOIR. Linkers of this version or a later minor version accept it."""
     versions = [manifest["toolchain"], *(one["versions"] for one in manifest.get("toolchains", ()) if one["ltoir"])]
     return [gpu_facts.pair(one["cuda"]) for one in versions if "cuda" in one]

@@ -1,4 +1,4 @@
-"""`aotcuda init`: add to a project what it needs to package its kernels."""
+"""`aotcuda init`: add the tables for packaging its kernels to a project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aotcuda.tools.init import project_sources, sources
 from aotcuda.tools.record import project, pyproject, tables
 
 if TYPE_CHECKING:
-    from aotcuda.tools.init.sources import Found
+    from aotcuda.tools.init.sources import JitFunction
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.pyproject import Editor
 
@@ -27,7 +27,7 @@ _TOOL = ("tool", "aotcuda")
 _HATCHLING = ("hatchling", "hatchling.build")
 _SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
 _WITHOUT_TABLE = "setuptools.build_meta:__legacy__"
-"""The back end of a project without a pyproject.toml, by PEP 517: setup.py may import modules of its folder."""
+"""The back end of a project without a pyproject.toml (PEP 517). Its setup.py may import modules of its folder."""
 
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
 
@@ -38,30 +38,30 @@ class Source:
 
     module: str
     file: str
-    found: tuple[Found, ...]
+    functions: tuple[JitFunction, ...]
 
     @property
-    def kernels(self) -> list[Found]:
+    def kernels(self) -> list[JitFunction]:
         """Return the kernels that a name of the module refers to."""
-        return [item for item in self.found if not item.device and not item.inside]
+        return [item for item in self.functions if not item.device and not item.enclosing]
 
-    def kernels_of(self, frontend: str) -> list[Found]:
+    def kernels_of(self, frontend: str) -> list[JitFunction]:
         """Return the kernels of one front end."""
         return [item for item in self.kernels if item.frontend == frontend]
 
 
 def run(folder: Path) -> None:
-    """Write the tables for the project in `folder`, and print what was written and what is still to be done.
+    """Write the tables for the project in `folder`, and print the changes and the remaining steps.
 
-    Keys and tables that are there are left as they are; where nothing is missing, nothing is written.
+    Existing keys and tables stay. If nothing is missing, nothing is written.
 
     Raises:
-        ConfigError: There is no pyproject.toml, or one that cannot be read or extended; it is as it was.
-        DependencyError: tomlkit is not installed, and a table is to be extended.
+        ConfigError: There is no pyproject.toml, or it cannot be read or extended; it is unchanged.
+        DependencyError: A table must be extended, and tomlkit is not installed.
     """
     owner = project.read(Path(os.path.realpath(folder)))
     if owner.text is None and (owner.root / "setup.py").is_file():
-        owner = replace(owner, text="")  # setuptools needs none; what it needs for this is written
+        owner = replace(owner, text="")  # setuptools needs no pyproject.toml; this command writes one
     if owner.text is None:
         message = f"{owner.pyproject} does not exist; name a folder with a pyproject.toml"
         raise ConfigError(message)
@@ -86,7 +86,7 @@ def run(folder: Path) -> None:
     foreign.show(f"{owner.pyproject}: {_changes(owner.text, text)}")
     for line in [*notes, *written]:
         foreign.show(line)
-    _print_open(editor, found)
+    _print_unsigned(editor, found)
     _print_rest(found, project_sources.hiding(read))
 
 
@@ -103,11 +103,13 @@ def _sources(owner: Project) -> tuple[list[Source], list[str]]:
         except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             unreadable.append(f"{file}{_problem(error)}")
     found = sources.without_helpers(read)
-    return [Source(module=name, file=files[name], found=items) for name, items in found.items() if items], unreadable
+    return [
+        Source(module=name, file=files[name], functions=items) for name, items in found.items() if items
+    ], unreadable
 
 
 def _problem(error: Exception) -> str:
-    """Return the reason that a file cannot be read, to continue after its name."""
+    """Return the reason that a file cannot be read, as text that follows its name."""
     if isinstance(error, SyntaxError):
         return f"{f':{error.lineno}' if error.lineno else ''}: {error.msg}"
     if isinstance(error, foreign.UnreadableError):
@@ -129,8 +131,8 @@ def _build_system(editor: Editor, owner: Project, found: list[Source], imported:
     else:
         back = str(system.get("build-backend", "setuptools.build_meta"))
         listed = project_file.strings(system.get("requires"))
-        missing = [] if any(_named(item, "aotcuda") for item in listed) else wanted
-        missing += [item for item in imported if not any(_named(other, _name(item)) for other in listed)]
+        missing = [] if any(_is_for(item, "aotcuda") for item in listed) else wanted
+        missing += [item for item in imported if not any(_is_for(other, _name(item)) for other in listed)]
         if missing:
             _extend(editor, ("build-system", "requires"), missing)
     if back.startswith("hatchling"):
@@ -160,11 +162,11 @@ def _dependency(editor: Editor, owner: Project) -> list[str]:
         with contextlib.suppress(configparser.Error, foreign.UnreadableError, UnicodeDecodeError):
             cfg.read_string(foreign.content(owner.root / "setup.cfg").decode())
         listed = cfg.get("options", "install_requires", fallback=None)
-        if any(_named(item.strip(), "aotcuda") for item in (listed or "").splitlines()):
+        if any(_is_for(item.strip(), "aotcuda") for item in (listed or "").splitlines()):
             return []
         where = "the project's dependencies" if listed is None else "install_requires in setup.cfg"
         return [f'to do: the wheel needs the run time: add "aotcuda" to {where}']
-    if not any(_named(item, "aotcuda") for item in project_file.strings(metadata.get("dependencies"))):
+    if not any(_is_for(item, "aotcuda") for item in project_file.strings(metadata.get("dependencies"))):
         _extend(editor, ("project", "dependencies"), ["aotcuda"])
     return []
 
@@ -176,7 +178,7 @@ def _extend(editor: Editor, keys: tuple[str, ...], items: list[str]) -> None:
         editor.extend(keys, items)
 
 
-def _named(requirement: object, name: str) -> bool:
+def _is_for(requirement: object, name: str) -> bool:
     """Return True if a requirement is for the package `name`."""
     return isinstance(requirement, str) and _name(requirement) == name
 
@@ -221,11 +223,11 @@ def _kernels(editor: Editor, module: str, source: Source, frontend: str, default
     if new_module:
         extra = {} if frontend == default else {"frontend": frontend}
         editor.table(keys, {"source": source.module, **extra})
-    there = _there(editor.get((*keys, "kernels")) or {}, source.module)
+    listed = _listed_kernels(editor.get((*keys, "kernels")) or {}, source.module)
     values: dict[str, Any] = {}
     for item in source.kernels_of(frontend):
-        if item.signatures and item.path not in there:
-            name = tables.key_for(item.path, {*there.values(), *values})
+        if item.signatures and item.path not in listed:
+            name = tables.key_for(item.path, {*listed.values(), *values})
             texts = list(dict.fromkeys(item.signatures))
             python = f"{source.module}:{item.path}" if "." in item.path else item.path
             values[name] = texts if name == item.path else {"python": python, "signatures": texts}
@@ -238,7 +240,7 @@ def _kernels(editor: Editor, module: str, source: Source, frontend: str, default
     return [f'wrote tool.aotcuda.modules."{module}".kernels.{pyproject.quoted(name)}' for name in values]
 
 
-def _there(kernels: dict[str, Any], source: str) -> dict[str, str]:
+def _listed_kernels(kernels: dict[str, Any], source: str) -> dict[str, str]:
     """Return the Python names and keys of the kernels in a table."""
     return {
         str(value.get("python", name) if isinstance(value, dict) else name).removeprefix(f"{source}:"): name
@@ -246,14 +248,14 @@ def _there(kernels: dict[str, Any], source: str) -> dict[str, str]:
     }
 
 
-def _print_open(editor: Editor, found: list[Source]) -> None:
+def _print_unsigned(editor: Editor, found: list[Source]) -> None:
     """Print the kernels without a signature."""
     modules = editor.get((*_TOOL, "modules")) or {}
     named = {
         (source, path)
         for module in modules.values()
         for source in _as_list(module.get("source"))
-        for path in map(tables.kernel_path, _there(module.get("kernels", {}), source))
+        for path in map(tables.kernel_path, _listed_kernels(module.get("kernels", {}), source))
     }
     missing = [(source, item) for source in found for item in source.kernels if (source.module, item.path) not in named]
     if not missing:
@@ -261,7 +263,7 @@ def _print_open(editor: Editor, found: list[Source]) -> None:
         return
     foreign.show(f"{len(missing)} kernel{'s have' if len(missing) != 1 else ' has'} no signature yet:")
     for source, item in missing:
-        reason = " (its decorator's signatures are computed)" if item.unread else ""
+        reason = " (its decorator's signatures are computed)" if item.is_computed else ""
         foreign.show(f"  {source.file}:{item.line}: {item.path}{reason}")
     foreign.show("record them from anything that launches them, such as the tests, with a GPU or without:")
     foreign.show("  aotcuda record --write -- python -m pytest")
@@ -271,12 +273,12 @@ def _print_rest(found: list[Source], hiding: list[str]) -> None:
     for line in hiding:
         foreign.show(line)
     for source in found:
-        for item in source.found:
-            if item.inside and not item.device:
+        for item in source.functions:
+            if item.enclosing and not item.device:
                 where = f"{source.file}:{item.line}: {item.path}"
                 advice = "a build finds it under a name of the module"
-                foreign.show(f"left out: {where} is made inside {item.inside}(); {advice}")
-    devices = sum(item.device for source in found for item in source.found)
+                foreign.show(f"left out: {where} is made inside {item.enclosing}(); {advice}")
+    devices = sum(item.device for source in found for item in source.functions)
     if devices:
         they = "1 device function: it comes" if devices == 1 else f"{devices} device functions: they come"
         foreign.show(f"{they} along with the kernels that call {'it' if devices == 1 else 'them'}")

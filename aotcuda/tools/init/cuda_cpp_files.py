@@ -38,7 +38,7 @@ def report(folder: Path) -> list[str]:
     count = f"{len(found)} file{'s' * (len(found) > 1)}"
     lines = [f"{count} with kernels in CUDA C++, for a table (docs/cuda-cpp.md):", *(f"  {file}" for file in found)]
     system = project_file.table(owner.data, "build-system")
-    if not any(map(_brings_compilers, project_file.strings(system.get("requires")))):
+    if not any(map(_includes_compilers, project_file.strings(system.get("requires")))):
         lines.append(f'to do: their compiler: add "{_FRONT_END.requirement()}" to build-system.requires')
     metadata = project_file.table(owner.data, "project")
     is_static = bool(metadata) and "dependencies" not in project_file.strings(metadata.get("dynamic"))
@@ -49,17 +49,17 @@ def report(folder: Path) -> list[str]:
     return lines
 
 
-def _brings_compilers(requirement: str) -> bool:
+def _includes_compilers(requirement: str) -> bool:
     """Return True if a requirement is for aotcuda with the compilers of any toolkit for these files."""
     found = _EXTRAS.match(requirement)
     extras = re.split(r"[\s,]+", found[1].lower().replace("_", "-")) if found else []
-    bringing = {
+    including = {
         item.bringing(toolkit)
         for item in registry.BUILT_IN.values()
         for toolkit in registry.TOOLKITS
         if item.bringing(toolkit) != item.requires
     }
-    return any(f"aotcuda[{extra}]" in bringing for extra in extras)
+    return any(f"aotcuda[{extra}]" in including for extra in extras)
 
 
 def _tables(owner: Project) -> list[dict[str, object]]:

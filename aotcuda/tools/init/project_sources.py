@@ -1,4 +1,4 @@
-"""Read all Python files of a project as text: what a build of it imports, and decorators that hide kernels."""
+"""Read all Python files of a project as text, for the imports of a build and for decorators that hide kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aotcuda.tools.record.project import Project
 
-_BROUGHT = frozenset(
+_INCLUDED = frozenset(
     name.partition(".")[0]
     for one in registry.BUILT_IN.values()
     for name in ("aotcuda", *one.internals, one.imports or "aotcuda")
@@ -27,13 +27,13 @@ _BROUGHT = frozenset(
 """Packages that come with aotcuda and the extras of its front ends."""
 
 _WITH_NUMBA = frozenset({"numpy", "cuda", "cuda_core", "cuda_bindings", "numba_cuda", "numba_cuda_mlir"})
-"""Distributions that come with the compilers, besides."""
+"""Further distributions that come with the compilers."""
 
 _Trees = dict[str, tuple[str, ast.Module]]
 
 
 def trees(owner: Project) -> _Trees:
-    """Return file and syntax tree of each module that can be read, by its name."""
+    """Return the file and the syntax tree of each readable module, by its name."""
     found: _Trees = {}
     for module, path in project.python_files(owner):
         try:
@@ -49,15 +49,15 @@ def trees(owner: Project) -> _Trees:
 def requirements(
     owner: Project, read: _Trees, modules: Iterable[str], installed: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return what the import of `modules` needs, since a build imports them: dependencies of the project, and others.
+    """Return the dependencies of the project, and other distributions, that an import of `modules` needs.
 
     Args:
         owner: The project.
         read: Its modules.
-        modules: Those that a build imports.
-        installed: The distributions of packages, where they are known.
+        modules: The modules that a build imports.
+        installed: The known distributions of packages.
     """
-    imported = {name for name in _imported(read, modules) if _plain(name) not in _BROUGHT}
+    imported = {name for name in _imported(read, modules) if _plain(name) not in _INCLUDED}
     imported -= set(sys.stdlib_module_names)
     names = {_plain(name) for name in imported} | {_plain(installed.get(name, name)) for name in imported}
     listed = project_file.strings(project_file.table(owner.data, "project").get("dependencies"))
@@ -67,13 +67,13 @@ def requirements(
 
 
 def missing(owner: Project, wanted: Iterable[str]) -> list[str]:
-    """Return those requirements that `build-system.requires` of a project does not name."""
+    """Return the requirements that `build-system.requires` of a project lacks."""
     listed = project_file.strings(project_file.table(owner.data, "build-system").get("requires"))
     return [item for item in wanted if name_of(item) not in map(name_of, listed)]
 
 
 def name_of(requirement: str) -> str:
-    """Return the normalized name of the distribution that a requirement is for."""
+    """Return the normalized name of a requirement's distribution."""
     return _plain(re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0])
 
 

@@ -28,18 +28,18 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class JitFunction:
     """A function with the decorator `@cuda.jit` or `@triton.jit`.
 
     Attributes:
-        path: The name that leads to it in its module.
+        path: Its dotted name in the module.
         line: The line of its `def`.
         frontend: The compiler.
-        device: It is a device function: by its decorator, because it returns a value, or because another one of the
-            file calls it.
-        signatures: Those that the decorator was given.
-        unread: The decorator was given signatures that only running the module would tell.
-        inside: The function that it is made in; empty at the module's top level or in a class.
+        device: True for a device function: by its decorator, because it returns a value, or because another function
+            of the file calls it.
+        signatures: The signatures in the decorator.
+        is_computed: True if the decorator has signatures that only an import can compute.
+        enclosing: The function that defines it; empty at the module's top level or in a class.
     """
 
     path: str
@@ -47,8 +47,8 @@ class Found:
     frontend: str
     device: bool
     signatures: tuple[str, ...]
-    unread: bool
-    inside: str
+    is_computed: bool
+    enclosing: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +56,12 @@ class Content:
     """The content of a module.
 
     Attributes:
-        found: Its kernels and device functions, in order.
-        calls: The functions of other modules that these call: the last name of a module, or of a package above it, and
-            the name of the function.
+        functions: Its kernels and device functions, in order.
+        calls: The functions of other modules that they call, as pairs: the last part of a module's or package's name,
+            and the name of the function.
     """
 
-    found: tuple[Found, ...]
+    functions: tuple[JitFunction, ...]
     calls: frozenset[tuple[str, str]]
 
 
@@ -70,31 +70,31 @@ def read(content: str | bytes) -> Content:
 
     Raises:
         SyntaxError: It is not Python.
-        ValueError: It has null characters, which some Pythons tell so.
-        RecursionError: It is nested too deeply, which its reader may report as a MemoryError.
+        ValueError: It has null characters; some Pythons raise SyntaxError.
+        RecursionError: It is nested too deeply; some Pythons raise MemoryError.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the file's content, of which its import warns
+        warnings.simplefilter("ignore")  # the import of the file warns
         tree = ast.parse(content)
     reader = _Reader(tree)
-    return Content(found=tuple(reader.found()), calls=frozenset(reader.calls))
+    return Content(functions=tuple(reader.functions()), calls=frozenset(reader.calls))
 
 
-def without_helpers(modules: Mapping[str, Content]) -> dict[str, tuple[Found, ...]]:
-    """Return what modules have, by their names; a function that a kernel of another one calls is a device function."""
+def without_helpers(modules: Mapping[str, Content]) -> dict[str, tuple[JitFunction, ...]]:
+    """Return the functions of modules by name. A function that another module's kernel calls is a device function."""
     calls = {pair for content in modules.values() for pair in content.calls}
 
-    def is_called(module: str, item: Found) -> bool:
+    def is_called(module: str, item: JitFunction) -> bool:
         return any((part, item.path) in calls for part in module.split("."))
 
     return {
-        module: tuple(replace(item, device=True) if is_called(module, item) else item for item in content.found)
+        module: tuple(replace(item, device=True) if is_called(module, item) else item for item in content.functions)
         for module, content in modules.items()
     }
 
 
 def makes_kernels(tree: ast.Module, node: ast.AST) -> bool:
-    """Return True if a function or class of a module makes kernels of functions that it is given, or defines some."""
+    """Return True if a function or class of a module defines kernels, or makes kernels from its arguments."""
     reader = _Reader(tree)
     inside = (child for statement in getattr(node, "body", ()) for child in ast.walk(statement))
     return any(isinstance(child, ast.expr) and reader.is_jit(child) for child in inside)
@@ -114,7 +114,7 @@ class _Reader:
         for node in tree.body:
             self._assign(node)
 
-    def found(self) -> list[Found]:
+    def functions(self) -> list[JitFunction]:
         made = [*self._definitions(self._tree, (), ""), *self._assignments()]
         helping = [replace(item, device=True) if item.path in self._called else item for item in made]
         return sorted(helping, key=lambda item: (item.line, item.path))
@@ -134,7 +134,7 @@ class _Reader:
             for item in node.names:
                 module = _IN_PLACE.get(node.module or "", node.module or "")
                 self._others[item.asname or item.name] = last_part(module), item.name
-                # A package may import `cuda` from a module of its own, where Numba may be missing.
+                # A package may import `cuda` from its own module, so that Numba is optional.
                 known = _IN_PLACE.get(f"{module}.{item.name}")
                 known = known or (f"{module}.{item.name}" if module.startswith(_MODULES) and not node.level else None)
                 if known or item.name == "cuda":
@@ -162,20 +162,20 @@ class _Reader:
             return _IN_PLACE.get(whole, whole)
         return ""
 
-    def _definitions(self, node: ast.AST, path: tuple[str, ...], inside: str) -> Iterator[Found]:
+    def _definitions(self, node: ast.AST, path: tuple[str, ...], enclosing: str) -> Iterator[JitFunction]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, _Function):
                 for decorator in child.decorator_list:
-                    made = self._jitted(decorator, (*path, child.name), child.lineno, inside)
+                    made = self._jitted(decorator, (*path, child.name), child.lineno, enclosing)
                     if made is not None:
                         self._called |= {name for name in _calls(child) if name != child.name}
                         self.calls |= set(self._calls_of_others(child))
                         yield replace(made, device=True) if _returns_a_value(child) else made
                 yield from self._definitions(child, (*path, child.name), ".".join((*path, child.name)))
             elif isinstance(child, ast.ClassDef):
-                yield from self._definitions(child, (*path, child.name), inside)
+                yield from self._definitions(child, (*path, child.name), enclosing)
             else:
-                yield from self._definitions(child, path, inside)
+                yield from self._definitions(child, path, enclosing)
 
     def _calls_of_others(self, function: _Function) -> Iterator[tuple[str, str]]:
         for node in ast.walk(function):
@@ -185,7 +185,7 @@ class _Reader:
                 holder = last(node.func.value)
                 yield self._others.get(holder, ("", holder))[1], node.func.attr
 
-    def _assignments(self) -> Iterator[Found]:
+    def _assignments(self) -> Iterator[JitFunction]:
         """Handle `name = cuda.jit(function)` and `name = cuda.jit(...)(function)`."""
         for name, value in self._values.items():
             if not isinstance(value, ast.Call) or len(value.args) != 1:
@@ -205,8 +205,8 @@ class _Reader:
         )
 
     def _jitted(
-        self, decorator: ast.expr, path: tuple[str, ...], line: int, inside: str, *, applied: bool = False
-    ) -> Found | None:
+        self, decorator: ast.expr, path: tuple[str, ...], line: int, enclosing: str, *, applied: bool = False
+    ) -> JitFunction | None:
         call = decorator if isinstance(decorator, ast.Call) else None
         function = call.func if call else decorator
         frontend = _JIT.get(self._dotted(function))
@@ -218,14 +218,14 @@ class _Reader:
         given = call.args[0] if call and call.args and not applied else keywords.get("func_or_sig")
         texts = self._signatures(given) if given is not None else []
         device = keywords.get("device")
-        return Found(
+        return JitFunction(
             path=".".join(path),
             line=line,
             frontend=frontend,
             device=isinstance(device, ast.Constant) and bool(device.value),
             signatures=tuple(texts or ()),
-            unread=texts is None,
-            inside=inside,
+            is_computed=texts is None,
+            enclosing=enclosing,
         )
 
     def _signatures(self, node: ast.expr, depth: int = 8) -> list[str] | None:
@@ -283,7 +283,7 @@ def _calls(function: _Function) -> Iterator[str]:
 
 
 def _returns_a_value(function: ast.AST) -> bool:
-    """Return True if a function, nested ones aside, returns another value than None."""
+    """Return True if a function returns a value other than None. Nested functions do not count."""
     for node in ast.iter_child_nodes(function):
         if isinstance(node, ast.Return):
             value = node.value

@@ -25,31 +25,34 @@ if TYPE_CHECKING:
     from aotcuda.tools.inspect.report import SymbolImage
 
 _SYMBOL_ITEMS, _ROW_ITEMS = 30, 12
-"""The cost of a symbol and of each of its images in the budget."""
+"""The cost of a symbol and of each of its images in the budget, in items."""
 
 _LTOIR_PADDING = 8
-"""An LTOIR entry that was stored uncompressed is padded to this many bytes and does not keep its true size."""
+"""An uncompressed LTOIR entry is padded to a multiple of this many bytes, and its true size is lost."""
 
 
 def collect(target: str) -> Report:
-    """Find and read everything in `target`.
+    """Read all modules and images in `target`.
 
     Raises:
-        TargetError: It does not exist, or has nothing that aotcuda built.
+        TargetError: It does not exist, or has no packaged module.
         ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
         ImageError: An image cannot be read.
     """
-    modules = [_bare(item) if isinstance(item, targets.BareImage) else _built(item) for item in targets.find(target)]
+    modules = [
+        _image_report(item) if isinstance(item, targets.BareImage) else _module_report(item)
+        for item in targets.find(target)
+    ]
     return Report(modules=tuple(modules))
 
 
-def _built(module: targets.PackagedModule) -> Module:
+def _module_report(module: targets.PackagedModule) -> Module:
     content = module.manifest
-    here = [image for image in content["images"] if "absent" not in image]
-    kernels = _images(module, "kernels", content["files"].get("kernels"), here)
+    present = [image for image in content["images"] if "absent" not in image]
+    kernels = _images(module, "kernels", content["files"].get("kernels"), present)
     functions = _images(module, "functions", content["files"].get("functions"), content["ltoir"])
     own = content["toolchain"].get("cuda", "")
-    made = [(image, item.get("linker", own)) for image, item in zip(kernels, here, strict=True)]
+    made = [(image, item.get("linker", own)) for image, item in zip(kernels, present, strict=True)]
     made += [(image, own) for image in functions]
     for other in content.get("toolchains", ()):
         file = other.get("functions")
@@ -60,7 +63,7 @@ def _built(module: targets.PackagedModule) -> Module:
     _spend(module.budget, module.where, len(overloads), len(kernels))
     _spend(module.budget, module.where, len(content["functions"]), len(functions))
     _spend(module.budget, module.where, len(linked), 0)
-    in_c = mangling.demangled(name for name, _ in linked)
+    in_c = mangling.demangle(name for name, _ in linked)
     return Module(
         name=content["module"],
         where=module.where,
@@ -89,8 +92,8 @@ def _images(
 ) -> list[Image]:
     """Return the images of one of the module's fatbins, compared with those that the manifest lists.
 
-    SASS is compared byte by byte. Packing changes the text of PTX and scrambles LTOIR, so only their architecture is
-    compared, and the size of LTOIR; the digest of the whole file was checked before.
+    SASS is compared byte by byte. Packing changes the text of PTX and scrambles LTOIR, so only their target is
+    compared, and the size of LTOIR. The digest of the whole file was checked before.
     """
     found: list[Image] = []
     if file is not None:
@@ -142,7 +145,7 @@ def _function(function: manifest.Function, found: list[Image]) -> Symbol:
 
 
 def _linked(name: str, origin: str, in_c: str | None) -> Symbol:
-    """Return the symbol of a foreign function that was linked; the linker may have inlined it."""
+    """Return the symbol of a linked foreign function, which the linker may have inlined."""
     return Symbol(
         name=name, symbol=name, kind="function", abi=None, prototype=in_c, signature=None, origin=origin, images=()
     )
@@ -190,13 +193,13 @@ def _kernel(
     )
 
 
-def _spills(told: manifest.Resources | None) -> int | None:
+def _spills(resources: manifest.Resources | None) -> int | None:
     """Return the spills in the linker's log."""
-    return None if told is None else told.get("spills")
+    return None if resources is None else resources.get("spills")
 
 
 def _kernel_abi(frontend: str) -> str:
-    """Return the kernel ABI of a front end; for an unregistered one, its name."""
+    """Return the kernel ABI of a front end, or the name of an unregistered one."""
     try:
         found = registry.find(frontend)
     except ToolchainError:
@@ -214,7 +217,7 @@ def _entries(data: bytes, where: str, budget: Budget) -> Iterator[fatbin.Entry]:
     yield fatbin.Entry(arch=arch, kind="sass", name=name, size=size, packed=size, content=data)
 
 
-def _bare(found: targets.BareImage) -> Module:
+def _image_report(found: targets.BareImage) -> Module:
     name, budget = Path(found.where).name, Budget(len(found.data))
     packed = []
     functions: dict[str, list[SymbolImage]] = {}
@@ -227,7 +230,7 @@ def _bare(found: targets.BareImage) -> Module:
         for kernel, facts in image.kernels.items():
             kernels.setdefault(kernel, []).append(facts)
         _spend(budget, found.where, len(image.functions) + len(image.kernels), 1)
-    in_c = mangling.demangled([*functions, *kernels])
+    in_c = mangling.demangle([*functions, *kernels])
     listed: tuple[tuple[Literal["function", "kernel"], dict[str, list[SymbolImage]]], ...]
     listed = (("function", functions), ("kernel", kernels))
     return Module(
@@ -246,9 +249,9 @@ def _bare(found: targets.BareImage) -> Module:
                 prototype=in_c.get(symbol),
                 signature=None,
                 origin=name,
-                images=tuple(where),
+                images=tuple(found_in),
             )
             for kind, symbols in listed
-            for symbol, where in symbols.items()
+            for symbol, found_in in symbols.items()
         ),
     )

@@ -18,7 +18,7 @@ def includes(target: str) -> list[str]:
     """Return `-I<folder>` for the header of each module in `target`.
 
     Raises:
-        TargetError: There is no such thing, or it is not installed, or holds nothing that aotcuda built.
+        TargetError: There is no such target, it is not installed, or it has no packaged module.
         ManifestError: A file is missing, truncated or altered.
     """
     return [f"-I{folder}" for folder, _ in _installed(target)]
@@ -39,15 +39,15 @@ def files(target: str, cuda: int = 0) -> list[str]:
 
     Args:
         target: A module, package or folder.
-        cuda: The linker's major version of CUDA, which matters where a wheel was built by several toolkits.
+        cuda: The linker's major version of CUDA; it selects files of a wheel that several toolkits built.
 
     Raises:
-        TargetError: As for `includes`; or no module of it exports functions.
+        TargetError: As for `includes`; or no module exports functions.
         ManifestError: As for `includes`.
     """
     found = []
     for folder, content in _installed(target):
-        # A package may well have modules with kernels alone.
+        # A package may have modules with kernels alone.
         found += [str(folder / file["path"]) for file in linkable.exported(content, cuda)]
     if not found:
         message = f"{target} exports no device functions, so there is nothing to link"
@@ -60,6 +60,6 @@ def _installed(target: str) -> list[tuple[Path, manifest.Manifest]]:
     modules = [item for item in targets.find(target) if isinstance(item, targets.PackagedModule)]
     found = [(item.path, item.manifest) for item in modules if item.path is not None]
     if not found:
-        message = f"{target} is a file that compilers cannot look into; install it, and name the module or its folder"
+        message = f"{target} is a file that compilers cannot read; install it, and name the module or its folder"
         raise TargetError(message)
     return found

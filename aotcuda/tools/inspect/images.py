@@ -21,8 +21,8 @@ class Image:
 
     Attributes:
         entry: The entry, without its content.
-        kernels: What is known of each kernel, by its symbol; none for LTOIR, which cannot be read.
-        functions: Names of the device functions that other code can be linked with; none for PTX and LTOIR.
+        kernels: The facts on each kernel by its symbol; none for LTOIR, which cannot be read.
+        functions: The names of the device functions that other code can link; none for PTX and LTOIR.
     """
 
     entry: Entry
@@ -31,13 +31,13 @@ class Image:
 
     @property
     def packed(self) -> PackedImage:
-        """Return the entry for the whole image."""
+        """Return the facts on the whole image."""
         entry = self.entry
         return PackedImage(arch=entry.arch, kind=entry.kind, size=entry.size, packed=entry.packed)
 
     @property
     def whole(self) -> SymbolImage:
-        """Return the entry for a symbol whose share of the image is unknown."""
+        """Return the facts for a symbol whose share of the image is unknown."""
         return SymbolImage(arch=self.entry.arch, kind=self.entry.kind, size=self.entry.size)
 
 
@@ -45,7 +45,7 @@ def read(entry: Entry, where: str, budget: Budget) -> Image:
     """Read the symbols of an entry of the fatbin that `where` names.
 
     Raises:
-        ImageError: The entry is marked as a cubin but cannot be read as one, or it is too large.
+        ImageError: The entry is a cubin that cannot be read, or it is too large.
     """
     label, bare = f"{where}: the image for {entry.arch}", replace(entry, content=b"")
     if entry.kind == "sass":

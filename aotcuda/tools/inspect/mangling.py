@@ -1,7 +1,7 @@
 """Demangle C++ names.
 
-The C++ library's demangler takes names as they come: one of 300 characters can represent a text of gigabytes. So it
-runs in a process of its own, with limits of time and memory; this file is that process's program, too.
+The C++ library's demangler has no limits: a name of 300 characters can represent a text of gigabytes. It therefore runs
+in a process of its own, with limits of time and memory. This file is also the program of that process.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SECONDS = 1
 _MEMORY = 256 << 20
 
 
-def demangled(symbols: Iterable[str]) -> dict[str, str]:
+def demangle(symbols: Iterable[str]) -> dict[str, str]:
     """Return the C++ names of mangled symbols: `scale(float*, int)` for `_Z5scalePfi`."""
     mangled = [name for name in dict.fromkeys(symbols) if name.startswith("_Z") and _is_plain(name)]
-    mangled.sort(key=lambda name: (name.count("S"), len(name)))  # what may take too much comes last
+    mangled.sort(key=lambda name: (name.count("S"), len(name)))  # costly names come last
     if not mangled:
         return {}
     try:
@@ -32,14 +32,14 @@ def demangled(symbols: Iterable[str]) -> dict[str, str]:
             input="\n".join(mangled).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=10 * _SECONDS,  # of a machine that is busy: its limit is one of processor time
+            timeout=10 * _SECONDS,  # for a busy machine; the process limits its processor time
             check=False,
         ).stdout
     except OSError:
         return {}
     except subprocess.TimeoutExpired as error:
         found = error.stdout or b""
-    # What it had found when a name took too much is worth having; a line that it could not finish is not.
+    # If a name was too costly, use the complete lines before it.
     lines = found.decode(errors="replace").split("\n")[:-1]
     return {name: line for name, line in zip(mangled, lines, strict=False) if line}
 

@@ -1,7 +1,7 @@
 """The report on a wheel, a package or a fatbin, as plain values.
 
-`json` gives the object that `aotcuda inspect --json` prints. Its `version` grows when a key is removed or changes its
-meaning; new keys may come at any time.
+`json` returns the object that `aotcuda inspect --json` prints. Its `version` grows when a key is removed or changes its
+meaning. New keys may appear in each release.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ class SymbolImage:
         arch: `sm_90`, `compute_75`.
         kind: `sass`, `ptx` or `ltoir`.
         size: For SASS the machine code of this kernel; for PTX and LTOIR the whole image.
-        registers: Registers a thread. None, like all that follow, for PTX and LTOIR, which have yet to be compiled.
-        shared: Static shared memory a block.
-        dynamic: Dynamic shared memory a block, where the kernel decides it and not its launches; also for PTX.
-        local: Local memory a thread; None also where it cannot be known, as for a kernel that recurses.
+        registers: Registers per thread. PTX and LTOIR are not compiled yet: this and all following numbers are None.
+        shared: Static shared memory per block.
+        dynamic: Dynamic shared memory per block if the compiler fixed its size; also for PTX.
+        local: Local memory per thread; None also for a kernel with recursion.
         constant: Constant memory, parameters included.
-        spills: Bytes that its code stores and loads because registers ran out, from the linker's log; None without one:
-            the image was made by another tool, or by an aotcuda that did not read the log.
+        spills: Bytes stored and loaded because registers ran out, from the linker's log; None without a log.
     """
 
     arch: str
@@ -48,13 +47,13 @@ class Symbol:
     """An exported device function, a kernel for one signature, or a foreign function that was linked in.
 
     Attributes:
-        name: What users call it.
+        name: The name for users.
         symbol: Its name in the images.
         kind: `kernel`; `function` for a device function or a foreign one.
-        abi: How its arguments are passed: `c`, `numba`; None where only an image was there to read.
-        prototype: In C; for a mangled name, demangled to C++; None if it has neither.
-        signature: As the front end writes it.
-        origin: `mypkg._kernels:axpy`; for a bare image its file.
+        abi: The calling convention: `c`, `numba`; None for an image without a manifest.
+        prototype: The prototype in C, or the C++ name of a mangled symbol; None without either.
+        signature: The signature as the front end writes it.
+        origin: `mypkg._kernels:axpy`; the file of an image without a manifest.
         images: Its code in each image; empty for a foreign function, since the linker may remove it.
     """
 
@@ -81,16 +80,16 @@ class PackedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """A module that aotcuda built, or a bare fatbin or cubin, of which everything but the images is unknown.
+    """A packaged module, or an image without a manifest.
 
     Attributes:
         name: `mypkg.kernels`, or a file's name.
-        where: The folder, file or wheel that it was found in.
-        toolchain: Version of each component that took part.
+        where: Its folder, file or wheel.
+        toolchain: The version of each component of the build.
         toolchains: The versions of each further toolkit, if the build used several.
         min_driver: The lowest driver that can load the images.
-        settings: Front end, `load`, `fallback` and callbacks, as the manifest has them.
-        images: All of them, those of the kernels first.
+        settings: Front end, `load`, `fallback` and callbacks from the manifest.
+        images: All images; the images of kernels come first.
         symbols: The functions, then the kernels, then foreign functions.
         left_out: The kernels that its images for some targets lack.
     """

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from aotcuda.tools.inspect.report import Module, Symbol
 
 SORT_KEYS = ("name", "bytes", "registers", "spills", "shared", "dynamic", "local")
-"""The keys of `--sort`; of a number the largest comes first."""
+"""The keys of `--sort`. The largest number comes first."""
 
 _FIELDS = {"bytes": "size"}
 _SHORTEST = 16
 """The shortest useful width of a name or signature."""
 
 
-def chosen(report: Report, *, pattern: str | None = None, sort: str | None = None) -> Report:
+def select(report: Report, *, pattern: str | None = None, sort: str | None = None) -> Report:
     """Return the report with the symbols that match `pattern`, sorted within each module.
 
     Args:
-        report: What was found.
-        pattern: As the shell has them, `axpy*`; it may match the name, the symbol, or `mypkg.kernels.axpy`.
-        sort: One of `SORT_KEYS`; of a number the largest over all images comes first.
+        report: The report.
+        pattern: A pattern of the shell, `axpy*`, for the name, the symbol, or `mypkg.kernels.axpy`.
+        sort: One of `SORT_KEYS`. The largest number over all images comes first.
 
     Raises:
         TargetError: Nothing matches.
@@ -59,9 +59,9 @@ def render(report: Report, *, sort: str | None = None, width: int | None = None)
     """Return a table with a line for each kernel and signature: the largest number of any target, and the worst target.
 
     Args:
-        report: What was found.
-        sort: As for `chosen`, over all modules.
-        width: The terminal's; names and signatures are cut for it. None cuts nothing.
+        report: The report.
+        sort: As for `select`, over all modules.
+        width: The width of the terminal, for which names and signatures are cut; None cuts nothing.
     """
     kernels = [(module, symbol) for module in report.modules for symbol in module.symbols if symbol.kind == "kernel"]
     if sort is not None:
@@ -69,10 +69,10 @@ def render(report: Report, *, sort: str | None = None, width: int | None = None)
     names = [module.name for module in report.modules]
     several = len(set(names)) < len(names)
     worst = [_largest(symbol) for _, symbol in kernels]
-    given = any(image.dynamic is not None for image in worst)
-    numbers_of = with_dynamic(("bytes", "registers", "spills", "shared", "local"), "dynamic", shown=given)
+    has_dynamic = any(image.dynamic is not None for image in worst)
+    numbers_of = with_dynamic(("bytes", "registers", "spills", "shared", "local"), "dynamic", shown=has_dynamic)
     header = ("kernel", *(("in",) if several else ()), *numbers_of, "worst")
-    rows = [_row(module, symbol, several=several, given=given) for module, symbol in kernels]
+    rows = [_row(module, symbol, several=several, has_dynamic=has_dynamic) for module, symbol in kernels]
     words = {0, len(header) - 1, *((1,) if several else ())}
     if width is not None:
         limit = max(width // 3, _SHORTEST)
@@ -124,7 +124,7 @@ def _number(image: SymbolImage, key: str) -> int:
 def _largest(symbol: Symbol) -> SymbolImage:
     """Return the largest numbers of a symbol over all machine code, with the worst target as `arch`.
 
-    The worst is the one that spills most; of these that with the most registers, then stack, shared memory and code.
+    The worst target spills most. Ties are broken by registers, then stack, shared memory and code.
     """
     images = [image for image in symbol.images if image.kind == "sass"]
     if not images:
@@ -149,9 +149,9 @@ def _most(images: Sequence[SymbolImage], key: str) -> int | None:
     return None if None in values else max(values)
 
 
-def _row(module: Module, symbol: Symbol, *, several: bool, given: bool) -> tuple[str, ...]:
+def _row(module: Module, symbol: Symbol, *, several: bool, has_dynamic: bool) -> tuple[str, ...]:
     image = _largest(symbol)
-    cells = with_dynamic(numbers(image)[:-1], dynamic(image), shown=given)
+    cells = with_dynamic(numbers(image)[:-1], dynamic(image), shown=has_dynamic)
     name = brief(_full(module, symbol))
     where = (brief(_holder(module)),) if several else ()
     return (name, *where, *cells, image.arch)

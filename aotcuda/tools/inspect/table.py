@@ -16,7 +16,7 @@ WIDTH = 100
 """Columns without a terminal."""
 
 MOST_REGISTERS = 255
-"""The maximum of registers per thread on all GPUs since Kepler; a kernel at the limit would probably use more."""
+"""The maximum of registers per thread on all GPUs since Kepler. A kernel at the limit would probably use more."""
 
 _DYNAMIC_AT = 4
 """The index of dynamic shared memory among a kernel's numbers."""
@@ -37,7 +37,7 @@ def render(report: Report, width: int = WIDTH) -> str:
 
 
 def numbers(image: SymbolImage) -> tuple[str, ...]:
-    """Return a kernel's numbers in an image, from bytes to constant memory, with bad values marked."""
+    """Return a kernel's numbers in an image, from bytes to constant memory. Bad values are marked."""
     if image.kind != "sass":
         return ("-",) * 6
     registers = None if image.registers is None else _marked(image.registers, image.registers >= MOST_REGISTERS)
@@ -47,7 +47,7 @@ def numbers(image: SymbolImage) -> tuple[str, ...]:
 
 
 def with_dynamic(cells: tuple[str, ...], dynamic_cell: str, *, shown: bool) -> tuple[str, ...]:
-    """Insert dynamic shared memory after the static, if that column is shown."""
+    """Insert dynamic shared memory after static shared memory, if its column is shown."""
     return (*cells[:_DYNAMIC_AT], dynamic_cell, *cells[_DYNAMIC_AT:]) if shown else cells
 
 
@@ -57,9 +57,9 @@ def dynamic(image: SymbolImage) -> str:
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: Container[int]) -> Iterator[str]:
-    """Yield lines of columns, each as wide as its widest cell; those in `words` are left-aligned.
+    """Yield lines of columns, each as wide as its widest cell. Columns in `words` are left-aligned.
 
-    Numbers stay below each other where one of them is marked.
+    Numbers stay aligned if some of them are marked.
     """
     cells = [list(header), *map(list, rows)]
     for at in range(len(header)):
@@ -85,8 +85,8 @@ def _report(report: Report, width: int) -> Iterator[str]:
         yield ""
     kernels = [image for module in report.modules for symbol in module.symbols for image in symbol.images]
     marked = any("!" in text for image in kernels for text in numbers(image))
-    given = any(image.dynamic is not None for image in kernels)
-    yield from textwrap.wrap(_NOTE + (_DYNAMIC if given else "") + (_MARKED if marked else ""), width)
+    has_dynamic = any(image.dynamic is not None for image in kernels)
+    yield from textwrap.wrap(_NOTE + (_DYNAMIC if has_dynamic else "") + (_MARKED if marked else ""), width)
 
 
 def _module(module: Module, width: int) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _symbol(symbol: Symbol, width: int) -> Iterator[str]:
 
 
 def _field(label: str, value: str, width: int) -> list[str]:
-    """Return `label  value`, wrapped; nothing for an empty value."""
+    """Return the wrapped lines of a label and its value, none for an empty value."""
     first = f"  {label:<{_LABEL_WIDTH}} "
     text = brief(value)
     return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first)) if text else []

@@ -1,7 +1,7 @@
-"""Describe a wheel as a ZIP archive, so that its bytes can be made again from the content of its members.
+"""Describe a wheel as a ZIP archive, to restore its bytes from the content of its members.
 
 The description has every byte outside the members' data: headers with times and checksums, and the central directory.
-Of a member's data it has how it was compressed: a level of zlib that gives the same bytes, None if it is stored.
+For the data of a member it has the level of zlib that gives the same bytes, or None if the data is stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LENGTHS = struct.Struct("<HH")
 _LENGTHS_AT, _HEADER = 26, 30
-"""Where a local header has the lengths of its name and its extra field, and where these begin."""
+"""The offset of two lengths in a local header, of its name and its extra field, and the size of the header."""
 
 _LEVELS = (-1, 9, 1, 2, 3, 4, 5, 7, 8)
 
@@ -28,11 +28,11 @@ _LEVELS = (-1, 9, 1, 2, 3, 4, 5, 7, 8)
 def describe(data: bytes, where: str) -> dict[str, Any]:
     """Describe an archive.
 
-    `members` has each member's name and level, `between` the length of the bytes before each member's data and after
-    the last, `headers` these parts in a row, compressed by zlib, in Base64.
+    `members` has each member's name and level. `between` has the number of bytes before each member's data and after
+    the last. `headers` has these bytes, compressed by zlib, in Base64.
 
     Raises:
-        TargetError: zlib, as this Python has it, does not make the same bytes.
+        TargetError: The zlib of this Python does not give the same bytes.
     """
     members, parts, position = [], [], 0
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -49,7 +49,7 @@ def describe(data: bytes, where: str) -> dict[str, Any]:
 
 
 def make(description: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
-    """Return the archive with these contents of its members."""
+    """Return the archive of a description, with the contents of its members."""
     headers, found, position = zlib.decompress(base64.b64decode(description["headers"])), [], 0
     for length, (name, level) in zip(description["between"], [*description["members"], ("", None)], strict=True):
         found += [headers[position : position + length], _packed(contents[name], level) if name else b""]
@@ -64,7 +64,7 @@ def _level(content: bytes, packed: bytes, where: str) -> int | None:
         if _packed(content, level) == packed:
             return level
     message = (
-        f"{where} was compressed in another way than by zlib {zlib.ZLIB_RUNTIME_VERSION} of this Python, so a split "
+        f"{where} was not compressed by the zlib {zlib.ZLIB_RUNTIME_VERSION} of this Python, so a split "
         "could not be undone; split the wheel with the Python that built it"
     )
     raise TargetError(message)

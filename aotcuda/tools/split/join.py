@@ -1,4 +1,4 @@
-"""`aotcuda join`: make the full wheel again from the wheels that `aotcuda split` made of it."""
+"""`aotcuda join`: restore the full wheel from the parts that `aotcuda split` made."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def run(wheels: Sequence[Path], out: Path) -> Path:
 
     Raises:
         TargetError: The wheels are not parts of one wheel, or not all of them.
-        BuildError: It cannot be written, or is there already with another content.
+        BuildError: It cannot be written, or a file with another content is there.
     """
     name, data = made(wheels)
     path = out / name
     try:
         if path.exists() and path.read_bytes() != data:
-            message = f"{path} is there already, and is another wheel; name another folder: --out DIR"
+            message = f"{path} exists already with another content; name another folder: --out DIR"
             raise BuildError(message)
         out.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -46,18 +46,18 @@ def run(wheels: Sequence[Path], out: Path) -> Path:
 
 
 def made(paths: Sequence[Path]) -> tuple[str, bytes]:
-    """Return the name and the bytes of the full wheel; errors as for `run`."""
+    """Return the name and the bytes of the full wheel. Errors are those of `run`."""
     wheels = [wheel_archive.read(path) for path in paths]
-    able = [wheel for wheel in wheels if f"{wheel.metadata}/{RESTORE}" in wheel.files]
-    if not able:
-        message = f"{paths[0]} is no part of a wheel from which the full one can be made; {_ALL}"
+    parts = [wheel for wheel in wheels if f"{wheel.metadata}/{RESTORE}" in wheel.files]
+    if not parts:
+        message = f"{paths[0]} is no part of a split wheel; {_ALL}"
         raise TargetError(message)
-    first = able[0]
+    first = parts[0]
     try:
         restore = _restore(first)
-        for wheel in able:
+        for wheel in parts:
             if _restore(wheel)["sha256"] != restore["sha256"]:
-                raise _unlike(first, wheel)
+                raise _different_wheels(first, wheel)
         contents = dict(first.files)
         for name, text in restore["originals"].items():
             contents[f"{first.metadata}/{name}"] = text.encode(errors="surrogateescape")
@@ -79,7 +79,7 @@ def made(paths: Sequence[Path]) -> tuple[str, bytes]:
 
 
 def _restore(wheel: Wheel) -> Any:
-    """Return what a part has for the full wheel."""
+    """Return the data of a part for restoring the full wheel."""
     restore = json.loads(wheel.files[f"{wheel.metadata}/{RESTORE}"])
     if restore["format"] > FORMAT:
         message = f"{wheel.path} was split by a newer aotcuda than this one; upgrade it: pip install --upgrade aotcuda"
@@ -88,7 +88,7 @@ def _restore(wheel: Wheel) -> Any:
 
 
 def _fatbin(folder: str, first: Wheel, wheels: Sequence[Wheel]) -> dict[str, bytes]:
-    """Return the file with all images of the module whose data folder is given."""
+    """Return the fatbin with all images of the module in a data folder, by its name."""
     where = f"{folder}/{manifests.FILE_NAME}"
     manifest = manifests.parse(first.files[where], f"{first.path}/{where}")
     whole, module = manifest["files"]["kernels"], manifest["module"]
@@ -97,7 +97,7 @@ def _fatbin(folder: str, first: Wheel, wheels: Sequence[Wheel]) -> dict[str, byt
         for name in [name for name in wheel.files if name.endswith(f"/{manifests.PARTS}")]:
             part = json.loads(wheel.files[name])
             if part["module"] == module and part["whole"] != whole["sha256"]:
-                raise _unlike(first, wheel)
+                raise _different_wheels(first, wheel)
             if part["module"] == module:
                 fatbin = f"{name.rpartition('/')[0]}/{part['kernels']['path']}"
                 held |= dict.fromkeys(part["images"], wheel.files[fatbin])
@@ -109,5 +109,5 @@ def _fatbin(folder: str, first: Wheel, wheels: Sequence[Wheel]) -> dict[str, byt
     return {f"{folder}/{whole['path']}": data}
 
 
-def _unlike(first: Wheel, second: Wheel) -> TargetError:
+def _different_wheels(first: Wheel, second: Wheel) -> TargetError:
     return TargetError(f"{first.path} and {second.path} are parts of different wheels; {_ALL}")

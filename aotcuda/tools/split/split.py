@@ -1,7 +1,7 @@
 """`aotcuda split`: make a wheel for each architecture from one wheel for all, in two ways.
 
 - Variant wheels (PEP 817, PEP 825, drafts): an installer that can query the GPU installs one of them in place of the
-full wheel. Each holds the machine code for one compute capability, and the PTX.
+  full wheel. Each has the machine code for one compute capability, and the PTX.
 - Provider packages: a main wheel with the PTX alone, and a package with the machine code for each compute capability,
   which the run time finds (`aotcuda.runtime.images.parts`).
 
@@ -40,11 +40,11 @@ _VARIANTS = {
         }
     },
 }
-"""The part of `variant.json` that all variants share: the installers' plugin that queries the GPU."""
+"""The common part of all `variant.json`: the plugin of installers that queries the GPU."""
 
 
 def run(path: Path, out: Path | None) -> list[Path]:
-    """Split a wheel; return the files that were written, in the folders `variants` and `providers` of `out`.
+    """Split a wheel into the folders `variants` and `providers` of `out`, and return the written files.
 
     Raises:
         TargetError: It is not a wheel, was split already, has no machine code, or could not be restored.
@@ -52,13 +52,13 @@ def run(path: Path, out: Path | None) -> list[Path]:
         BuildError: The files cannot be written.
     """
     full, data = wheel.read(path), path.read_bytes()
-    of_metadata = {name: full.wheel.files[f"{full.wheel.metadata}/{name}"] for name in ("RECORD", "METADATA")}
+    originals = {name: full.wheel.files[f"{full.wheel.metadata}/{name}"] for name in ("RECORD", "METADATA")}
     restore = {
         "format": FORMAT,
         "wheel": path.name,
         "sha256": digest(data),
         "zlib": zlib.ZLIB_RUNTIME_VERSION,
-        "originals": {name: content.decode(errors="surrogateescape") for name, content in of_metadata.items()},
+        "originals": {name: content.decode(errors="surrogateescape") for name, content in originals.items()},
         **archive.describe(data, str(path)),
     }
     files = {**full.wheel.files, f"{full.wheel.metadata}/{RESTORE}": _dumped(restore)}
@@ -88,7 +88,7 @@ def _variants(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[Pa
         label = _label(capability)
         variants[label] = {"nvidia": {"sm_arch": [f"{capability[0]}{capability[1]}_real"]}}
         held = [
-            module.taken(capability)
+            module.targets_for(capability)
             | {target for target in module.targets if target.kind == "ptx" or target.capability not in capabilities}
             for module in full.modules
         ]
@@ -119,7 +119,7 @@ def _providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[P
         summary = f"Machine code of {full.name} {full.version} for compute capability {capability[0]}.{capability[1]}"
         part = {f"{package}/__init__.py": f'"""{summary}."""\n'.encode()}
         for module in full.modules:
-            if taken := module.taken(capability):
+            if taken := module.targets_for(capability):
                 part |= _held(full, module, taken, f"{package}/{module.manifest['module']}")
         part[f"{metadata}/METADATA"] = _metadata(full, name, summary)
         for inside, data in full.wheel.files.items():
@@ -132,7 +132,7 @@ def _providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[P
 def _part(
     full: FullWheel, files: dict[str, bytes], held: Sequence[Collection[Target]], variant: str | None = None
 ) -> dict[str, bytes]:
-    """Return the files of a wheel that holds these images of each module."""
+    """Return the files of a wheel with these images of each module."""
     found = dict(files)
     for module, targets in zip(full.modules, held, strict=True):
         if len(targets) < len(module.targets):

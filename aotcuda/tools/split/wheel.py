@@ -1,4 +1,4 @@
-"""Read the wheel that is to be split: its metadata and the images of its modules."""
+"""Read the metadata and the images of a wheel that will be split."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Module:
     fatbin: str
     targets: tuple[Target, ...]
 
-    def taken(self, capability: tuple[int, int]) -> set[Target]:
-        """Return the targets, equal but for the suffix, of the machine code that GPUs of `capability` run."""
+    def targets_for(self, capability: tuple[int, int]) -> set[Target]:
+        """Return the targets of the machine code that GPUs of `capability` run; they differ by the suffix alone."""
         sass = [target for target in self.targets if target.kind == "sass"]
         ranked = [(key, target.capability) for target in sass if (key := arch.preference(target, capability))]
         return {target for target in sass if ranked and target.capability == min(ranked)[1]}
@@ -52,11 +52,11 @@ class Module:
 
 @dataclass(frozen=True, kw_only=True)
 class FullWheel:
-    """The wheel that is to be split.
+    """A wheel that will be split.
 
     Attributes:
         wheel: Its files.
-        name, version: The distribution's.
+        name, version: Name and version of the distribution.
         about: Its core metadata.
         modules: Its packaged modules with kernels.
         capabilities: The compute capabilities for which it has machine code.
@@ -76,7 +76,7 @@ class FullWheel:
         because installers do not distinguish them from others.
         """
         later = {row.number for row in CAPABILITIES if row.number[0] == capability[0] and row.number >= capability}
-        used = [targets for module in self.modules if (targets := module.taken(capability))]
+        used = [targets for module in self.modules if (targets := module.targets_for(capability))]
         return all(any(target.runs_on(gpu) for target in targets) for targets in used for gpu in later - TEGRA)
 
 
