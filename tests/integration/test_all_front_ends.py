@@ -60,7 +60,7 @@ def files(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def package(cuda: StandIn, wheel: Path) -> Iterator[dict[str, ModuleType]]:
-    """Return the packaged modules, where there is a driver that records what is launched."""
+    """Return the packaged modules, on the stand-in driver."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(cuda.packages)
     importlib.invalidate_caches()
@@ -83,7 +83,7 @@ def test_wheel_has_every_front_end_with_device_functions(files: dict[str, bytes]
 
 @pytest.mark.parametrize("module", KERNELS)
 def test_linked_functions_are_inlined(files: dict[str, bytes], module: str) -> None:
-    """All of them end in `logistic`, in C++: an exponential, which Python has nowhere."""
+    """All kernels call `logistic`, which is written in C++ and computes an exponential."""
     assert "MUFU.EX2" in cuobjdump(image(files, module, "sm_80"), "--dump-sass")
     symbols = cuobjdump(image(files, module, "sm_80"), "--dump-elf-symbols")
     assert re.findall(r"STO_ENTRY\s+(\w+)", symbols) == [KERNELS[module]]

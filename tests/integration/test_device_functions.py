@@ -199,7 +199,7 @@ def user(folder: Path, module: str, aotcuda: str = TARGETS) -> Path:
 
 
 @pytest.mark.front_end(front_ends.NUMBA)
-def test_another_package_compiles_with_them_ahead_of_time(library: Path, tmp_path: Path) -> None:
+def test_another_package_links_packaged_functions(library: Path, tmp_path: Path) -> None:
     project = user(tmp_path, 'kernels.outer = "void(float32[::1])"\nfunctions.half = "float32(float32)"')
     files = projects.content(projects.build_wheel(project, PYTHONPATH=str(library)))
     manifest = projects.manifest_of(files, "pkg.k")
@@ -235,7 +235,7 @@ def test_module_without_device_functions_cannot_be_linked(library: Path, tmp_pat
 
 
 @pytest.mark.front_end(front_ends.NUMBA)
-def test_a_gpu_older_than_the_packaged_code_is_named(library: Path, tmp_path: Path) -> None:
+def test_target_older_than_packaged_code_is_refused(library: Path, tmp_path: Path) -> None:
     project = user(tmp_path, 'kernels.outer = "void(float32[::1])"', 'arch = ["sm_75"]')
     done = projects.refused(project, PYTHONPATH=str(library))
     assert "devicefunctions" in done.said

@@ -156,7 +156,7 @@ def test_config_names_what_is_missing(site: Path, wheel: Path) -> None:
     assert projects.forked_run(site, *command, "devicefunctions.plain").status == 2
 
 
-def test_files_of_several_modules_and_of_what_they_link(site: Path) -> None:
+def test_config_lists_files_of_linked_modules_too(site: Path) -> None:
     files = config(site, "files", "devicefunctions.table")
     assert [Path(file).name for file in files] == ["functions.fatbin", "link0_table.fatbin"]
     assert all(Path(file).is_file() for file in files)

@@ -73,7 +73,7 @@ def build(library: Path, folder: Path, module: str) -> projects.Done:
     return projects.forked_run(project, *command, PYTHONPATH=path)
 
 
-def test_its_kernels_call_them_by_either_name(library: Path, tmp_path: Path) -> None:
+def test_kernels_call_functions_by_python_and_c_name(library: Path, tmp_path: Path) -> None:
     done = build(library, tmp_path, 'kernels.user = "void(float32[::1], int32[::1])"')
     assert done.status == 0, done.err
     manifest = json.loads((tmp_path / "out/pkg/k.aotcuda/manifest.json").read_text())
