@@ -17,9 +17,8 @@ import pytest
 
 from aotcuda import arch, manifest
 from aotcuda.cli import main
-from aotcuda.errors import FallbackWarning, ManifestError, NoImageError, TargetError
+from aotcuda.errors import FallbackWarning, ManifestError, TargetError
 from aotcuda.gpus import CAPABILITIES
-from aotcuda.runtime.images import subset
 from aotcuda.runtime.images.choice import choose
 from aotcuda.tools import wheel_archive
 from aotcuda.tools.split import archive, join, split
@@ -232,26 +231,6 @@ def test_run_time_uses_installed_parts_and_names_missing_ones(
     assert dict(choice.rejected).get("sm_90") == reason or not reason
     said = f"quickstart.kernels runs with {taken} on {choice.gpu}, since sm_90 {reason}"
     assert [(item.category, str(item.message)) for item in recwarn] == [(FallbackWarning, said)] * warnings
-
-
-def test_launch_without_an_image_names_the_part_to_install(
-    parts: Parts, install: Install, cuda: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-    whole = wheel_archive.read(parts["variants/sm80"]).files[f"{FOLDER}/kernels.fatbin"]
-    fatbin = subset.only([whole], ["sm_80"], "it")
-    file = {"path": "kernels.fatbin", "bytes": len(fatbin), "sha256": manifest.digest(fatbin)}
-    elsewhere = dict.fromkeys(["sm_75", "sm_90", "sm_100", "sm_120", "compute_75"])
-    part = described(images=["sm_80"], elsewhere=elsewhere, kernels=file)
-    module = install(
-        changed(parts["variants/sm80"], tmp_path, {"kernels.fatbin": lambda _: fatbin, "parts.json": part})
-    )
-    with pytest.raises(NoImageError) as caught:
-        launch(module, cuda)
-    said = (
-        rf"quickstart.kernels has no image for .*: sm_90 {re.escape(VARIANT)} \(sm_75 is .*, but sm_90 is preferred\)"
-    )
-    assert re.fullmatch(said, str(caught.value))
 
 
 NEWER = b'"floor": "9.1"'
