@@ -191,7 +191,7 @@ def test_error_is_repeated_until_it_is_fixed(built: Built) -> None:
 
 @pytest.mark.matrix  # CI packs wheels and builds them again
 @pytest.mark.parametrize(
-    ("back_end", "settings"),
+    ("hook", "settings"),
     [
         ("mesonpy", {"build-dir": "tool"}),
         ("scikit_build_core.build", {"build-dir": "tool", "editable.mode": "redirect"}),
@@ -200,18 +200,16 @@ def test_error_is_repeated_until_it_is_fixed(built: Built) -> None:
     ],
     ids=["meson-python", "redirect", "rebuild", "inplace"],
 )
-def test_editable_install_builds_as_documented(
-    back_end: str, settings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_editable_install_builds_as_documented(hook, settings, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(BIN), prepend=":")
-    make = meson_project if back_end == "mesonpy" else scikit_build_core_project
+    make = meson_project if hook == "mesonpy" else scikit_build_core_project
     project = make(tmp_path / "project")
     in_place = settings.get("editable.mode") == "inplace"
     if in_place:
         (text,) = re.findall(r"`(aotcuda_build\(gpu_code DIRECTORY .*?\))`", PAGE)
         path = project / "CMakeLists.txt"
         path.write_text(re.sub("^aotcuda_build.*", text, path.read_text(), flags=re.MULTILINE))
-    code = f"import {back_end} as b; print(b.build_editable('..', {settings!r}))"
+    code = f"import {hook} as b; print(b.build_editable('..', {settings!r}))"
     wheel = tmp_path / succeed(project, sys.executable, "-c", code).out.split()[-1]
     site = projects.unpacked(wheel, tmp_path / "site")
 
@@ -224,13 +222,13 @@ def test_editable_install_builds_as_documented(
 
     before = image()
     (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
-    assert (image() != before) == (back_end == "mesonpy" or "editable.rebuild" in settings)
+    assert (image() != before) == (hook == "mesonpy" or "editable.rebuild" in settings)
     if in_place:
         succeed(project, BIN / "cmake", "--build", ".")
         assert image() != before
     command = "from aotcuda.cli import main; import sys; sys.exit(main(['inspect', 'pkg.k']))"
     assert python(command).out.startswith("pkg.k\n")
-    if back_end == "mesonpy":
+    if hook == "mesonpy":
         (project / "csrc" / "scaled.cu").write_text("mistake\n")
         error = 'aotcuda: pkg cannot be looked for: rebuilding the "pkg" editable package failed\n'
         assert python(command) == Done(1, "", error)

@@ -68,9 +68,7 @@ def gained(wheel: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     "version", [*(pytest.param(name, marks=pytest.mark.matrix) for name in ("oldest", "before 70.1")), "newest"]
 )
-def test_checkout_and_sdist_give_the_same_wheel(
-    version: str, flat: Path, setuptools: Callable[[str], Path], by_hatchling: dict[str, bytes]
-) -> None:
+def test_checkout_and_sdist_give_the_same_wheel(version, flat, setuptools, by_hatchling):
     environ = {"PYTHONPATH": str(setuptools(VERSIONS[version])), **THEN}
     wheel = build_wheel(flat, **environ)
     assert wheel.name == "flat-1.0-py3-none-any.whl"
@@ -158,9 +156,7 @@ def state(environment: Path) -> str:
         ("newest", "compat", "flat"),
     ],
 )
-def test_editable_install_of_each_mode_notices_edits(
-    version: str, mode: str, layout: str, flat: Path, environment: Path, setuptools: Callable[[str], Path]
-) -> None:
+def test_editable_install_of_each_mode_notices_edits(version, mode, layout, flat, environment, setuptools):
     root = flat
     if layout == "src":
         root = flat / "src"

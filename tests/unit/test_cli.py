@@ -54,9 +54,7 @@ def test_bash_completes_the_command(words: list[str], offered: list[str], capsys
     assert found.stdout.split() == offered
 
 
-def test_completion_without_shtab_names_the_extra(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_completion_without_shtab_names_the_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "zsh"]) == 1
     assert capsys.readouterr().err.endswith("run: pip install 'aotcuda[completion]'\n")
@@ -91,12 +89,7 @@ def test_wrong_usage_gives_exit_code_2(arguments: list[str], capsys: pytest.Capt
         (["build", "--expect", "a.k", "--expect", "b"], (Path(), None, {"expected": ["a.k", "b"]})),
     ],
 )
-def test_build_lists_the_files_that_it_wrote(
-    arguments: list[str],
-    expected: tuple[Path, Path | None, dict[str, object]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_build_lists_the_files_that_it_wrote(arguments, expected, monkeypatch, capsys):
     calls = []
 
     def build_project(project: Path, out: Path | None, warn: object, **others: object) -> list[Path]:
@@ -127,9 +120,7 @@ def test_failed_build_gives_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys:
     assert capsys.readouterr() == ("", "aotcuda: _kernels.py:7: no such attribute\n")
 
 
-def test_build_without_its_extra_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_build_without_its_extra_names_the_extra(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "aotcuda.builder.build_command", None)
     assert main(["build"]) == 1
     error = capsys.readouterr().err

@@ -54,9 +54,7 @@ def load(path: Path) -> dict:
     [("numba", "cu13", {}), ("numba_cuda_mlir", "mlir-cu13", {"frontend": "numba-cuda-mlir"})],
 )
 @pytest.mark.parametrize("place", ["", "aotcuda."])
-def test_project_gains_all_tables_of_a_build(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], compiler: str, extra: str, key: dict[str, str], place: str
-) -> None:
+def test_project_gains_all_tables_of_a_build(tmp_path, capsys, compiler, extra, key, place):
     path = make(tmp_path, PROJECT, KERNELS.replace("from numba import", f"from {place}{compiler} import"))
     assert cli.main(["init", str(tmp_path)]) == 0
     assert path.read_text().startswith(PROJECT)
@@ -198,9 +196,7 @@ def test_sources_are_decoded_as_python_does(content: bytes, tmp_path: Path, caps
         ("install_requires =\n  numba\n  aotcuda >= 0.1\n", None),
     ],
 )
-def test_dependencies_are_read_from_setup_cfg(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], listed: str, said: str | None
-) -> None:
+def test_dependencies_are_read_from_setup_cfg(tmp_path, capsys, listed, said):
     make(tmp_path, "")
     (tmp_path / "setup.cfg").write_text(f"[metadata]\nname = pkg\n[options]\n{listed}")
     assert cli.main(["init", str(tmp_path)]) == 0
@@ -277,9 +273,7 @@ def test_triton_kernels_get_the_extra_and_a_hint_to_record(tmp_path: Path, capsy
         ("import os, numba\n", ["numba", "scipy"], []),
     ],
 )
-def test_build_requires_the_dependencies_that_it_imports(
-    tmp_path: Path, source: str, dependencies: list[str], expected: list[str]
-) -> None:
+def test_build_requires_the_dependencies_that_it_imports(tmp_path, source, dependencies, expected):
     path = make(tmp_path, f"{PROJECT}dependencies = {dependencies}\n", source + KERNELS)
     (tmp_path / "src" / "pkg" / "other.py").write_text("import mpi4py.MPI\n")
     assert cli.main(["init", str(tmp_path)]) == 0

@@ -97,9 +97,7 @@ def test_unknown_header_is_refused(position: int, value: int, problem: str) -> N
 
 
 @pytest.mark.parametrize(("mode", "missing"), [("size", "backports"), ("speed", "lz4")])
-def test_compressed_image_without_the_extra_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, mode: str, missing: str
-) -> None:
+def test_compressed_image_without_the_extra_names_the_extra(monkeypatch, mode, missing):
     data = images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all")
     for name in (missing, "compression"):
         monkeypatch.setitem(sys.modules, name, None)
